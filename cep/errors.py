@@ -1,0 +1,70 @@
+"""Every error a user can meet. The class says whose fault it is; the message says what, which one, expected, got, what to do."""
+
+from __future__ import annotations
+
+
+class CepError(Exception):
+    """Base of all errors of this project."""
+
+
+class QueryError(CepError):
+    """Yours: the document or the builder call describes no valid query. `pointer` is a JSON pointer (RFC 6901) into it."""
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.pointer = pointer
+
+    def under(self, prefix: str) -> QueryError:
+        """The same error seen from a document that holds this one at `prefix`."""
+        return QueryError(self.message, prefix + self.pointer)
+
+
+class DataError(CepError):
+    """Yours: rows or a batch do not fit the stream they were sent to. Nothing of the batch was taken."""
+
+
+class PlacementError(CepError):
+    """Yours: the plan asks for more (instance managers, nodes) than the cluster has; says how many of each."""
+
+
+class ClusterError(CepError):
+    """The surroundings': a part of the cluster cannot start, cannot be reached, or is gone."""
+
+
+class NotFound(CepError):
+    """Yours: nothing of that name is there."""
+
+
+class Conflict(CepError):
+    """Yours: something of that name is there already, and it is different."""
+
+
+class StreamEnded(CepError):
+    """The stream's queries have ended and what was unread is gone; `rows` counts what came out while they ran."""
+
+    def __init__(self, stream: str, rows: int) -> None:
+        super().__init__(f"stream {stream!r} has ended after {rows} rows; subscribe before its query ends to read them")
+        self.stream = stream
+        self.rows = rows
+
+
+class QueryStopped(CepError):
+    """Closed by somebody's `stop`: windows that were open did not fire."""
+
+
+class QueryFailed(CepError):
+    """Broken: a running query failed. Names query, subquery, instance and cause."""
+
+    def __init__(self, query: str, subquery: str, instance: int | None, cause: str) -> None:
+        where = f"subquery {subquery!r}" + ("" if instance is None else f" instance {instance}")
+        super().__init__(f"query {query!r} failed in {where}: {cause}")
+        self.query, self.subquery, self.instance, self.cause = query, subquery, instance, cause
+
+
+class StateLimitExceeded(CepError):
+    """The state of an operator outgrew its limit; names operator, window and largest keys."""
+
+
+class ProtocolError(CepError):
+    """Our bug or a broken peer: a channel carried what its grammar forbids."""

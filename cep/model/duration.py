@@ -1,0 +1,27 @@
+"""Durations: integers of microseconds inside, `"30s"` outside."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from cep.errors import QueryError
+
+UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_PATTERN = re.compile(r"(\d+)\s*(us|ms|s|m|h|d)")
+
+
+def parse_duration(text: str | timedelta, what: str = "duration") -> int:
+    """`"30s"`, `"500ms"`, `"1h"` or a timedelta, as µs. Raises QueryError naming `what`."""
+    if isinstance(text, timedelta):
+        return text // timedelta(microseconds=1)
+    match = _PATTERN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise QueryError(f"{what}: expected a whole number and a unit of {', '.join(UNITS_US)} such as '30s', got {text!r}")
+    return int(match[1]) * UNITS_US[match[2]]
+
+
+def format_duration(us: int) -> str:
+    """The shortest text that `parse_duration` reads back as `us`."""
+    unit = next(unit for unit in ("d", "h", "m", "s", "ms", "us") if us % UNITS_US[unit] == 0 and (us or unit == "s"))
+    return f"{us // UNITS_US[unit]}{unit}"

@@ -1,0 +1,149 @@
+"""A query: a DAG of named operators between named streams, as a frozen value, and its JSON (DESIGN 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep.errors import QueryError
+from cep.model import operators, streams
+from cep.model.operators import Operator
+from cep.model.streams import Stream
+
+SPLITS = ("stateful", "single", "per-operator")
+PRE_AGGREGATION = ("auto", "on", "off")
+BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
+
+
+@dataclass(frozen=True)
+class Output:
+    """An output stream fed by an operator (or straight from a stream)."""
+
+    stream: str
+    input: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a query is to be planned; none of it changes an answer."""
+
+    split: str = "stateful"
+    subqueries: tuple[tuple[str, ...], ...] = ()  # the user's own split; overrides `split`
+    parallelism: int | None = None  # instances of every subquery that may have more than one; None: one per instance manager
+    pre_aggregation: str = "auto"
+    balancers: tuple[tuple[str, str], ...] = ()  # (operator that reads the edge, balancer)
+    replicas: int = 1
+    buckets: int = 4096
+
+
+@dataclass(frozen=True)
+class Query:
+    """Streams it declares, operators, outputs. `late` names the stream that gets late rows, if any."""
+
+    name: str
+    streams: tuple[Stream, ...]
+    operators: tuple[Operator, ...]
+    outputs: tuple[Output, ...]
+    late: str | None = None
+    options: Options = field(default_factory=Options)
+
+
+def to_json(query: Query) -> dict[str, Any]:
+    """`from_json(to_json(query))` is the same query."""
+    document: dict[str, Any] = {
+        "name": query.name,
+        "streams": [streams.to_json(stream) for stream in query.streams],
+        "operators": [operators.to_json(operator) for operator in query.operators],
+        "outputs": [{"stream": output.stream, "input": output.input} for output in query.outputs],
+    }
+    if query.late is not None:
+        document["late"] = query.late
+    if query.options != Options():
+        document["options"] = options_to_json(query.options)
+    return document
+
+
+def options_to_json(options: Options) -> dict[str, Any]:
+    return {
+        "split": options.split,
+        "subqueries": [list(names) for names in options.subqueries],
+        "parallelism": options.parallelism,
+        "pre_aggregation": options.pre_aggregation,
+        "balancers": dict(options.balancers),
+        "replicas": options.replicas,
+        "buckets": options.buckets,
+    }
+
+
+def from_json(document: Any) -> Query:
+    """Raises QueryError with a JSON pointer to what is wrong. Names and types are checked by `cep.plan.validate`."""
+    if not isinstance(document, dict):
+        raise QueryError(f"expected a query (an object), got {type(document).__name__}")
+    known = {"name", "streams", "operators", "outputs", "late", "options"}
+    for key in document.keys() - known:
+        raise QueryError(f"unknown key {key!r}; a query has {', '.join(sorted(known))}", f"/{key}")
+    if not isinstance(document.get("name"), str) or not document["name"]:
+        raise QueryError(f"a query needs a name, got {document.get('name')!r}", "/name")
+    late = document.get("late")
+    if late is not None and not isinstance(late, str):
+        raise QueryError(f"late: expected the name of a stream, got {late!r}", "/late")
+    return Query(
+        document["name"],
+        tuple(streams.from_json(d, f"/streams/{i}") for i, d in enumerate(_list(document, "streams"))),
+        tuple(operators.from_json(d, f"/operators/{i}") for i, d in enumerate(_list(document, "operators"))),
+        tuple(_output(d, f"/outputs/{i}") for i, d in enumerate(_list(document, "outputs"))),
+        late,
+        options_from_json(document.get("options", {}), "/options"),
+    )
+
+
+def _list(document: dict[str, Any], key: str) -> list[Any]:
+    value = document.get(key, [])
+    if not isinstance(value, list):
+        raise QueryError(f"{key}: expected a list, got {value!r}", f"/{key}")
+    return value
+
+
+def _output(document: Any, pointer: str) -> Output:
+    if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("stream", "input")):
+        raise QueryError(f'expected {{"stream": ..., "input": ...}}, got {document!r}', pointer)
+    return Output(document["stream"], document["input"])
+
+
+def options_from_json(document: Any, pointer: str = "") -> Options:
+    if not isinstance(document, dict):
+        raise QueryError(f"expected an object, got {document!r}", pointer)
+    default = options_to_json(Options())
+    for key, value in document.items():
+        if key not in default:
+            raise QueryError(f"unknown option {key!r}; there are {', '.join(default)}", f"{pointer}/{key}")
+        _check_option(key, value, f"{pointer}/{key}")
+    merged = default | document
+    return Options(
+        merged["split"],
+        tuple(tuple(names) for names in merged["subqueries"]),
+        merged["parallelism"],
+        merged["pre_aggregation"],
+        tuple(sorted(merged["balancers"].items())),
+        merged["replicas"],
+        merged["buckets"],
+    )
+
+
+def _check_option(key: str, value: Any, pointer: str) -> None:
+    choices = {"split": SPLITS, "pre_aggregation": PRE_AGGREGATION}.get(key)
+    if choices is not None and value not in choices:
+        raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
+    positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if key in ("replicas", "buckets") and not positive or key == "parallelism" and value is not None and not positive:
+        raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
+    if key == "buckets" and value & (value - 1):
+        raise QueryError(f"buckets: expected a power of two, got {value}", pointer)
+    if key == "subqueries" and not (isinstance(value, list) and all(isinstance(part, list) for part in value)):
+        raise QueryError(f"subqueries: expected lists of operator names, got {value!r}", pointer)
+    if key == "balancers":
+        if not isinstance(value, dict):
+            raise QueryError(f"balancers: expected an object from operator to balancer, got {value!r}", pointer)
+        for operator, balancer in value.items():
+            if balancer not in BALANCERS:
+                raise QueryError(f"balancer: expected one of {', '.join(BALANCERS)}, got {balancer!r}", f"{pointer}/{operator}")

@@ -1,0 +1,161 @@
+"""Types, fields and schemas of streams (DESIGN 4.2).
+
+A timestamp is stored as int64 µs UTC whatever its unit; the unit says what an integer means when a user hands one in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import pyarrow as pa
+
+from cep.errors import QueryError
+
+UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """One of the engine's types. `unit` is set for timestamps only: s, ms, us, ns, or "" (refuses integers)."""
+
+    name: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}[{self.unit}]" if self.unit else self.name
+
+    @property
+    def is_number(self) -> bool:
+        return self.name in ("int32", "int64", "float64")
+
+    @property
+    def is_integer(self) -> bool:
+        return self.name in ("int32", "int64")
+
+    @property
+    def is_text(self) -> bool:
+        """Stored as bytes of any length rather than as a machine word."""
+        return self.name in ("string", "binary")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        return _ARROW[self.name]
+
+
+BOOL, INT32, INT64, FLOAT64 = DataType("bool"), DataType("int32"), DataType("int64"), DataType("float64")
+STRING, BINARY, TIMESTAMP = DataType("string"), DataType("binary"), DataType("timestamp")
+TIMESTAMP_US = DataType("timestamp", "us")
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_BY_TEXT = {str(t): t for t in (BOOL, INT32, INT64, FLOAT64, STRING, BINARY, TIMESTAMP)} | {
+    f"timestamp[{unit}]": DataType("timestamp", unit) for unit in ("s", "ms", "us", "ns")
+}
+_BY_PYTHON = {bool: BOOL, int: INT64, float: FLOAT64, str: STRING, bytes: BINARY, datetime: TIMESTAMP}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named, typed column of a stream."""
+
+    name: str
+    type: DataType
+    nullable: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.type}{'?' if self.nullable else ''}"
+
+
+def parse_type(text: object) -> tuple[DataType, bool]:
+    """`"int64"`, `"string?"`, `"timestamp[ms]"`, `str`, `int | None`, a DataType -> (type, nullable)."""
+    if isinstance(text, DataType):
+        return text, False
+    if isinstance(text, str) and text.removesuffix("?") in _BY_TEXT:
+        return _BY_TEXT[text.removesuffix("?")], text.endswith("?")
+    if isinstance(text, type) and text in _BY_PYTHON:
+        return _BY_PYTHON[text], False
+    if isinstance(text, types.UnionType) or typing.get_origin(text) is typing.Union:
+        plain = [arm for arm in typing.get_args(text) if arm is not type(None)]
+        if len(plain) == 1 and plain[0] in _BY_PYTHON:
+            return _BY_PYTHON[plain[0]], True
+    raise QueryError(f"unknown type {text!r}; expected one of {', '.join(_BY_TEXT)}, with '?' behind it where NULL is allowed")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a stream, in order. Immutable; a change of a stream's schema is a new stream."""
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        seen: set[str] = set()
+        for index, field in enumerate(self.fields):
+            if not field.name or field.name.startswith("__"):
+                raise QueryError(f"field name {field.name!r}: expected a name that does not begin with '__'", f"/{index}/name")
+            if field.name in seen:
+                raise QueryError(f"field {field.name!r} is declared twice", f"/{index}/name")
+            seen.add(field.name)
+
+    @staticmethod
+    def of(columns: Mapping[str, object]) -> Schema:
+        """From names to types as a user writes them: `Schema.of({"ip": str, "ts": "timestamp[ms]"})`."""
+        return Schema(tuple(Field(name, *parse_type(text)) for name, text in columns.items()))
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        return {field.name: field for field in self.fields}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(field.name for field in self.fields)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.by_name
+
+    def __getitem__(self, name: str) -> Field:
+        return self.by_name[name]
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(map(str, self.fields)) + ")"
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(f.name, f.type.arrow, nullable=f.nullable) for f in self.fields])
+
+    @cached_property
+    def fingerprint(self) -> int:
+        """64 bits that travel in every header, so that a batch of another schema is known before it is read."""
+        return int.from_bytes(hashlib.blake2b(str(self).encode(), digest_size=8).digest(), "little")
+
+    def to_json(self) -> list[dict[str, object]]:
+        return [{"name": f.name, "type": f"{f.type}{'?' if f.nullable else ''}"} for f in self.fields]
+
+    @staticmethod
+    def from_json(document: object, pointer: str = "") -> Schema:
+        if not isinstance(document, list):
+            raise QueryError(f"expected a list of fields, got {type(document).__name__}", pointer)
+        fields = []
+        for index, entry in enumerate(document):
+            if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+                raise QueryError('expected {"name": ..., "type": ...}, got ' + repr(entry), f"{pointer}/{index}")
+            try:
+                fields.append(Field(entry["name"], *parse_type(entry.get("type"))))
+            except QueryError as error:
+                raise error.under(f"{pointer}/{index}/type") from None
+        try:
+            return Schema(tuple(fields))
+        except QueryError as error:
+            raise error.under(pointer) from None

@@ -1,0 +1,127 @@
+"""Declarations of streams (DESIGN 4.3, 4.7, 4.10). A stream is declared once and outlives the queries that read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep.errors import QueryError
+from cep.model import expr as expressions
+from cep.model.duration import format_duration, parse_duration
+from cep.model.expr import Column, Expr
+from cep.model.schema import Schema
+
+BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TextFiles:
+    """Delimited text: one record a line, fields split at `separator`, no quoting. A block is a partition (DESIGN 4.10)."""
+
+    paths: tuple[str, ...]  # paths or globs; sorted by path when the plan is made
+    separator: str = ","
+    header: bool = False  # the first line of every file is no record
+    block_bytes: int = BLOCK_BYTES
+
+    def __post_init__(self) -> None:
+        if len(self.separator) != 1 or not self.separator.isascii() or self.separator in "\r\n":
+            raise QueryError(f"separator: expected one ASCII character, got {self.separator!r}", "/separator")
+        if self.block_bytes < 1024:
+            raise QueryError(f"block_bytes: expected at least 1024, got {self.block_bytes}", "/block_bytes")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A declared stream: published by clients, or read from files.
+
+    `event_time` None means the time of ingestion; otherwise `disorder` (µs) is the promise of how far a row may be behind
+    the greatest event time before it in its partition. There is no default for it.
+    """
+
+    name: str
+    schema: Schema
+    event_time: Expr | None = field(default=None, compare=False)
+    disorder: int | None = None
+    files: TextFiles | None = None
+    idle_after: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise QueryError("a stream needs a name", "/name")
+        if self.event_time is not None and self.disorder is None:
+            raise QueryError(
+                f"stream {self.name!r} declares event_time but no disorder: say how far a row may be behind, e.g. disorder='2s'",
+                "/disorder",
+            )
+        if self.event_time is None and self.disorder is not None:
+            raise QueryError(f"stream {self.name!r} declares disorder but no event_time; rows stamped at ingestion are in order", "/disorder")
+        for name in sorted(expressions.columns_of(self.event_time)) if self.event_time is not None else ():
+            if name not in self.schema:
+                raise QueryError(f"event_time of stream {self.name!r}: no field {name!r}; the stream has {self.schema}", "/event_time")
+
+    @property
+    def event_time_column(self) -> str | None:
+        """The column that is the event time, if the declaration is one plain column."""
+        return self.event_time.name if isinstance(self.event_time, Column) else None
+
+
+def to_json(stream: Stream) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": stream.name, "schema": stream.schema.to_json()}
+    if stream.event_time is not None and stream.disorder is not None:
+        document |= {"event_time": expressions.to_json(stream.event_time), "disorder": format_duration(stream.disorder)}
+    if stream.files is not None:
+        document["files"] = {
+            "paths": list(stream.files.paths),
+            "separator": stream.files.separator,
+            "header": stream.files.header,
+            "block_bytes": stream.files.block_bytes,
+        }
+    if stream.idle_after is not None:
+        document["idle_after"] = format_duration(stream.idle_after)
+    return document
+
+
+def from_json(document: Any, pointer: str = "") -> Stream:
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str):
+        raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
+    known = {"name", "schema", "event_time", "disorder", "files", "idle_after"}
+    for key in document.keys() - known:
+        raise QueryError(f"unknown key {key!r}; a stream has {', '.join(sorted(known))}", f"{pointer}/{key}")
+    event_time = document.get("event_time")
+    if isinstance(event_time, str):
+        event_time = {"column": event_time}
+    try:
+        return Stream(
+            document["name"],
+            Schema.from_json(document.get("schema"), "/schema"),
+            None if event_time is None else expressions.from_json(event_time, "/event_time"),
+            _duration(document, "disorder"),
+            _files_from_json(document.get("files"), "/files"),
+            _duration(document, "idle_after"),
+        )
+    except QueryError as error:
+        raise error.under(pointer) from None
+
+
+def _duration(document: dict[str, Any], key: str) -> int | None:
+    try:
+        return None if document.get(key) is None else parse_duration(document[key], key)
+    except QueryError as error:
+        raise error.under(f"/{key}") from None
+
+
+def _files_from_json(document: Any, pointer: str) -> TextFiles | None:
+    if document is None:
+        return None
+    paths = document.get("paths") if isinstance(document, dict) else None
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        raise QueryError(f'expected {{"paths": [one or more], "separator", "header", "block_bytes"}}, got {document!r}', pointer)
+    options = {key: document[key] for key in ("separator", "header", "block_bytes") if key in document}
+    wanted = {"separator": str, "header": bool, "block_bytes": int}
+    for key, value in options.items():
+        if type(value) is not wanted[key]:
+            raise QueryError(f"{key}: expected {wanted[key].__name__}, got {value!r}", f"{pointer}/{key}")
+    try:
+        return TextFiles(tuple(paths), **options)
+    except QueryError as error:
+        raise error.under(pointer) from None

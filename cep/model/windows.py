@@ -1,0 +1,60 @@
+"""Windows, as descriptions (DESIGN 5.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from math import gcd
+
+from cep.errors import QueryError
+from cep.model.duration import format_duration, parse_duration
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """`[k·advance, k·advance + size)` for every whole k, in event time, µs, aligned to the epoch."""
+
+    size: int
+    advance: int
+
+    def __post_init__(self) -> None:
+        if self.size <= 0:
+            raise QueryError(f"window size must be greater than zero, got {self.size} µs", "/size")
+        if not 0 < self.advance <= self.size:
+            raise QueryError(
+                f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), "
+                f"got {self.advance} µs",
+                "/advance",
+            )
+
+    @property
+    def pane(self) -> int:
+        """µs; every window is a whole number of panes, and a row is in exactly one pane."""
+        return gcd(self.size, self.advance)
+
+
+def TIME(size: str | timedelta, advance: str | timedelta | None = None) -> TimeWindow:  # noqa: N802 the paper's name
+    """Tumbling `TIME("30s")` or sliding `TIME("30s", "10s")`."""
+    size_us = parse_duration(size, "window size")
+    return TimeWindow(size_us, size_us if advance is None else parse_duration(advance, "window advance"))
+
+
+def to_json(window: TimeWindow) -> dict[str, str]:
+    return {"type": "time", "size": format_duration(window.size), "advance": format_duration(window.advance)}
+
+
+def from_json(document: object, pointer: str = "") -> TimeWindow:
+    if not isinstance(document, dict) or document.get("type") != "time" or "size" not in document:
+        raise QueryError(f'expected {{"type": "time", "size": ..., "advance": ...}}, got {document!r}', pointer)
+    try:
+        size = parse_duration(document["size"], "window size")
+    except QueryError as error:
+        raise error.under(f"{pointer}/size") from None
+    try:
+        advance = parse_duration(document.get("advance", document["size"]), "window advance")
+    except QueryError as error:
+        raise error.under(f"{pointer}/advance") from None
+    try:
+        return TimeWindow(size, advance)
+    except QueryError as error:
+        raise error.under(pointer) from None
