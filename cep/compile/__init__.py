@@ -1,0 +1,1 @@
+"""From frozen descriptions to machine code: text records, stateless chains, aggregates."""

@@ -1,0 +1,156 @@
+"""Maps and Filters one after the other, as loops of machine code with Arrow between them (DESIGN 5.3).
+
+A chain is compiled once (`compile_chain`) and then called with batches of any size (`Chain.process`). Neighbouring steps
+that compute numbers, bools and timestamps, or compare texts, are one loop; a chain that only picks and renames is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from cep.compile.chain_source import LoopSource, loop_source
+from cep.compile.chain_steps import Convert, LoopStep, Step, lower
+from cep.compile.chain_text import convert
+from cep.dataflow.columns import Column, Columns
+from cep.kernels.jit import Kernel, generate, warm
+from cep.model.operators import Filter, Map
+from cep.model.schema import BOOL, DataType, Field, Schema
+
+NO_ROWS = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Row `row` of the batch handed in failed in `operator`, whose tuple it no longer yields."""
+
+    operator: str
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came out. `kept` are the rows handed in that `columns` are of, int64[m] ascending; None: all of them.
+
+    `failures` are in the order of rows. Rows neither kept nor failed did not pass a filter.
+    """
+
+    columns: Columns
+    kept: np.ndarray | None
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One compiled loop; without a kernel it only picks and renames."""
+
+    source: LoopSource
+    kernel: Kernel | None
+
+    def run(self, columns: Columns, n: int, now_us: int) -> Result:
+        """Takes `n` rows through it. A failure's row is one of these `n`."""
+        source = self.source
+        if self.kernel is None:
+            return Result(self._passed(columns, None), None, ())
+        outputs = [_Output(f, n) for f in source.outputs]
+        rows = np.empty(n if source.filters else 0, np.int64)
+        failed_rows, failed_sites = np.empty((2, n if source.sites else 0), np.int64)
+        arguments = [a for f in source.inputs for a in _arrays(columns[f.name], f.nullable)]
+        arguments += [a for output in outputs for a in output.arrays]
+        literals = (source.integers, source.floats, *source.texts)
+        kept_count, failed = self.kernel(n, now_us, *literals, *arguments, rows, failed_rows, failed_sites)
+        kept = _kept(n, rows[:kept_count] if source.filters else None, failed_rows[:failed])
+        chosen = slice(0, kept_count) if source.filters else kept
+        computed = {output.field.name: output.column(chosen) for output in outputs}
+        failures = zip(failed_rows[:failed].tolist(), failed_sites[:failed].tolist(), strict=True)
+        return Result(self._in_order(self._passed(columns, kept), computed), kept, tuple(map(self._failure, failures)))
+
+    def _passed(self, columns: Columns, kept: np.ndarray | None) -> dict[str, Column]:
+        """Columns that pass unchanged; those that the caller left out, since nobody needs them, stay left out."""
+        passed = {}
+        for name, source in self.source.passed.items():
+            if source in columns:
+                column = columns[source] if kept is None else columns[source].take(kept)
+                passed[name] = _typed(column, self.source.fields[name].type)
+        return passed
+
+    def _in_order(self, passed: Columns, computed: Columns) -> dict[str, Column]:
+        there = {**passed, **computed}
+        return {name: there[name] for name in self.source.fields if name in there}
+
+    def _failure(self, failed: tuple[int, int]) -> Failure:
+        row, site = failed
+        return Failure(self.source.sites[site].operator, row, self.source.sites[site].reason)
+
+
+class _Output:
+    """The arrays that a loop fills for one column of up to `n` rows."""
+
+    def __init__(self, field: Field, n: int) -> None:
+        dtype = {"bool": "uint8", "timestamp": "int64"}.get(field.type.name, field.type.name)
+        self.field = field
+        self.arrays = [np.empty(n, dtype)] + ([np.empty(n, np.uint8)] if field.nullable else [])
+
+    def column(self, chosen: np.ndarray | slice | None) -> Column:
+        values, *valid = self.arrays if chosen is None else [array[chosen] for array in self.arrays]
+        return Column(self.field.type, values, valid[0] if valid and not valid[0].all() else None)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Compiled Maps and Filters. It holds no state: any number of batches may be in it.
+
+    `schema` is that of the rows that come out.
+    """
+
+    schema: Schema
+    parts: tuple[Loop | Convert, ...]
+
+    def process(self, columns: Columns, n: int, now_us: int) -> Result:
+        """Takes `n` rows through the chain.
+
+        Args:
+            columns: those of the input schema; the ones that neither the chain reads nor its reader needs may be left out.
+            now_us: what now() is, µs UTC.
+
+        Returns:
+            Columns of the surviving rows, in order. Columns that pass unchanged are the same arrays if all rows survive.
+        """
+        kept: np.ndarray | None = None
+        failures: list[Failure] = []
+        for part in self.parts:
+            if isinstance(part, Convert):
+                columns = {**columns, **convert(part, columns, n)}
+                continue
+            result = part.run(columns, n, now_us)
+            failures += (_at(failure, kept) for failure in result.failures)
+            columns = result.columns
+            if result.kept is not None:
+                kept = result.kept if kept is None else kept[result.kept]
+                n = len(kept)
+        return Result(columns, kept, tuple(sorted(failures, key=lambda failure: failure.row)))
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        """The loops of machine code, in order; each is one function, whose text is `source.text`."""
+        return tuple(part for part in self.parts if isinstance(part, Loop) and part.kernel is not None)
+
+
+def compile_chain(operators: tuple[Map | Filter, ...], schema: Schema) -> Chain:
+    """Machine code for `operators` over rows of `schema`, compiled or taken from the cache before this returns.
+
+    Raises:
+        QueryError: an operator does not fit; names it and its field.
+    """
+    lowered = lower(operators, schema)
+    parts: list[Loop | Convert] = []
+    fields: Mapping[str, Field] = schema.by_name
+    for is_convert, steps in groupby(lowered.steps, key=lambda step: isinstance(step, Convert)):
+        for part in _parts(list(steps), is_convert, fields):
+            parts.append(part)
+            fields = _fields_after(part, fields)
+    return Chain(lowered.schema, tuple(parts))

@@ -1,0 +1,136 @@
+"""What a chain does between its loops: making text, with Arrow, and reading values out of it (DESIGN 5.3)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep.compile.chain_steps import Convert
+from cep.dataflow.columns import Column, Columns, from_arrow, to_arrow
+from cep.errors import QueryError
+from cep.model import expr as expressions
+from cep.model.expr import Call, Cast, Literal
+from cep.model.schema import BOOL, STRING, DataType
+from cep.plan.types import Typed, literal_value
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+#: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
+_WRITABLE = tuple((year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max))
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.I)
+_BOOL = {"true": True, "false": False}
+
+
+def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
+    """The columns that `step` adds to `columns` of `n` rows."""
+    tree = step.tree
+    if not isinstance(tree.expr, Cast):
+        return {step.target.name: _coalesced(tree, columns, n) if isinstance(tree.expr, Call) else constant(tree, n)}
+    value, fits = _cast(tree, columns, n)
+    if step.ok is None:
+        return {step.target.name: value}
+    if tree.type.is_text and tree.expr.try_:
+        value = replace(value, valid=fits if value.valid is None else value.valid & fits)
+    return {step.target.name: value, step.ok: Column(BOOL, fits)}
+
+
+def constant(leaf: Typed, n: int) -> Column:
+    """A literal as a column of `n` rows."""
+    assert isinstance(leaf.expr, Literal)
+    value = literal_value(leaf.expr)
+    valid = None if value is not None else np.zeros(n, np.uint8)
+    if not leaf.type.is_text:
+        dtype = {"bool": "uint8", "timestamp": "int64"}.get(leaf.type.name, leaf.type.name)
+        return Column(leaf.type, np.full(n, value or 0, dtype), valid)
+    body = value if isinstance(value, bytes) else b""
+    data = np.frombuffer(body.ljust(16, b"\0"), np.uint8)
+    return Column(leaf.type, np.full(n, len(body), np.int32), valid, data, np.zeros(n, np.int64))
+
+
+def _column(leaf: Typed, columns: Columns, n: int) -> Column:
+    if isinstance(leaf.expr, expressions.Column):
+        return replace(columns[leaf.expr.name], type=leaf.type)
+    return constant(leaf, n)
+
+
+def _coalesced(tree: Typed, columns: Columns, n: int) -> Column:
+    return from_arrow(pc.coalesce(*(to_arrow(_column(arg, columns, n)) for arg in tree.args)), tree.type)
+
+
+def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:
+    """The column, and for each row whether it fits (uint8[n]); a NULL fits."""
+    arg = tree.args[0]
+    if isinstance(arg.expr, Literal):  # once is enough
+        value, fits = _cast_column(constant(arg, 1), tree.type)
+        return value.take(np.zeros(n, np.int64)), np.repeat(fits, n)
+    return _cast_column(_column(arg, columns, n), tree.type)
+
+
+def _cast_column(column: Column, target: DataType) -> tuple[Column, np.ndarray]:
+    if not target.is_text:
+        return _read(column, target)
+    if column.type.is_text:
+        return replace(column, type=STRING), _is_utf8(column)
+    return from_arrow(to_arrow(column).cast(pa.string()), STRING), _has_text(column)
+
+
+def _has_text(column: Column) -> np.ndarray:
+    if column.type.name != "timestamp":
+        return np.ones(len(column), np.uint8)
+    first, last = _WRITABLE
+    fits = (column.values >= first) & (column.values <= last)
+    return _or_null(column, fits.view(np.uint8))
+
+
+def _or_null(column: Column, fits: np.ndarray) -> np.ndarray:
+    return fits if column.valid is None else fits | (column.valid ^ 1)
+
+
+def _is_utf8(column: Column) -> np.ndarray:
+    array = to_arrow(column)
+    try:
+        array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return np.array([value is None or _decodes(value) for value in array.to_pylist()], np.uint8)
+    return np.ones(len(column), np.uint8)
+
+
+def _decodes(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read(column: Column, target: DataType) -> tuple[Column, np.ndarray]:
+    """Values out of text, each distinct text once."""
+    encoded = to_arrow(column).dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    dtype = {"bool": "uint8", "timestamp": "int64"}.get(target.name, target.name)
+    values, fits = np.zeros(len(distinct) + 1, dtype), np.ones(len(distinct) + 1, np.uint8)  # the last is for NULL
+    for i, text in enumerate(distinct):
+        try:
+            values[i] = _value(text, target)
+        except (QueryError, ValueError, KeyError):
+            fits[i] = 0
+    indices = encoded.indices.fill_null(len(distinct)).to_numpy()
+    return Column(target, values[indices], column.valid), fits[indices]
+
+
+def _value(text: str, target: DataType) -> Any:
+    """What `text` says. Raises QueryError, ValueError or KeyError if it says nothing of that type."""
+    if target.name == "bool":
+        return _BOOL[text.lower()]
+    if target.name == "float64":
+        return float(text) if _FLOAT.fullmatch(text) else float("no number")
+    whole = _INTEGER.fullmatch(text)
+    if target.is_integer and not whole:
+        raise ValueError(text)
+    return literal_value(Literal(int(text) if whole else text, target))

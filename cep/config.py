@@ -1,0 +1,119 @@
+"""What all processes of one cluster agree on: its configuration, one JSON word on the command line, and ZooKeeper paths.
+
+Only the standard library is imported, for instance managers read this before they bind themselves (DESIGN §7).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from cep.errors import ClusterError
+
+BUDGET_BYTES = 64 << 20
+STATE_LIMIT_BYTES = 4 << 30
+SESSION_TIMEOUT_S = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """One cluster.
+
+    Args:
+        home: the folder for logs and sockets of this machine's processes.
+        zookeeper: its servers, `host:port,host:port`.
+        rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs a token.
+        metrics_in: ZeroMQ endpoint at which the metric server pulls reports.
+        metrics_out: ZeroMQ endpoint at which it answers questions.
+        data: the folders under which file sources and sinks may be; none: no files.
+        token: what a REST request must carry as `Authorization: Bearer`; None: nothing (loopback only).
+        session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
+        budget_bytes: what the inbound channels of one instance manager may hold together (DESIGN §7).
+        state_limit_bytes: what the state of one subquery instance may take before its query fails.
+        numa: instance managers are bound to cores and nodes, and the planner knows distances.
+        kernel_cache: the folder of compiled kernels; None: the user's own.
+        rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
+    """
+
+    home: str
+    zookeeper: str
+    rest_host: str
+    rest_port: int
+    metrics_in: str
+    metrics_out: str
+    data: tuple[str, ...] = ()
+    token: str | None = None
+    session_timeout_s: float = SESSION_TIMEOUT_S
+    budget_bytes: int = BUDGET_BYTES
+    state_limit_bytes: int = STATE_LIMIT_BYTES
+    numa: bool = True
+    kernel_cache: str | None = None
+    rest_fd: int | None = None
+
+    @property
+    def rest(self) -> str:
+        """The REST address as a URL."""
+        host = f"[{self.rest_host}]" if ":" in self.rest_host else self.rest_host
+        return f"http://{host}:{self.rest_port}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"data": list(self.data)}
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> ClusterConfig:
+        """Raises ClusterError: a field is missing or unknown."""
+        try:
+            config = ClusterConfig(**document)
+        except TypeError as error:
+            raise ClusterError(f"not a cluster configuration: {error}") from None
+        return replace(config, data=tuple(config.data))
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceManagerConfig:
+    """One instance manager of the cluster: its id, core and node (None: unbound), and the endpoint others send to."""
+
+    cluster: ClusterConfig
+    id: str
+    core: int | None
+    node: int | None
+    endpoint: str
+
+    def to_json(self) -> dict[str, Any]:
+        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint}
+        return own | {"cluster": self.cluster.to_json()}
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> InstanceManagerConfig:
+        """Raises ClusterError: a field is missing or unknown."""
+        try:
+            return InstanceManagerConfig(**document | {"cluster": ClusterConfig.from_json(document["cluster"])})
+        except (TypeError, KeyError) as error:
+            raise ClusterError(f"not the configuration of an instance manager: {error}") from None
+
+
+def argument(config: ClusterConfig | InstanceManagerConfig) -> str:
+    """The configuration as the one word that a process gets on its command line."""
+    return json.dumps(config.to_json(), separators=(",", ":"))
+
+
+# --- where things are in ZooKeeper (the table in ARCHITECTURE.md) ------------------------------------------------------
+
+ROOT = "/cep"
+
+
+def node(*names: str) -> str:
+    """The path of a node below ROOT: `node("plans", "per-ip")`. A name may hold any character."""
+    return "/".join((ROOT, *map(_segment, names)))
+
+
+def instance_node(query: str, subquery: str, instance: int) -> str:
+    """The name under `/assignments/<im>` and `/status/<im>` of one subquery instance."""
+    return f"{query}~{subquery}~{instance}"
+
+
+def _segment(name: str) -> str:
+    # ZooKeeper refuses "/" and the names "." and ".."
+    return quote(name, safe="~ ") if name.strip(".") else name.replace(".", "%2E")

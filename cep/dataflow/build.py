@@ -1,0 +1,228 @@
+"""From the frozen plan to a running subquery instance: `build(plan, subquery, index, wiring) -> SubqueryInstance`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.compile.aggregate import AggregateSpec
+from cep.compile.chain import compile_chain
+from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
+from cep.dataflow.channel import Channel, Inbox
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
+from cep.dataflow.output import Output
+from cep.dataflow.source import Source
+from cep.model.operators import Aggregate, Filter, Map
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.plan.needed import aggregates_fed, grain, needed_columns, restrict
+from cep.plan.physical import Edge, PhysicalPlan, Subquery
+from cep.plan.validate import Validated, validate
+from cep.wire import Format
+
+STATE_BYTES_MAX = 4 << 30
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What the surroundings lend: channels, sources, a clock. In a process of its own or all in one (`cep.dataflow.local`)."""
+
+    connect: Callable[[Edge, int, int, Format], Channel]  # to instance j of the edge's target, from instance i
+    listen: Callable[[Edge, int, int, Format], Inbox]  # at instance j, from instance i
+    subscribe: Callable[[Edge, int, Format], list[Channel]]  # subscriptions to an output stream that exist already
+    source: Callable[[Stream, int, int, int, bool, Schema, DeadLetters], Source]  # stream, reader, readers, source index, origin, columns
+    clock: Callable[[], int]
+    state_limit: int = STATE_BYTES_MAX
+
+
+class Layout:
+    """What the plan means for the data: the schema and format of everything that flows."""
+
+    def __init__(self, plan: PhysicalPlan) -> None:
+        self.plan, self.query = plan, plan.query
+        self.validated: Validated = validate(plan.query, plan.streams)
+        self.operators = {operator.name: operator for operator in plan.query.operators}
+
+    def columns(self, producer: str) -> Schema:
+        """The columns of `producer` that travel."""
+        schema = self.validated.schemas[producer]
+        return restrict(schema, needed_columns(self.query, producer, schema))
+
+    def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
+        times = self.validated.event_time_columns[aggregate.input]
+        origin = stage != "partial" and self.origin(aggregate.name)
+        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin)
+
+    def origin(self, producer: str) -> bool:
+        """Does somebody below order the tuples of `producer` by origin?"""
+        return any(self.spec(aggregate, "whole").needs_origin for aggregate in aggregates_fed(self.query, producer))
+
+    def format(self, edge: Edge) -> Format:
+        """How the batches of an edge look on the wire."""
+        if edge.partial:
+            aggregate = self.operators[edge.consumer]
+            assert isinstance(aggregate, Aggregate)
+            return Format(self.spec(aggregate, "partial").partial_schema, False)
+        return Format(self.columns(edge.producer), edge.is_inner and self.origin(edge.producer))
+
+    def source_index(self, stream: str) -> int:
+        return sorted(self.plan.streams).index(stream)
+
+
+def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
+    """Compiles what the subquery needs and wires it up. Nothing runs yet."""
+    return _Builder(plan, subquery, index, wiring).build()
+
+
+class _Builder:
+    def __init__(self, plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> None:
+        self.plan, self.subquery, self.index, self.wiring = plan, subquery, index, wiring
+        self.layout = Layout(plan)
+        self.dead_letters = DeadLetters()
+        self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
+        self.outputs: list[Output] = []
+
+    def build(self) -> SubqueryInstance:
+        self._make_nodes()
+        sources = [self._make_source(stream) for stream in self.subquery.streams]
+        inputs = [self._make_input(edge) for edge in self.plan.edges_into(self.subquery.name) if edge.is_inner]
+        for aggregate in self.subquery.pre_aggregates:
+            self._make_partial(aggregate)
+        for edge in self.plan.edges_out_of(self.subquery.name):
+            self._make_output(edge)
+        name = f"{self.plan.query.name}/{self.subquery.name}/{self.index}"
+        nodes = list(self.nodes.values())
+        return SubqueryInstance(name, self.subquery.name, self.index, nodes, inputs, sources, self.outputs, self.dead_letters)
+
+    # Operators
+
+    def _make_nodes(self) -> None:
+        for group in self._groups():
+            last = group[-1]
+            self.nodes[last] = Node(self._operator(group))
+        for group in self._groups():
+            node = self.nodes[group[-1]]
+            for producer in self.layout.operators[group[0]].inputs:
+                if producer in self.nodes:
+                    self._feed(self.nodes[producer], node, producer)
+
+    def _feed(self, producer: Node, consumer: Node, port: object) -> None:
+        producer.consumers.append((consumer, port))
+        consumer.merge.add(port)
+
+    def _groups(self) -> list[list[str]]:
+        """Operators in order; runs of maps and filters that only each other read are one group."""
+        groups: list[list[str]] = []
+        for name in self.subquery.operators:
+            operator = self.layout.operators[name]
+            tail = next((g for g in groups if g[-1] == operator.inputs[0] and self._fuses(g[-1])), None)
+            if tail is not None and isinstance(operator, Map | Filter):
+                tail.append(name)
+            else:
+                groups.append([name])
+        return groups
+
+    def _fuses(self, name: str) -> bool:
+        """May what reads `name` run in one loop with it? Only if nobody else reads it."""
+        inside = [o for o in self.subquery.operators if name in self.layout.operators[o].inputs]
+        leaves = any(edge.producer == name for edge in self.plan.edges_out_of(self.subquery.name))
+        return isinstance(self.layout.operators[name], Map | Filter) and len(inside) == 1 and not leaves
+
+    def _operator(self, group: list[str]) -> Operator:
+        first = self.layout.operators[group[0]]
+        if isinstance(first, Aggregate):
+            return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+        stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
+        if not stateless:
+            return PassOperator(first.name)
+        chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
+        return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
+
+    def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
+        spec = self.layout.spec(aggregate, stage)
+        name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
+        return AggregateOperator(name, spec, aggregate.window.size, stage != "partial", self.wiring.state_limit)
+
+    def _reads_partials(self, aggregate: Aggregate) -> bool:
+        return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)
+
+    def _make_partial(self, name: str) -> None:
+        aggregate = self.layout.operators[name]
+        assert isinstance(aggregate, Aggregate)
+        node = Node(self._aggregate(aggregate, "partial"))
+        self._feed(self._producer(aggregate.input), node, aggregate.input)
+        self.nodes[f"{name} (partial)"] = node
+
+    def _producer(self, name: str) -> Node:
+        """The node whose output is `name`: an operator, or the stream that this subquery reads."""
+        return self.nodes[name]
+
+    # Inputs
+
+    def _make_source(self, name: str) -> tuple[Source, Node]:
+        stream = self.plan.streams[name]
+        readers = sum(1 for _ in self.plan.instances_of(self.subquery.name))
+        source = self.wiring.source(
+            stream,
+            self.index,
+            readers,
+            self.layout.source_index(name),
+            self.layout.origin(name),
+            self.layout.columns(name),
+            self.dead_letters,
+        )
+        root = Node(PassOperator(name))
+        root.merge.add(None)
+        self.nodes[name] = root
+        for group in self._groups():
+            if name in self.layout.operators[group[0]].inputs:
+                self._feed(root, self.nodes[group[-1]], name)
+        return source, root
+
+    def _make_input(self, edge: Edge) -> Input:
+        wire_format = self.layout.format(edge)
+        pairs = [(i, j) for i, j in self.plan.channels(edge) if j == self.index]
+        node = self._node_holding(edge.consumer)
+        node.merge.add(edge.name)
+        return Input(node, edge.name, [self.wiring.listen(edge, i, j, wire_format) for i, j in pairs])
+
+    def _node_holding(self, operator: str) -> Node:
+        """The node whose group begins with `operator`."""
+        return next(self.nodes[group[-1]] for group in self._groups() if group[0] == operator)
+
+    # Outputs
+
+    def _make_output(self, edge: Edge) -> None:
+        wire_format = self.layout.format(edge)
+        name = f"{self.plan.query.name}/{edge.name}" if edge.is_inner else edge.consumer
+        if edge.is_inner:
+            pairs = [(i, j) for i, j in self.plan.channels(edge) if i == self.index]
+            channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
+        else:
+            channels = self.wiring.subscribe(edge, self.index, wire_format)
+        output = Output(name, PointToPoint(), channels, self._grain(edge))
+        output.balancer = self._balancer(edge, len(channels), output)
+        producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
+        self._producer(producer).outputs.append(output)
+        self.outputs.append(output)
+
+    def _grain(self, edge: Edge) -> int:
+        return grain(self.layout.query, edge.producer) if edge.is_inner else 0
+
+    def _balancer(self, edge: Edge, targets: int, output: Output) -> Balancer:
+        if edge.is_output:
+            return Broadcast(targets)
+        match edge.balancer:
+            case "round-robin":
+                return RoundRobin(targets, output.has_room)
+            case "broadcast":
+                return Broadcast(targets)
+            case "route-key":
+                table = uniform_table(self.plan.buckets, targets) if edge.table is None else np.array(edge.table, np.int32)
+                schema = self.layout.format(edge).schema
+                return RouteKey(tuple(schema[name] for name in edge.fields), table, targets)
+        return PointToPoint()

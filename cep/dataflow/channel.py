@@ -1,0 +1,166 @@
+"""Channels: numbered elements, byte credits, watermarks, as pure state. Transports move the messages; nothing here knows them.
+
+The rules (DESIGN 4.3, 4.14, 7):
+
+- every element has the next sequence number; a gap is a ProtocolError that names the channel;
+- only batches cost credit. A channel may always have one batch outstanding, whatever its size; beyond that the receiver's limit holds;
+- control elements are free and keep their place in the order;
+- an element of an older epoch than the receiver's is dropped and counted: its sender has been replaced;
+- the receiver returns, with its credits, the bytes it has consumed and its combined watermark.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol
+
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
+from cep.errors import ProtocolError
+
+
+def batch_bytes(batch: Batch) -> int:
+    """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
+    total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
+    for column in batch.columns.values():
+        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_text else 0)
+    return total
+
+
+class Credit:
+    """The sender's view of what it may send."""
+
+    def __init__(self) -> None:
+        self.sent = self.consumed = self.limit = 0
+        self.returned = MIN_TIME  # the receiver's combined watermark
+
+    def allows(self, size: int) -> bool:
+        """May a batch of `size` bytes go now?"""
+        return self.sent == self.consumed or self.sent + size <= self.limit
+
+    def spend(self, size: int) -> None:
+        self.sent += size
+
+    def grant(self, consumed: int, limit: int, returned: int) -> None:
+        """What the receiver says; messages may overtake nothing, so the latest is the greatest."""
+        self.consumed, self.limit = max(self.consumed, consumed), max(self.limit, limit)
+        self.returned = max(self.returned, returned)
+
+
+class Channel(Protocol):
+    """The sending end."""
+
+    credit: Credit
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        """Sends at once; the caller has asked `credit.allows(size)` if it is a batch."""
+
+
+class Inbox:
+    """The receiving end: elements in order, waiting for their instance."""
+
+    def __init__(self, name: str, share: int) -> None:
+        self.name, self.share = name, share
+        self.queue: deque[tuple[Any, int, int]] = deque()  # element, size, watermark after it
+        self.sequence = self.epoch = self.stale = 0
+        self.received = self.consumed = 0
+        self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
+        self.since = MIN_TIME
+        self.credit_due = True  # the first grant is due at once
+        self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
+
+    @property
+    def returned(self) -> int:
+        """The receiver's combined watermark."""
+        return MIN_TIME if self.merge is None else self.merge.combined
+
+    def accept(self, element: Any, size: int, sequence: int, epoch: int, watermark: int, since: int) -> None:
+        """Puts an element that arrived into the queue. Raises ProtocolError at a gap."""
+        if epoch < self.epoch:
+            self.stale += 1
+            return
+        if epoch > self.epoch:
+            self.epoch, self.sequence = epoch, 0
+        if sequence != self.sequence:
+            raise ProtocolError(f"channel {self.name!r}: expected element {self.sequence}, got {sequence}: messages were lost")
+        self.sequence += 1
+        self.received += size
+        self.since = max(self.since, since)
+        self.queue.append((element, size, watermark))
+
+    def take(self) -> tuple[Any, int]:
+        """The next element and the watermark that holds after it; its credit is free again."""
+        element, size, watermark = self.queue.popleft()
+        if size:
+            self.consumed += size
+            self.credit_due = True
+        return element, watermark
+
+    def held(self) -> int:
+        """Bytes that have come and were not taken yet."""
+        return self.received - self.consumed
+
+    def limit(self) -> int:
+        """Total bytes up to which the sender may send."""
+        return self.consumed + self.share
+
+
+class LocalChannel:
+    """Both ends in one process: the same rules, no copy, no transport."""
+
+    def __init__(self, inbox: Inbox, epoch: int = 0) -> None:
+        self.inbox, self.epoch = inbox, epoch
+        self.credit = Credit()
+        self.credit.limit = inbox.share
+        self.sequence = 0
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        self.inbox.accept(element, size, self.sequence, self.epoch, watermark, since)
+        self.sequence += 1
+        self.credit.spend(size)
+
+    def settle(self) -> bool:
+        """Gives back what the receiver has consumed, and its combined watermark. Was there news?"""
+        news = self.inbox.credit_due or self.inbox.returned > self.credit.returned
+        self.inbox.credit_due = False
+        self.credit.grant(self.inbox.consumed, self.inbox.limit(), self.inbox.returned)
+        return news
+
+
+class WatermarkMerge:
+    """The combined watermark of several channels: the least of those that are open and not idle."""
+
+    def __init__(self) -> None:
+        self.times: dict[object, int] = {}
+        self.idle: set[object] = set()
+        self.combined = MIN_TIME
+
+    def add(self, channel: object, time: int = MIN_TIME) -> None:
+        self.times[channel] = time
+
+    def update(self, channel: object, time: int) -> bool:
+        """Did the combined watermark rise?"""
+        self.idle.discard(channel)
+        self.times[channel] = max(self.times[channel], time)
+        return self.recombine()
+
+    def sleep(self, channel: object) -> bool:
+        self.idle.add(channel)
+        return self.recombine()
+
+    def slowest(self) -> object:
+        """The channel that holds the combined watermark back."""
+        return min(self.times, key=self.times.__getitem__, default=None)
+
+    def recombine(self) -> bool:
+        """Takes the minimum anew, after a channel has gone."""
+        awake = [time for channel, time in self.times.items() if channel not in self.idle]
+        combined = min(awake, default=self.combined)
+        risen, self.combined = combined > self.combined, max(combined, self.combined)
+        return risen
+
+
+def watermark_after(element: Element, carried: int) -> int:
+    """The watermark that holds once `element` has been taken; `carried` came in its header."""
+    if isinstance(element, Watermark):
+        return element.time
+    return MAX_TIME if isinstance(element, End) else carried

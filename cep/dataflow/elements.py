@@ -1,0 +1,100 @@
+"""What travels: the elements of a stream.
+
+Grammar of every channel, in order (DESIGN 4.3), asserted by `Grammar`:
+
+    (Batch | Watermark | Idle | Barrier)* (End | Stop | Fail)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.dataflow.columns import Columns
+from cep.errors import ProtocolError
+
+MIN_TIME = -(2**63)  # before every event
+MAX_TIME = 2**63 - 1  # after every event
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`n` tuples. `time` is the hidden event time, int64[n], µs; `origin` int64[n, 2] or None where nobody reads it.
+
+    `created` is the oldest creation time (ns since the epoch) of what the batch was made from, 0 if unknown: latency.
+    """
+
+    columns: Columns
+    time: np.ndarray
+    origin: np.ndarray | None = None
+    created: int = 0
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def take(self, indices: np.ndarray | slice) -> Batch:
+        """Rows `indices`."""
+        columns = {name: column.take(indices) for name, column in self.columns.items()}
+        return Batch(columns, self.time[indices], None if self.origin is None else self.origin[indices], self.created)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No later element of the channel has a row with event time < `time`."""
+
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """The channel is left out of the minimum until its next element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """What came before it belongs to checkpoint (or bucket table) `number`, what comes after does not."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The source is exhausted: watermark +inf."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stopped by a user: nothing fires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The query failed; `subquery`, `instance` and `cause` name where and why."""
+
+    subquery: str
+    instance: int | None
+    cause: str
+
+
+Element = Batch | Watermark | Idle | Barrier | End | Stop | Fail
+LAST = (End, Stop, Fail)
+
+
+class Grammar:
+    """Raises ProtocolError where a sequence of elements breaks the grammar or a promise of its watermarks."""
+
+    def __init__(self, channel: str) -> None:
+        self.channel, self.watermark, self.closed = channel, MIN_TIME, False
+
+    def check(self, element: Element) -> Element:
+        if self.closed:
+            raise ProtocolError(f"channel {self.channel!r}: {type(element).__name__} after the stream was closed")
+        if isinstance(element, Watermark):
+            if element.time < self.watermark:
+                raise ProtocolError(f"channel {self.channel!r}: watermark {element.time} after {self.watermark}")
+            self.watermark = element.time
+        elif isinstance(element, Batch) and len(element) and int(element.time.min()) < self.watermark:
+            raise ProtocolError(f"channel {self.channel!r}: row at {int(element.time.min())} after watermark {self.watermark}")
+        self.closed = isinstance(element, LAST)
+        return element

@@ -1,0 +1,260 @@
+"""One subquery instance: a small DAG of operators between inputs and outputs.
+
+Rules:
+
+1. It is pulled. `step` works until its slice is over, its input is empty, or an output has no credit; then it stops wherever it is,
+   in the middle of the emission of a window if need be, and goes on from there (`_cursor`). It never refuses input.
+2. What a watermark lets out leaves before the watermark does.
+3. Outputs are told of every watermark; they decide what is worth a message.
+4. After End, Stop or Fail nothing follows, on any output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.dataflow.operators import AggregateOperator, Operator
+from cep.dataflow.output import Output
+from cep.dataflow.source import Source
+
+
+@dataclass
+class Node:
+    """An operator in its place: who reads it, and what each of its inputs has promised."""
+
+    operator: Operator
+    consumers: list[tuple[Node, object]] = field(default_factory=list)  # (node, its port)
+    outputs: list[Output] = field(default_factory=list)
+    merge: WatermarkMerge = field(default_factory=WatermarkMerge)
+    rows_in: int = 0
+    rows_out: int = 0
+
+
+@dataclass
+class Input:
+    """An edge into the subquery: its channels, and the node and port they feed."""
+
+    node: Node
+    port: object
+    inboxes: Sequence[Inbox]
+    merge: WatermarkMerge = field(default_factory=WatermarkMerge)
+    open: int = 0
+
+    def __post_init__(self) -> None:
+        self.open = len(self.inboxes)
+        for inbox in self.inboxes:
+            self.merge.add(inbox.name)
+            inbox.merge = self.merge
+
+
+class SubqueryInstance:
+    """`state` is ready → running → ended | stopped | failed; `cause` says why it failed."""
+
+    def __init__(
+        self,
+        name: str,
+        subquery: str,
+        index: int,
+        nodes: Sequence[Node],
+        inputs: Sequence[Input],
+        sources: Sequence[tuple[Source, Node]],
+        outputs: Sequence[Output],
+        dead_letters: DeadLetters,
+    ) -> None:
+        self.name, self.subquery, self.index = name, subquery, index
+        self.nodes, self.inputs, self.sources, self.outputs = nodes, inputs, list(sources), outputs
+        self.dead_letters = dead_letters
+        self.state, self.cause = "ready", ""
+        self.since = MIN_TIME
+        self._cursor: Iterator[None] | None = None
+        self._turn = 0
+
+    @property
+    def watermark(self) -> int:
+        """The least watermark of its inputs."""
+        promised = [source.watermark for source, _ in self.sources] + [i.merge.combined for i in self.inputs]
+        return min(promised, default=MAX_TIME)
+
+    @property
+    def done(self) -> bool:
+        return self.state in ("ended", "stopped", "failed")
+
+    def step(self, deadline: Callable[[], bool]) -> bool:
+        """Works until `deadline()` or there is nothing to do. Was anything done?"""
+        if self.state != "running":
+            return self._pump()
+        worked = self._pump()
+        while not self._blocked():
+            if self._cursor is None:
+                self._cursor = self._next()
+                if self._cursor is None:
+                    self._input_is_empty()
+                    break
+            worked = True
+            if not self._resume() or deadline():
+                break
+        return worked
+
+    def _pump(self) -> bool:
+        before = self._blocked()
+        for output in self.outputs:
+            output.pump()
+        return before and not self._blocked()
+
+    def _blocked(self) -> bool:
+        return any([output.blocked for output in self.outputs])
+
+    def _resume(self) -> bool:
+        """Runs the cursor until it is through or an output is blocked. Is it through?"""
+        assert self._cursor is not None
+        for _ in self._cursor:
+            if self._blocked():
+                return False
+        self._cursor = None
+        return True
+
+    def _next(self) -> Iterator[None] | None:
+        """The work that the next element of some input means."""
+        for _ in self.sources:
+            self.sources.append(self.sources.pop(0))
+            work = self._poll(*self.sources[-1])
+            if work is not None:
+                return work
+        pending = [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue]
+        if not pending:
+            return None
+        self._turn += 1
+        input_, inbox = pending[self._turn % len(pending)]
+        element, carried = inbox.take()
+        return self._take(input_, inbox, element, watermark_after(element, carried))
+
+    # Sources
+
+    def _poll(self, source: Source, node: Node) -> Iterator[None] | None:
+        if node.merge.combined == MAX_TIME:
+            return None
+        before = source.watermark
+        batch = None if source.ended else source.poll()
+        if batch is None and source.watermark == before and not source.ended:
+            return None
+        return self._polled(source, node, batch)
+
+    def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
+        self._learn_since(source.since)
+        if batch is not None:
+            yield from self._push(node, batch)
+        if source.ended:
+            yield from self._end(node, None)
+        else:
+            yield from self._advance(node, None, source.watermark)
+            if getattr(source, "between_blocks", False):
+                self._flush()
+
+    # Elements
+
+    def _take(self, input_: Input, inbox: Inbox, element: Element, watermark: int) -> Iterator[None]:
+        self._learn_since(inbox.since)
+        match element:
+            case Batch():
+                yield from self._push(input_.node, element)
+            case Fail(subquery, instance, cause):
+                self.close(Fail(subquery, instance, cause), "failed", cause)
+                return
+            case Stop():
+                self.close(Stop(), "stopped")
+                return
+            case Idle():
+                if input_.merge.sleep(inbox.name):
+                    yield from self._advance(input_.node, input_.port, input_.merge.combined)
+                return
+            case End():
+                input_.open -= 1
+        if not input_.open:
+            yield from self._end(input_.node, input_.port)
+        elif input_.merge.update(inbox.name, watermark):
+            yield from self._advance(input_.node, input_.port, input_.merge.combined)
+
+    def _push(self, node: Node, batch: Batch) -> Iterator[None]:
+        node.rows_in += len(batch)
+        for out in node.operator.on_batch(batch):
+            yield from self._emit(node, out)
+
+    def _emit(self, node: Node, batch: Batch) -> Iterator[None]:
+        node.rows_out += len(batch)
+        for consumer, _ in node.consumers:
+            yield from self._push(consumer, batch)
+        for output in node.outputs:
+            output.add(batch)
+        yield
+
+    def _advance(self, node: Node, port: object, watermark: int) -> Iterator[None]:
+        if not node.merge.update(port, watermark):
+            return
+        combined = node.merge.combined
+        for out in node.operator.on_watermark(combined):
+            yield from self._emit(node, out)
+        for output in node.outputs:
+            if combined < MAX_TIME:
+                output.advance(combined)
+        for consumer, consumer_port in node.consumers:
+            yield from self._advance(consumer, consumer_port, combined)
+
+    def _end(self, node: Node, port: object) -> Iterator[None]:
+        """An input is exhausted: a watermark of +inf; when every node has it, the instance ends."""
+        yield from self._advance(node, port, MAX_TIME)
+        if all(n.merge.combined == MAX_TIME for n in self.nodes):
+            self.close(End(), "ended")
+
+    def close(self, element: End | Stop | Fail, state: str, cause: str = "") -> None:
+        """The last element goes to every output."""
+        if self.done:
+            return
+        self.state, self.cause, self._cursor = state, cause, None
+        for output in self.outputs:
+            output.close(element)
+
+    def fail(self, cause: str) -> None:
+        self.close(Fail(self.subquery, self.index, cause), "failed", cause)
+
+    def drain(self) -> None:
+        """`stop --drain`: the source ends where it is."""
+        for source, _ in self.sources:
+            source.ended, source.watermark = True, MAX_TIME
+
+    def _input_is_empty(self) -> None:
+        """Nothing more to gather for: what was gathered goes (adaptive batching)."""
+        for output in self.outputs:
+            if output.holds:
+                output.flush_rows()
+
+    def _flush(self) -> None:
+        for output in self.outputs:
+            output.flush()
+
+    def tick(self) -> None:
+        """Every 100 ms: watermarks that nobody was waiting for go too."""
+        if self.state == "running":
+            self._flush()
+
+    def _learn_since(self, since: int) -> None:
+        if since <= self.since:
+            return
+        self.since = since
+        for output in self.outputs:
+            output.since = since
+        for node in self.nodes:
+            if isinstance(node.operator, AggregateOperator):
+                node.operator.since = since
+
+    def waits_for(self) -> str:
+        """Why nothing comes out, in one line."""
+        blocked = [output.name for output in self.outputs if output.blocked]
+        if self.done or blocked:
+            return f"credit on {', '.join(blocked)}" if blocked else f"nothing: it has {self.state}"
+        waiting = [(source.watermark, source.waits_for()) for source, _ in self.sources]
+        waiting += [(i.merge.combined, f"channel {i.merge.slowest()}, at watermark {i.merge.combined}") for i in self.inputs]
+        return min(waiting, default=(0, "nothing"))[1]

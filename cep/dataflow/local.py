@@ -1,0 +1,162 @@
+"""All instances of a plan in one process, one thread, in-memory channels: the same parts, driven by a schedule that a test chooses.
+
+This is the shipped double of a cluster: deterministic, so that a failing schedule can be replayed from its seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cep.compile.text import TextParser
+from cep.dataflow.build import Layout, Wiring, build
+from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar
+from cep.dataflow.files import TextSource, cut_blocks
+from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.source import PublishedSource, Publisher, Source
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.plan.physical import Edge, PhysicalPlan, channel_name
+from cep.wire import Format
+
+#: One publisher's elements in order: what its inbox at each reader gets. Reader index -> [(element, size, watermark)].
+Script = Mapping[int, Sequence[tuple[object, int, int]]]
+
+
+class Unlimited(Credit):
+    def allows(self, size: int) -> bool:
+        return True
+
+
+class Sink:
+    """The shipped double of a subscription: keeps every element."""
+
+    def __init__(self, name: str) -> None:
+        self.elements: list[Element] = []
+        self.credit: Credit = Unlimited()
+        self.credit.returned = MAX_TIME
+        self.grammar = Grammar(name)
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        self.elements.append(self.grammar.check(element))
+
+    def batches(self) -> list[Batch]:
+        return [element for element in self.elements if isinstance(element, Batch)]
+
+
+@dataclass
+class Outcome:
+    """What came out: per output stream its batches; late rows per stream; dead letters; the last element of every output."""
+
+    batches: dict[str, list[Batch]] = field(default_factory=dict)
+    schemas: dict[str, Schema] = field(default_factory=dict)
+    last: list[Element] = field(default_factory=list)
+    late_rows: int = 0
+    dead_letters: list[DeadLetters] = field(default_factory=list)
+    open_panes_max: int = 0
+    steps: int = 0
+
+
+class LocalRun:
+    """Builds all instances of `plan`; `run` steps them, one at random at a time, until all are done.
+
+    `published` gives, per stream, the scripts of its publishers by name. `credit_bytes` is the share of every channel.
+    """
+
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        published: Mapping[str, Mapping[str, Script]] | None = None,
+        credit_bytes: int = 1 << 20,
+        clock: Callable[[], int] = lambda: 0,
+        read_bytes: int = 2 << 20,
+        state_limit: int = 4 << 30,
+    ) -> None:
+        self.plan, self.published, self.credit_bytes = plan, published or {}, credit_bytes
+        self.clock, self.read_bytes = clock, read_bytes
+        self.layout = Layout(plan)
+        self.inboxes: dict[str, Inbox] = {}
+        self.channels: list[LocalChannel] = []
+        self.sinks: dict[tuple[str, int], Sink] = {}
+        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit)
+        self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
+        for instance in self.instances:
+            self._gate(instance)
+            instance.state = "running"
+
+    def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
+        """Raises RuntimeError when nothing can move any more: a deadlock."""
+        choose = random.Random(seed)
+        outcome = Outcome()
+        while not all(i.done and not any(o.blocked for o in i.outputs) for i in self.instances):
+            outcome.steps += 1
+            if not self._turn(choose) or outcome.steps > steps_max:
+                waits = {i.name: i.waits_for() for i in self.instances}
+                raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
+        return self._collect(outcome)
+
+    def _turn(self, choose: random.Random) -> bool:
+        order = list(self.instances)
+        choose.shuffle(order)
+        moved = False
+        for instance in order:
+            moved |= instance.step(lambda: choose.random() < 0.5)
+            moved |= any([channel.settle() for channel in self.channels])
+        if not moved:
+            for instance in order:  # what a real instance manager does every 100 ms
+                instance.tick()
+            moved = any(inbox.queue for inbox in self.inboxes.values())
+        return moved
+
+    def _collect(self, outcome: Outcome) -> Outcome:
+        for output in self.plan.query.outputs:
+            outcome.schemas[output.stream] = self.layout.columns(output.input)
+            outcome.batches[output.stream] = []
+        for (stream, _), sink in sorted(self.sinks.items()):
+            outcome.batches[stream] += sink.batches()
+            outcome.last.append(sink.elements[-1])
+        for instance in self.instances:
+            outcome.late_rows += sum(source.late_rows for source, _ in instance.sources)
+            outcome.dead_letters.append(instance.dead_letters)
+        return outcome
+
+    # Wiring
+
+    def _connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
+        channel = LocalChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)))
+        self.channels.append(channel)
+        return channel
+
+    def _listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
+        return self._inbox(channel_name(self.plan.query.name, edge.name, i, j))
+
+    def _inbox(self, name: str) -> Inbox:
+        return self.inboxes.setdefault(name, Inbox(name, self.credit_bytes))
+
+    def _subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
+        sink = self.sinks[edge.consumer, i] = Sink(f"{edge.consumer}/{i}")
+        return [sink]
+
+    def _source(
+        self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
+    ) -> Source:
+        if stream.files is not None:
+            needed = tuple(dict.fromkeys((*columns.names, *filter(None, (stream.event_time_column,)))))
+            parser = TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column)
+            blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
+            return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, self.clock, self.read_bytes)
+        source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
+        for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
+            inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)
+            source.open(Publisher(name, number, inbox, 0))
+            for sequence, (element, size, watermark) in enumerate(script.get(reader, ())):
+                inbox.accept(element, size, sequence, 0, watermark, -(2**63))
+        return source
+
+    def _gate(self, instance: SubqueryInstance) -> None:
+        for source, _ in instance.sources:
+            if isinstance(source, TextSource):
+                source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)

@@ -1,0 +1,114 @@
+"""Operators at work: one object per operator instance, built from the frozen description, never refusing input.
+
+An operator is handed a batch or a watermark and yields batches; the instance that pulls may pause between any two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from cep.compile.aggregate import AggregateSpec, WindowState
+from cep.compile.chain import Chain
+from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.elements import MIN_TIME, Batch
+from cep.errors import StateLimitExceeded
+
+Clock = Callable[[], int]  # µs since the epoch
+
+
+class Operator(Protocol):
+    name: str
+    state_bytes: int
+
+    def on_batch(self, batch: Batch) -> Iterator[Batch]: ...
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        """Every input has promised `watermark`; what this lets out comes before the watermark goes on."""
+
+
+class ChainOperator:
+    """A run of maps and filters as one machine-code loop."""
+
+    state_bytes = 0
+
+    def __init__(self, name: str, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
+        self.name, self.chain, self.clock, self.dead_letters = name, chain, clock, dead_letters
+
+    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+        result = self.chain.process(batch.columns, len(batch), self.clock())
+        for failure in result.failures:
+            self.dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
+        time, origin = batch.time, batch.origin
+        if result.kept is not None:
+            time, origin = time[result.kept], None if origin is None else origin[result.kept]
+        if len(time):
+            yield Batch(result.columns, time, origin, batch.created)
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        yield from ()
+
+
+def _position(batch: Batch, row: int) -> str:
+    where = f"event time {int(batch.time[row])} µs"
+    return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
+
+
+class PassOperator:
+    """Union, and the empty subquery that only reads a stream: tuples as they come."""
+
+    state_bytes = 0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+        yield batch
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        yield from ()
+
+
+class AggregateOperator:
+    """An Aggregate, whole, or one of its two stages (tuples to partials, partials to answers)."""
+
+    def __init__(self, name: str, spec: AggregateSpec, window_size: int, answers: bool, state_limit: int) -> None:
+        self.name, self.spec, self.window_size, self.answers, self.state_limit = name, spec, window_size, answers, state_limit
+        self.state = WindowState(spec, name)
+        self.since = MIN_TIME
+        self.incomplete = 0  # answers withheld because their windows begin before `since`
+
+    @property
+    def state_bytes(self) -> int:
+        return self.state.bytes
+
+    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+        self.state.add(batch)
+        if self.state.bytes > self.state_limit:
+            raise StateLimitExceeded(
+                f"operator {self.name!r}: its state of {self.state.bytes} bytes is over the limit of {self.state_limit} bytes, "
+                f"with {self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs; "
+                f"largest keys: {self.state.largest_keys(3)}"
+            )
+        yield from ()
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        for batch in self.state.advance(watermark):
+            complete = self._complete(batch)
+            if len(complete):
+                yield complete
+
+    def _complete(self, batch: Batch) -> Batch:
+        if not self.answers or self.since == MIN_TIME:
+            return batch
+        kept = np.flatnonzero(batch.time + (1 - self.window_size) >= self.since)
+        self.incomplete += len(batch) - len(kept)
+        return batch if len(kept) == len(batch) else batch.take(kept)
+
+
+def with_created(batch: Batch, created: int) -> Batch:
+    """The same tuples, made from something created at `created` (ns)."""
+    return replace(batch, created=created)

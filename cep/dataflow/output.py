@@ -1,0 +1,178 @@
+"""Where the tuples of a subquery leave it: balancer → one buffer per target → channel.
+
+A buffer goes when the input is empty, when it holds `batch_bytes`, or when a watermark passes a point that somebody downstream
+waits for (a multiple of `grain`); batches carry the watermark that holds after them, a separate Watermark goes only to targets
+that got no batch (DESIGN 4.14). What finds no credit waits in its target's queue, in order, and blocks the instance.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cep.dataflow.balancer import Balancer
+from cep.dataflow.channel import Channel, batch_bytes
+from cep.dataflow.columns import Column, compact
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
+
+BATCH_BYTES_MAX = 1 << 20
+BATCH_BYTES_MANY = 64 << 10
+FEW_TARGETS = 8
+
+
+class Target:
+    """One downstream instance: tuples gathered for it, and elements waiting for credit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.parts: list[Batch] = []
+        self.bytes = 0
+        self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
+        self.promised = MIN_TIME
+
+    def gather(self, batch: Batch) -> None:
+        columns = {name: compact(column) for name, column in batch.columns.items()}
+        self.parts.append(replace(batch, columns=columns))
+        self.bytes += batch_bytes(batch)
+
+    def cut(self, watermark: int, since: int) -> bool:
+        """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""
+        if not self.parts:
+            return False
+        batch = concat(self.parts)
+        rows = max(1, len(batch) * BATCH_BYTES_MAX // max(self.bytes, 1))
+        for start in range(0, len(batch), rows):
+            piece = batch if rows >= len(batch) else batch.take(slice(start, start + rows))
+            last = start + rows >= len(batch)
+            self.queue.append((piece, batch_bytes(piece), watermark if last else self.promised, since))
+        self.parts, self.bytes, self.promised = [], 0, watermark
+        return True
+
+    def put(self, element: Element, watermark: int, since: int) -> None:
+        self.queue.append((element, 0, watermark, since))
+        self.promised = watermark
+
+    def pump(self) -> bool:
+        """Sends what has credit. Is the queue empty?"""
+        while self.queue:
+            element, size, watermark, since = self.queue[0]
+            if isinstance(element, Batch) and not self.channel.credit.allows(size):
+                return False
+            self.queue.popleft()
+            self.channel.send(element, size, watermark, since)
+        return True
+
+
+class Output:
+    """One edge out of a subquery instance."""
+
+    def __init__(self, name: str, balancer: Balancer, channels: Sequence[Channel], grain: int = 0) -> None:
+        self.name, self.balancer, self.grain = name, balancer, grain
+        self.targets = [Target(channel) for channel in channels]
+        self.watermark = self.since = MIN_TIME
+        self.rows = 0
+        self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
+
+    def add(self, batch: Batch) -> None:
+        """Gathers tuples; full buffers are queued."""
+        self.rows += len(batch)
+        for index, part in self.balancer.route(batch):
+            target = self.targets[index]
+            target.gather(part)
+            if target.bytes >= self.batch_bytes:
+                target.cut(self.watermark, self.since)
+        self.pump()
+
+    def advance(self, watermark: int) -> None:
+        """A watermark holds from here on; it leaves at once if somebody waits for it."""
+        passed = self.grain > 0 and (self.watermark == MIN_TIME or watermark // self.grain > self.watermark // self.grain)
+        self.watermark = max(self.watermark, watermark)
+        if passed:
+            self.flush()
+
+    def flush(self) -> None:
+        """Everything gathered goes, and every target learns the watermark."""
+        for target in self.targets:
+            cut = target.cut(self.watermark, self.since)
+            if not cut and target.promised < self.watermark < MAX_TIME:
+                target.put(Watermark(self.watermark), self.watermark, self.since)
+        self.pump()
+
+    def flush_rows(self) -> None:
+        """Everything gathered goes; targets that get no tuples learn nothing yet."""
+        for target in self.targets:
+            target.cut(self.watermark, self.since)
+        self.pump()
+
+    def close(self, element: End | Stop | Fail) -> None:
+        """The last element, to every target. What was gathered goes first, unless the query is given up."""
+        for target in self.targets:
+            if isinstance(element, End):
+                target.cut(self.watermark, self.since)
+            else:
+                target.parts, target.bytes = [], 0
+                target.queue.clear()
+            target.put(element, MAX_TIME if isinstance(element, End) else self.watermark, self.since)
+        self.pump()
+
+    def pump(self) -> bool:
+        """Sends what has credit. Is nothing left waiting?"""
+        return all([target.pump() for target in self.targets])
+
+    @property
+    def blocked(self) -> bool:
+        return any(target.queue for target in self.targets)
+
+    @property
+    def holds(self) -> bool:
+        return any(target.parts for target in self.targets)
+
+    def attach(self, channel: Channel) -> None:
+        """One more target of a broadcast: a subscription."""
+        self.targets.append(Target(channel))
+        self.balancer.targets = len(self.targets)
+
+    def detach(self, channel: Channel) -> None:
+        self.targets = [target for target in self.targets if target.channel is not channel]
+        self.balancer.targets = len(self.targets)
+
+    def has_room(self, index: int) -> bool:
+        return not self.targets[index].queue
+
+    def returned(self) -> int:
+        """The least watermark that the receivers have told us of (DESIGN 4.10)."""
+        return min((target.channel.credit.returned for target in self.targets), default=MAX_TIME)
+
+
+def concat(batches: list[Batch]) -> Batch:
+    """One batch of the rows of `batches` in order; columns of text keep their bytes, side by side."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = {name: _concat_columns([b.columns[name] for b in batches]) for name in batches[0].columns}
+    origin = None if batches[0].origin is None else np.concatenate([b.origin for b in batches if b.origin is not None])
+    created = min((b.created for b in batches if b.created), default=0)
+    return Batch(columns, np.concatenate([b.time for b in batches]), origin, created)
+
+
+def _concat_columns(columns: list[Column]) -> Column:
+    values = np.concatenate([c.values for c in columns])
+    valid = None
+    if any(c.valid is not None for c in columns):
+        valid = np.concatenate([np.ones(len(c), np.uint8) if c.valid is None else c.valid for c in columns])
+    if not columns[0].type.is_text:
+        return Column(columns[0].type, values, valid)
+    # Batches cut from one buffer share their bytes: put each buffer down once.
+    shifts: dict[int, int] = {}
+    buffers: list[np.ndarray] = []
+    total = 0
+    for column in columns:
+        assert column.data is not None
+        if id(column.data) not in shifts:
+            shifts[id(column.data)] = total
+            buffers.append(column.data)
+            total += len(column.data)
+    starts = np.concatenate([c.starts + shifts[id(c.data)] for c in columns if c.starts is not None])
+    return Column(columns[0].type, values, valid, np.concatenate(buffers) if len(buffers) > 1 else buffers[0], starts)

@@ -1,0 +1,226 @@
+"""Sources: where rows are read, stamped and judged late (DESIGN 4.7, 4.10, 4.11).
+
+Late is decided here, once, per partition, from the data alone; after the source nothing becomes late. A source is polled: it
+answers a batch of rows on time, or None when it has nothing now.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
+from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Watermark
+from cep.kernels.text import late
+
+Clock = Callable[[], int]  # µs since the epoch
+
+PARTITION_BITS = 48
+
+
+class Source(Protocol):
+    watermark: int  # the least event time it can still emit
+    ended: bool
+    since: int  # rows before it are not this query's (DESIGN 5.9)
+    late_rows: int
+
+    def poll(self) -> Batch | None: ...
+
+    def waits_for(self) -> str:
+        """For `status`: what holds the watermark back."""
+
+
+def stamp_of(max_time: int, disorder: int) -> int:
+    """The event time below which a row is late."""
+    return max(max_time - disorder, MIN_TIME) if max_time > MIN_TIME + disorder else MIN_TIME
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Which rows of a batch are on time, and the greatest event time after it."""
+
+    kept: np.ndarray | None  # int64[m], None: all
+    max_time: int
+    late: int
+
+
+def judge(time: np.ndarray, max_time: int, disorder: int) -> Judged:
+    """Applies the rule of lateness to rows of one partition in order."""
+    mask = np.empty(len(time), np.uint8)
+    after = int(late(time, max_time, disorder, mask))
+    rows = int(mask.sum())
+    return Judged(np.flatnonzero(mask == 0) if rows else None, after, rows)
+
+
+def origin_of(source_index: int, partition: int, records: np.ndarray) -> np.ndarray:
+    """int64[n, 2]: (source, partition) in one word, the record's number in its partition in the other."""
+    origin = np.empty((len(records), 2), np.int64)
+    origin[:, 0] = source_index << PARTITION_BITS | partition
+    origin[:, 1] = records
+    return origin
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A batch as a publisher sent it: rows on time and late ones, in the order of its partition."""
+
+    batch: Batch
+    max_time: int  # the partition's greatest event time before the first row
+    record: int  # the first row's number in the partition
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The last word of a publisher; `last`: no other is open, so the stream ends."""
+
+    name: str
+    last: bool
+
+
+@dataclass(slots=True)
+class Publisher:
+    """One open publisher, a partition of the stream."""
+
+    name: str
+    partition: int
+    inbox: Inbox
+    last_heard_us: int
+    watermark: int = MIN_TIME
+
+
+class PublishedSource:
+    """Rows that publishers send. The watermark is the least of the open publishers'; with none open it stands still."""
+
+    def __init__(self, stream: str, disorder: int, source_index: int, origin: bool, dead_letters: DeadLetters) -> None:
+        self.stream, self.disorder, self.source_index, self.origin = stream, disorder, source_index, origin
+        self.dead_letters = dead_letters
+        self.publishers: dict[str, Publisher] = {}
+        self.order: deque[str] = deque()
+        self.merge = WatermarkMerge()
+        self.watermark = self.since = MIN_TIME
+        self.ended = False
+        self.late_rows = self.before_since = 0
+        self.vanished: list[str] = []
+
+    def open(self, publisher: Publisher) -> int:
+        """Registers it at the watermark this source answers with."""
+        publisher.watermark = self.watermark
+        self.publishers[publisher.name] = publisher
+        self.order.append(publisher.name)
+        self.merge.add(publisher.name, self.watermark)
+        return self.watermark
+
+    def close(self, name: str, last: bool) -> None:
+        """What it sent has been taken; its watermark binds nobody any more. The last one ends the stream."""
+        self.publishers.pop(name, None)
+        self.order = deque(n for n in self.order if n != name)
+        self.merge.times.pop(name, None)
+        if self.publishers and self.merge.recombine():
+            self.watermark = self.merge.combined
+        if last:
+            self.ended, self.watermark = True, MAX_TIME
+
+    def poll(self) -> Batch | None:
+        while (publisher := self._next_waiting()) is not None:
+            batch = self._take(publisher)
+            if batch is not None:
+                return batch
+        return None
+
+    def _next_waiting(self) -> Publisher | None:
+        """In turn, so that no publisher starves another."""
+        for _ in range(len(self.order)):
+            self.order.rotate(-1)
+            if self.publishers[self.order[-1]].inbox.queue:
+                return self.publishers[self.order[-1]]
+        return None
+
+    def _take(self, publisher: Publisher) -> Batch | None:
+        element, after = publisher.inbox.take()
+        if isinstance(element, Closing):
+            self.close(element.name, element.last)
+            return None
+        batch = self._on_time(publisher, element) if isinstance(element, Published) else None
+        if self.merge.update(publisher.name, watermark_after(element, after) if isinstance(element, Watermark) else after):
+            self.watermark = self.merge.combined
+        return batch
+
+    def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
+        batch = published.batch
+        records = np.arange(published.record, published.record + len(batch), dtype=np.int64)
+        missing = batch.time == MIN_TIME
+        if missing.any():
+            self._refuse(publisher, records[missing])
+            batch, records = batch.take(np.flatnonzero(~missing)), records[~missing]
+        judged = judge(batch.time, published.max_time, self.disorder)
+        self.late_rows += judged.late
+        if judged.kept is not None:
+            batch, records = batch.take(judged.kept), records[judged.kept]
+        if self.since > MIN_TIME and len(batch) and int(batch.time.min()) < self.since:
+            kept = np.flatnonzero(batch.time >= self.since)
+            self.before_since += len(batch) - len(kept)
+            batch, records = batch.take(kept), records[kept]
+        if not len(batch):
+            return None
+        origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None
+        return Batch(batch.columns, batch.time, origin, batch.created)
+
+    def _refuse(self, publisher: Publisher, records: np.ndarray) -> None:
+        for record in records.tolist():
+            letter = Letter(self.stream, "event time is NULL", f"publisher {publisher.name}", f"record {record}")
+            self.dead_letters.put(letter)
+
+    def drop_silent(self, now_us: int, silence_us: int) -> None:
+        """A publisher that sent no heartbeat for so long counts as closed, and never ends the stream."""
+        for name, publisher in list(self.publishers.items()):
+            if now_us - publisher.last_heard_us > silence_us and not publisher.inbox.queue:
+                self.close(name, last=False)
+                self.vanished.append(name)
+
+    def waits_for(self) -> str:
+        if self.ended:
+            return "nothing: the stream has ended"
+        if not self.publishers:
+            gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
+            return f"a publisher of stream {self.stream!r}: none is open{gone}"
+        return f"publisher {self.merge.slowest()} of stream {self.stream!r}, at watermark {self.watermark}"
+
+
+#: Tokens of `ListSource`, put between batches.
+EOF, ABORT, PAUSE = "EOF", "ABORT", "PAUSE"
+
+
+class ListSource:
+    """The shipped double: a list of batches of one partition and tokens. PAUSE answers None once, ABORT raises, EOF (or the end) ends."""
+
+    def __init__(self, items: list[Batch | str], disorder: int = 0, source_index: int = 0, partition: int = 0) -> None:
+        self.items: Iterator[Batch | str] = iter(items)
+        self.disorder, self.source_index, self.partition = disorder, source_index, partition
+        self.max_time = self.watermark = self.since = MIN_TIME
+        self.ended, self.late_rows, self.record = False, 0, 0
+
+    def poll(self) -> Batch | None:
+        item = next(self.items, EOF)
+        if item == ABORT:
+            raise RuntimeError("the source was told to abort")
+        if item == PAUSE:
+            return None
+        if not isinstance(item, Batch):
+            self.ended, self.watermark = True, MAX_TIME
+            return None
+        records = np.arange(self.record, self.record + len(item), dtype=np.int64)
+        self.record += len(item)
+        judged = judge(item.time, self.max_time, self.disorder)
+        self.max_time, self.late_rows = judged.max_time, self.late_rows + judged.late
+        self.watermark = stamp_of(self.max_time, self.disorder)
+        kept = np.arange(len(item)) if judged.kept is None else judged.kept
+        origin = origin_of(self.source_index, self.partition, records[kept])
+        return Batch(item.take(kept).columns, item.time[kept], origin, item.created)
+
+    def waits_for(self) -> str:
+        return "the next item of the list"

@@ -1,0 +1,251 @@
+"""The one place that knows how and when kernels become machine code.
+
+- `@kernel(signature)` marks an entry point, called from Python only. Nothing compiles at import: `warm` (or the first
+  call) compiles the stated signatures and no others, so a call with other types is a TypeError, never a compilation on
+  the data path.
+- `@inlined` marks a function that kernels call; it is compiled as a part of them and stays a plain Python function for
+  everybody else.
+- In signatures `const uint8[:]` is an array that is only read (read-only and unaligned arrays fit: Arrow buffers,
+  frames of a message), `uint64[:]` one that is written; `[:, :]` has two dimensions. All are C-contiguous. The rest is
+  Numba's notation.
+- Machine code is kept in a folder shared by processes (`CEP_KERNEL_CACHE`, else `~/.cache/cep-kernels`, else a private
+  folder that dies with the process). Its parts are named by a hash of the kernel's module, of every module of this
+  package which that imports, directly or not, and of Numba, NumPy, Python and the CPU: Numba by itself does not notice
+  a change in an imported function (numba#9483).
+- Compiling happens under a lock (numba#10128); loading what is complete needs none.
+- `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
+  checked indices.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+import llvmlite.binding as llvm  # type: ignore[import-untyped]  # has no stubs
+import numba
+import numpy as np
+from numba.core import config as numba_config
+from numba.core import sigutils
+from numba.extending import register_jitable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_PACKAGE = Path(__file__).parent.parent
+_IMPORT = re.compile(r"^\s*(?:from|import)\s+(cep(?:\.\w+)*)", re.M)
+_ARRAY = re.compile(r"(const )?(\w+)\[(:(?:, :)*)\]")
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
+normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
+_kernels: list[Kernel] = []
+_counts = {"compiled": 0, "interpreting": 0}
+
+
+class Kernel:
+    """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for."""
+
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[str]) -> None:
+        self.function = function
+        self.signatures = tuple(signatures)
+        self.__name__, self.__doc__ = function.__name__, function.__doc__
+        self._compiled: Callable[..., Any] | None = None
+        _kernels.append(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Runs it. Raises TypeError for arguments that fit none of its signatures."""
+        if _counts["interpreting"] or config.DISABLE_JIT:
+            return _interpret(self.function, arguments)
+        return (self._compiled or self.ready())(*arguments)
+
+    def ready(self) -> Callable[..., Any]:
+        """The machine code, compiled or loaded now if it was not yet."""
+        if self._compiled is None:
+            self._compiled = _compile(self)
+            _counts["compiled"] += len(self.signatures)
+        return self._compiled
+
+
+def kernel(signature: str | Sequence[str]) -> Callable[[Callable[..., Any]], Kernel]:
+    """Marks an entry point compiled for `signature`, for example `"int64(const uint8[:], int64, uint64[:])"`."""
+    signatures = [signature] if isinstance(signature, str) else signature
+    return lambda function: Kernel(function, signatures)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks a function that kernels may call."""
+    marked: Callable[P, R] = register_jitable(forceinline=True, **_OPTIONS)(function)
+    return marked
+
+
+def warm(*kernels: Kernel) -> None:
+    """Compiles or loads `kernels`; without arguments every kernel imported so far."""
+    if config.DISABLE_JIT:
+        return
+    for each in kernels or tuple(_kernels):
+        each.ready()
+
+
+def compilations() -> int:
+    """How many signatures were compiled or loaded in this process; it must not move after *ready*."""
+    return _counts["compiled"]
+
+
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Inside, kernels run as plain Python, in all threads."""
+    _counts["interpreting"] += 1
+    try:
+        yield
+    finally:
+        _counts["interpreting"] -= 1
+
+
+def generate(source: str, name: str) -> ModuleType:
+    """The module of a generated `source`, whose file is named by `name` and a hash of its content.
+
+    A real file, since Numba caches no function that comes from elsewhere (numba#3501).
+    """
+    module_name = f"cep_generated_{name}_{_digest(source.encode())}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    path = _written(cache_folder() / "generated" / f"{module_name}.py", source)
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+def cache_folder() -> Path:
+    """Where machine code and generated sources are kept."""
+    return _usable(os.environ.get("CEP_KERNEL_CACHE") or os.path.expanduser("~/.cache/cep-kernels"))
+
+
+@lru_cache
+def _usable(wanted: str) -> Path:
+    try:
+        Path(wanted, "generated").mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=wanted):
+            return Path(wanted)
+    except OSError:
+        return Path(_private().name)
+
+
+@lru_cache
+def _private() -> tempfile.TemporaryDirectory[str]:
+    private = tempfile.TemporaryDirectory(prefix="cep-kernels-")
+    Path(private.name, "generated").mkdir()
+    return private
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    with open(cache_folder() / "lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file gives the lock back
+
+
+def _written(path: Path, source: str) -> Path:
+    if not path.exists():
+        with _lock():
+            if not path.exists():  # a second writer would change its mtime: to Numba another source
+                unfinished = path.with_suffix(".unfinished")
+                unfinished.write_text(source)
+                unfinished.rename(path)
+    return path
+
+
+def _compile(wanted: Kernel) -> Callable[..., Any]:
+    path = Path(inspect.getfile(wanted.function))
+    folder = cache_folder() / _sources_digest(path)
+    what = _digest(str(path).encode(), wanted.__name__.encode(), repr(wanted.signatures).encode())
+    marker = folder / f"{wanted.__name__}-{what}.complete"
+    if marker.exists():
+        return _compile_in(folder, wanted)
+    with _lock():
+        folder.mkdir(exist_ok=True)
+        compiled = _compile_in(folder, wanted)
+        marker.touch()
+    return compiled
+
+
+def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
+    dispatcher: Any = numba.njit(**_OPTIONS)(wanted.function)
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+    try:
+        dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it
+    finally:
+        config.CACHE_DIR = before
+    for signature in wanted.signatures:
+        dispatcher.compile(_types(signature))
+    dispatcher.disable_compile()
+    compiled: Callable[..., Any] = dispatcher
+    return compiled
+
+
+def _types(signature: str) -> Any:
+    """Numba's form of a signature: (argument types, return type)."""
+    return normalize_signature(_ARRAY.sub(_array, signature))[0]
+
+
+def _array(match: re.Match[str]) -> str:
+    const, dtype, dimensions = match.groups()
+    readonly = bool(const)
+    return f"Array({dtype}, {dimensions.count(':')}, 'C', readonly={readonly}, aligned={not readonly})"
+
+
+@lru_cache
+def _sources_digest(path: Path) -> str:
+    """Names the sources that a kernel in the file `path` is made of, and the machine."""
+    seen: dict[Path, bytes] = {}
+    waiting = [path]
+    while waiting:
+        each = waiting.pop()
+        if each not in seen:
+            seen[each] = each.read_bytes()
+            waiting += [file for name in _IMPORT.findall(seen[each].decode()) for file in _files(name)]
+    return _digest(_machine(), *(seen[each] for each in sorted(seen)))
+
+
+def _files(module: str) -> list[Path]:
+    """The file of a module of this package; all files of a package, since any of them may be meant."""
+    path = _PACKAGE.joinpath(*module.split(".")[1:])
+    return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+@lru_cache
+def _machine() -> bytes:
+    versions = (sys.version, numba.__version__, np.__version__, llvm.llvm_version_info)
+    cpu = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return repr((versions, cpu, config.OPT, config.BOUNDSCHECK)).encode()
+
+
+def _digest(*parts: bytes) -> str:
+    whole = hashlib.blake2b(digest_size=10)
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "little") + part)
+    return whole.hexdigest()
+
+
+def _interpret(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    with np.errstate(all="ignore"):  # machine integers wrap without a warning
+        return function(*arguments)

@@ -1,0 +1,1 @@
+"""Query + Topology -> PhysicalPlan, all pure: validate, split, choose balancers, place, explain."""

@@ -1,0 +1,186 @@
+"""Joins subqueries by edges and gives every edge its balancer (paper 4.1.2, Figures 8 to 11; DESIGN 6).
+
+The rule, for an edge into a subquery:
+
+1. one instance there: point-to-point;
+2. a stateful operator there, and the rows are partitioned already by columns that are in its key, into as many
+   instances: point-to-point, instance i to instance i, and the partitioning goes on;
+3. a stateful operator there: route-key by the group fields, under the names that they have where they enter;
+4. otherwise: round-robin.
+
+What a stream brings is shared out where it enters: blocks of files by number, published batches in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from cep.errors import QueryError
+from cep.plan.lineage import CommonKey, common_key, entries_of, trace
+from cep.plan.parallelize import operators_of, replica_key
+from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery
+
+POINTER = "/options/balancers"
+
+
+def connect(plan: PhysicalPlan) -> PhysicalPlan:
+    """Adds the edges, of which those into stateful operators need the choices made for the edges before them.
+
+    Raises:
+        QueryError: an overriding balancer would change answers, or there is nothing for it to balance.
+    """
+    _check_overridden(plan)
+    keys = replica_key(plan) if plan.query.options.replicas > 1 else CommonKey({})
+    for subquery in plan.subqueries:
+        edges = *_input_edges(plan, subquery, keys), *_inner_edges(plan, subquery)
+        plan = replace(plan, edges=plan.edges + edges)
+    return replace(plan, edges=plan.edges + tuple(_output_edges(plan)) + tuple(_late_edges(plan)))
+
+
+# --- edges -----------------------------------------------------------------------------------------------------------
+
+
+def _input_edges(plan: PhysicalPlan, subquery: Subquery, keys: CommonKey) -> Iterator[Edge]:
+    balancer = "round-robin" if subquery.parallelism > 1 else "point-to-point"
+    for name in subquery.streams:
+        yield Edge(f">{name}", name, name, subquery.name, name, 0, balancer, keys.fields.get(name, ()))
+
+
+def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
+    operators = operators_of(plan, subquery)
+    key = common_key(operators) if subquery.stateful and subquery.parallelism > 1 else CommonKey({})
+    inside = {*subquery.operators, *subquery.streams}
+    bare = [
+        Edge(
+            f"{producer}>{operator.name}", plan.subquery_of(producer).name, producer, subquery.name, operator.name, port
+        )
+        for operator in operators
+        for port, producer in enumerate(operator.inputs)
+        if producer not in inside
+    ]
+    kept = _kept(plan, subquery, {edge.producer for edge in bare}, key)
+    overrides = dict(plan.query.options.balancers)
+    for edge in bare:
+        natural = _natural(subquery, edge, key.fields.get(edge.producer, ()), kept)
+        yield _overridden(plan, natural, kept, overrides[edge.consumer]) if edge.consumer in overrides else natural
+
+
+def _output_edges(plan: PhysicalPlan) -> Iterator[Edge]:
+    for output in plan.query.outputs:
+        source = plan.subquery_of(output.input).name
+        yield Edge(f"{output.input}>{output.stream}", source, output.input, OUTSIDE, output.stream)
+
+
+def _late_edges(plan: PhysicalPlan) -> Iterator[Edge]:
+    """Rows are late where a source is read; a stream stamped at ingestion has none."""
+    late = plan.query.late
+    for subquery in plan.subqueries if late is not None else ():
+        for name in subquery.streams:
+            if late is not None and plan.streams[name].event_time is not None:
+                yield Edge(f"{name}>{late}", subquery.name, name, OUTSIDE, late)
+
+
+# --- balancers -------------------------------------------------------------------------------------------------------
+
+
+def _natural(subquery: Subquery, edge: Edge, fields: tuple[str, ...], kept: tuple[str, ...]) -> Edge:
+    if subquery.parallelism == 1:
+        return edge
+    if kept:
+        return replace(edge, fields=kept)
+    return replace(edge, balancer="route-key", fields=fields) if fields else replace(edge, balancer="round-robin")
+
+
+def _kept(plan: PhysicalPlan, subquery: Subquery, producers: set[str], key: CommonKey) -> tuple[str, ...]:
+    """The columns by which the rows are partitioned already, if that satisfies `key`; none if it does not.
+
+    Only for subqueries with one producer: several would have to be partitioned alike.
+    """
+    if not key.fields or len(producers) != 1:
+        return ()
+    producer = next(iter(producers))
+    upstream = plan.subquery_of(producer)
+    labels = _partitioning(plan, upstream, producer) if upstream.parallelism == subquery.parallelism else []
+    inside = {operator.name: operator for operator in operators_of(plan, upstream)}
+    traced = {column: trace(producer, column, inside) for column in key.fields[producer]}
+    carriers = [next((column for column, label in traced.items() if label == wanted), None) for wanted in labels]
+    return tuple(column for column in carriers if column is not None) if None not in carriers else ()
+
+
+def _partitioning(plan: PhysicalPlan, subquery: Subquery, producer: str) -> Sequence[Mapping[str, str]]:
+    """The labels (`cep.plan.lineage`) by which instances divide the rows of `producer`; none if they do by chance."""
+    inside = {operator.name: operator for operator in operators_of(plan, subquery)}
+    entries = entries_of(inside[producer], inside) if producer in inside else frozenset()
+    fields = {
+        edge.producer: edge.fields
+        for edge in plan.edges_into(subquery.name)
+        if edge.is_inner and edge.producer in entries
+    }
+    if fields.keys() != entries:
+        return []
+    width = min(map(len, fields.values()), default=0)
+    return [{entry: columns[i] for entry, columns in fields.items()} for i in range(width)]
+
+
+# --- overrides -------------------------------------------------------------------------------------------------------
+
+
+def _overridden(plan: PhysicalPlan, natural: Edge, kept: tuple[str, ...], balancer: str) -> Edge:
+    """The edge with the balancer asked for. Raises QueryError where that would change answers, saying why."""
+    target, source = plan.subquery(natural.target), plan.subquery(natural.source)
+    if target.parallelism == 1 or balancer == natural.balancer:
+        return natural  # to one instance, all four are the same
+    why = _unsound(source, target, natural, balancer)
+    if why:
+        raise _refusal(natural.consumer, balancer, natural.balancer, why)
+    if balancer == "route-key":  # instead of keeping a partitioning: by the whole key
+        return replace(
+            natural, balancer=balancer, fields=common_key(operators_of(plan, target)).fields[natural.producer]
+        )
+    return replace(natural, balancer=balancer, fields=kept)
+
+
+def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> str:
+    n = target.parallelism
+    match balancer:
+        case "broadcast":
+            return (
+                f"each of the {n} instances of {target.name} would process every tuple, and every answer come {n} times"
+            )
+        case "route-key" if not target.stateful:
+            return f"no operator of {target.name} is stateful, so there is no key to route by"
+        case "round-robin" if target.stateful:
+            return f"tuples of one group would go to different instances of {target.name}, which has state"
+        case "point-to-point" if target.stateful:
+            return f"tuples of one group are at different instances of {source.name} and would stay apart"
+        case "point-to-point" if source.parallelism != n:
+            return (
+                f"{source.name} has {source.parallelism} instances and {target.name} {n}, so {n - 1} would get nothing"
+            )
+    return ""
+
+
+def _refusal(operator: str, balancer: str, natural: str, why: str) -> QueryError:
+    return QueryError(
+        f"balancer {balancer!r} before operator {operator!r}: {why}; use {natural!r}", f"{POINTER}/{operator}"
+    )
+
+
+def _check_overridden(plan: PhysicalPlan) -> None:
+    """Every override names an operator with a balancer before it."""
+    operators = {operator.name: operator for operator in plan.query.operators}
+    for name, balancer in plan.query.options.balancers:
+        if name not in operators:
+            raise QueryError(f"balancers: no operator {name!r}; there are {', '.join(operators)}", f"{POINTER}/{name}")
+        home = plan.subquery_of(name)
+        if any(input_ not in home.operators + home.streams for input_ in operators[name].inputs):
+            continue
+        shared_out = "round-robin" if home.parallelism > 1 else balancer
+        if set(operators[name].inputs) <= set(home.operators):
+            raise QueryError(
+                f"balancers: operator {name!r} reads inside {home.name}, where there is no balancer",
+                f"{POINTER}/{name}",
+            )
+        if balancer != shared_out:
+            raise _refusal(name, balancer, shared_out, "a stream is shared out before it is read, by blocks or batches")

@@ -1,0 +1,218 @@
+"""A plan as a person reads it: the query, its subqueries, what flows between them and why, where it runs, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cep.model.duration import format_duration
+from cep.model.expr import Column
+from cep.model.functions import Function
+from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.streams import Stream
+from cep.model.topology import core_list
+from cep.plan.physical import Edge, PhysicalPlan, Subquery, Worker
+from cep.plan.place import estimated
+from cep.plan.pre_aggregate import Decision, decisions
+from cep.plan.split import topological
+from cep.plan.types import text_of
+
+
+def explain(plan: PhysicalPlan) -> str:
+    """Several lines of text, in sections; every line of a section is indented."""
+    sections = (
+        (f"query {plan.query.name}", _query(plan)),
+        (f"subqueries, split {_policy(plan)}", _subqueries(plan)),
+        ("edges", _edges(plan)),
+        ("pre-aggregation", (_pre_aggregation(decision) for decision in decisions(plan))),
+        (f"placement, {_placement_policy(plan)}", _placement(plan)),
+        ("notes", iter(plan.notes)),
+    )
+    return "\n\n".join("\n  ".join([title, *lines]) for title, found in sections if (lines := list(found))) + "\n"
+
+
+# --- the query -------------------------------------------------------------------------------------------------------
+
+
+def _query(plan: PhysicalPlan) -> Iterator[str]:
+    rows = [("", name, _stream(plan, stream)) for name, stream in plan.streams.items()]
+    rows += [(", ".join(o.inputs), name, _operator(o)) for name, o in topological(plan.query).items()]
+    rows += [(output.input, output.stream, "output stream") for output in plan.query.outputs]
+    rows += [] if plan.query.late is None else [("late rows", plan.query.late, "output stream")]
+    return _table([(f"{inputs} →" if inputs else "", name, what) for inputs, name, what in rows])
+
+
+def _stream(plan: PhysicalPlan, stream: Stream) -> str:
+    files = plan.files.get(stream.name)
+    origin = "published" if files is None else f"{len(files)} files, {sum(size for _, size in files):,} bytes"
+    if stream.event_time is None or stream.disorder is None:
+        return f"stream, {origin}; event time is when a row arrives"
+    return f"stream, {origin}; event time {text_of(stream.event_time)}, disorder {format_duration(stream.disorder)}"
+
+
+def _operator(operator: Operator) -> str:
+    match operator:
+        case Map(fields=fields):
+            return f"map to {', '.join(n if _is(e, n) else f'{n} = {text_of(e)}' for n, e in fields)}"
+        case Filter(condition=condition):
+            return f"filter {text_of(condition)}"
+        case Union():
+            return "union"
+        case Aggregate(window=window, by=by, functions=functions):
+            advance = "" if window.advance == window.size else f" every {format_duration(window.advance)}"
+            called = ", ".join(f"{name} = {_function(function)}" for name, function in functions)
+            group = f" by {', '.join(by)}" if by else ""
+            return f"aggregate {format_duration(window.size)}{advance}{group}: {called}"
+
+
+def _is(expression: object, name: str) -> bool:
+    return isinstance(expression, Column) and expression.name == name
+
+
+def _function(function: Function) -> str:
+    return f"{function.name}({function.column or ''})"
+
+
+# --- subqueries and edges --------------------------------------------------------------------------------------------
+
+
+def _policy(plan: PhysicalPlan) -> str:
+    return "as asked for" if plan.query.options.subqueries else f"by policy {plan.query.options.split!r}"
+
+
+def _subqueries(plan: PhysicalPlan) -> Iterator[str]:
+    replicas = plan.query.options.replicas
+    copies = f"{replicas} × " if replicas > 1 else ""  # noqa: RUF001 a person reads it
+    rows = [(s.name, f"{copies}{_counted(s.parallelism, 'instance')}", _content(s)) for s in plan.subqueries]
+    return _table(rows)
+
+
+def _content(subquery: Subquery) -> str:
+    reads = [f"read {stream}" for stream in subquery.streams]
+    return ", ".join([*reads, *subquery.operators, *(f"partials of {name}" for name in subquery.pre_aggregates)])
+
+
+def _edges(plan: PhysicalPlan) -> Iterator[str]:
+    traffic = estimated(plan)
+    rows = [
+        (f"{_place_of(plan, edge.source, edge.producer)} → {_target(plan, edge)}", _balancer(edge), f"traffic {traffic[edge.name]:g}")
+        for edge in plan.edges
+    ]
+    return (f"{row}: {_why(plan, edge)}" for row, edge in zip(_table(rows), plan.edges, strict=True))
+
+
+def _place_of(plan: PhysicalPlan, subquery: str, name: str) -> str:
+    return name if subquery == name else f"{subquery}.{name}"
+
+
+def _target(plan: PhysicalPlan, edge: Edge) -> str:
+    if edge.is_output:
+        return edge.consumer
+    return edge.target if edge.is_input else f"{edge.target}.{edge.consumer}"
+
+
+def _balancer(edge: Edge) -> str:
+    key = f" ({', '.join(edge.fields)})" if edge.fields else ""
+    return f"{edge.balancer}{key}{', partials' if edge.partial else ''}"
+
+
+def _why(plan: PhysicalPlan, edge: Edge) -> str:
+    if edge.is_output:
+        return "late rows" if edge.consumer == plan.query.late else "to its subscribers"
+    if edge.is_input:
+        return _why_input(plan, edge)
+    target = plan.subquery(edge.target)
+    if dict(plan.query.options.balancers).get(edge.consumer) == edge.balancer and target.parallelism > 1:
+        return "asked for"
+    return _why_inner(target, edge)
+
+
+def _why_input(plan: PhysicalPlan, edge: Edge) -> str:
+    copies = plan.query.options.replicas
+    replica = f"publishers choose one of {copies} replicas by {', '.join(edge.fields)}; " if edge.fields else ""
+    n = plan.subquery(edge.target).parallelism
+    if n == 1:
+        return f"{replica}{edge.target} has one instance"
+    files = plan.streams[edge.source].files is not None
+    return f"{replica}{'block i is read by instance i mod n' if files else 'publishers send batches in turn'}"
+
+
+def _why_inner(target: Subquery, edge: Edge) -> str:
+    if target.parallelism == 1:
+        return f"{target.name} has one instance"
+    if edge.balancer == "route-key":
+        return f"{target.name} has state; the tuples of one group meet at one instance"
+    if edge.fields:
+        return "partitioned so already; instance i sends to instance i"
+    return f"{target.name} has no state; any instance will do"
+
+
+def _pre_aggregation(decision: Decision) -> str:
+    return f"{decision.aggregate}: {'yes' if decision.on else 'no'}, {decision.why}"
+
+
+# --- placement -------------------------------------------------------------------------------------------------------
+
+
+def _placement_policy(plan: PhysicalPlan) -> str:
+    how = "least traffic across NUMA distance" if plan.numa else "in turn (NUMA is off)"
+    return f"{how}: {_counted(len(plan.workers), 'instance manager')}, cost {plan.cost:g}"
+
+
+def _placement(plan: PhysicalPlan) -> Iterator[str]:
+    """One line for each run of cores at a node whose instances go up by one from core to core."""
+    order = [subquery.name for subquery in plan.subqueries]
+    hosted: dict[str, list[tuple[int, int]]] = {worker.im: [] for worker in plan.workers}
+    for instance in plan.instances:
+        hosted[instance.im].append((order.index(instance.subquery), instance.index))
+    workers = sorted(plan.workers, key=lambda w: (_or_first(w.node), _or_first(w.core), w.im))
+    rows = [
+        (_node(run[0]), _cores(run), ims, _instances(order, [hosted[worker.im] for worker in run]))
+        for run in _runs(workers, hosted)
+        for ims in [run[0].im if len(run) == 1 else f"{run[0].im} … {run[-1].im}"]
+    ]
+    return _table(rows)
+
+
+def _or_first(id: int | None) -> int:
+    return -1 if id is None else id
+
+
+def _runs(workers: Sequence[Worker], hosted: dict[str, list[tuple[int, int]]]) -> list[list[Worker]]:
+    runs: list[list[Worker]] = []
+    for worker in workers:
+        last = runs[-1][-1] if runs else None
+        follows = last is not None and last.node == worker.node and (last.core is None) == (worker.core is None)
+        if last is not None and follows and hosted[worker.im] == [(s, i + 1) for s, i in hosted[last.im]]:
+            runs[-1].append(worker)
+        else:
+            runs.append([worker])
+    return runs
+
+
+def _node(worker: Worker) -> str:
+    return "no node" if worker.node is None else f"node {worker.node}"
+
+
+def _cores(run: Sequence[Worker]) -> str:
+    cores = [worker.core for worker in run if worker.core is not None]
+    return ("core " if len(cores) == 1 else "cores ") + core_list(cores) if cores else "no core"
+
+
+def _instances(order: Sequence[str], hosted: Sequence[list[tuple[int, int]]]) -> str:
+    columns = zip(*hosted, strict=True)
+    return " ".join(f"{order[column[0][0]]}[{core_list(index for _, index in column)}]" for column in columns)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Columns of equal width, but for the last."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        yield "  ".join(cell for cell, width in zip(cells, widths, strict=True) if width).rstrip()

@@ -1,0 +1,74 @@
+"""How many instances every subquery has in each replica (paper 4, Figure 5), and whether replicas are sound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cep.errors import QueryError
+from cep.model.operators import Operator
+from cep.plan.lineage import CommonKey, common_key, group_by
+from cep.plan.physical import PhysicalPlan, Subquery
+from cep.plan.place import lots
+from cep.plan.split import topological
+
+REPLICAS_POINTER = "/options/replicas"
+
+
+def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
+    """As many instances as asked for, or one per instance manager, of every subquery where that changes no answer.
+
+    Raises:
+        PlacementError: no instance manager, or more replicas than nodes.
+        QueryError: replicas of a query whose groups they would tear apart.
+    """
+    if plan.query.options.replicas > 1:
+        _check_replicas(plan)
+    wanted = plan.query.options.parallelism or min(len(lot) for lot in lots(plan))
+    why = {subquery.name: _why_one(subquery, operators_of(plan, subquery)) for subquery in plan.subqueries}
+    subqueries = tuple(replace(s, parallelism=1 if why[s.name] else wanted) for s in plan.subqueries)
+    notes = tuple(f"{name} runs on one instance: {reason}" for name, reason in why.items() if reason and wanted > 1)
+    return replace(plan, subqueries=subqueries, notes=plan.notes + notes)
+
+
+def operators_of(plan: PhysicalPlan, subquery: Subquery) -> tuple[Operator, ...]:
+    """Its operators, in topological order."""
+    given = {operator.name: operator for operator in plan.query.operators}
+    return tuple(given[name] for name in subquery.operators)
+
+
+def replica_key(plan: PhysicalPlan) -> CommonKey:
+    """Per stream, the columns by which publishers choose the replica."""
+    return common_key(tuple(topological(plan.query).values()))
+
+
+def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
+    """Why more instances would change answers; empty if they would not."""
+    if not subquery.stateful:
+        return ""
+    if subquery.streams:
+        return "it reads its stream and keeps state, and rows cannot be routed before they are read"
+    obstacle = common_key(operators).obstacle
+    if obstacle is None:
+        return ""
+    if not group_by(obstacle):
+        return f"operator {obstacle.name!r} has no group-by, so all its rows belong together"
+    return f"no field that enters unchanged is in the group-by of {obstacle.name!r} and all stateful operators before"
+
+
+def _check_replicas(plan: PhysicalPlan) -> None:
+    key, asked = replica_key(plan), f"replicas={plan.query.options.replicas}"
+    if key.obstacle is not None:
+        name, by = key.obstacle.name, group_by(key.obstacle)
+        why = f"is grouped by {', '.join(by)}, of which no" if by else "has no group-by, so no"
+        raise QueryError(
+            f"{asked}: operator {name!r} {why} field comes unchanged from the streams and is in the group-by of the "
+            f"stateful operators before it too; its groups would be torn between replicas",
+            REPLICAS_POINTER,
+        )
+    for name, fields in key.fields.items():
+        if fields and plan.streams[name].files is not None:
+            raise QueryError(
+                f"{asked}: stream {name!r} is read from files, whose blocks hold rows of any {', '.join(fields)}; "
+                f"replicas of a query with state need a published stream",
+                REPLICAS_POINTER,
+            )

@@ -1,0 +1,68 @@
+"""Query, workers and topology → PhysicalPlan: a tuple of pure rewrites, in order.
+
+Read them in this order: `split` (which operators run together), `parallelize` (in how many instances), `balance` (what
+flows between them, and how), `pre_aggregate` (tuples or partials), `place` (where).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial, reduce
+from types import MappingProxyType
+
+from cep.model.query import Query
+from cep.model.streams import Stream
+from cep.model.topology import Topology
+from cep.plan.balance import connect
+from cep.plan.parallelize import parallelize
+from cep.plan.physical import Files, PhysicalPlan, Worker
+from cep.plan.place import place
+from cep.plan.pre_aggregate import pre_aggregate
+from cep.plan.split import split
+from cep.plan.validate import validate
+
+Rewrite = Callable[[PhysicalPlan], PhysicalPlan]
+
+NO_FILES: Files = MappingProxyType({})
+
+
+def plan(
+    query: Query,
+    known_streams: Mapping[str, Stream],
+    workers: Iterable[Worker],
+    topology: Topology,
+    numa: bool = True,
+    files: Files = NO_FILES,
+) -> PhysicalPlan:
+    """The plan of one query.
+
+    Args:
+        known_streams: the streams that exist besides those the query declares, by name.
+        workers: every instance manager there is, in any order.
+        topology: where their nodes are.
+        numa: place by distance; otherwise in turn.
+        files: the files of each stream that is read from files.
+
+    Raises:
+        QueryError: it is no query, or its options would change its answers.
+        PlacementError: no instance manager, or more replicas than nodes.
+    """
+    sources = validate(query, known_streams).sources
+    found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
+    notes = tuple(
+        f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths
+    )
+    bare = PhysicalPlan(
+        query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes
+    )
+    return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
+
+
+def rewrites(topology: Topology) -> tuple[Rewrite, ...]:
+    """What makes a plan of a query, step by step."""
+    return (_cut, parallelize, connect, pre_aggregate, partial(place, topology=topology))
+
+
+def _cut(plan: PhysicalPlan) -> PhysicalPlan:
+    return replace(plan, subqueries=split(plan.query))

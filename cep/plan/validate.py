@@ -1,0 +1,232 @@
+"""Is this a query? Names, types, shape; and what follows from it: schemas, order, which columns are the event time.
+
+The names that a query gives to operators and streams are one namespace, since an input may be any of them. They hide
+streams that others declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from cep.errors import QueryError
+from cep.model import streams
+from cep.model.expr import Column
+from cep.model.operators import Filter, Map, Operator, Union
+from cep.model.query import Query
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.plan.types import infer, operator_schema
+
+
+@dataclass(frozen=True)
+class Validated:
+    """A query that holds, and what was found out about it.
+
+    Args:
+        sources: the streams it reads, by name, sorted: a stream's place is part of its rows' origin (DESIGN 4.5).
+        schemas: by name of operator or stream, read or written, the late stream too.
+        event_time_columns: by the same names, the columns that hold each row's event time: a stream's declared column,
+            as long as Map passes it through as a plain column; none after an aggregate.
+        order: the names of the operators, each after what it reads.
+    """
+
+    query: Query
+    sources: Mapping[str, Stream]
+    schemas: Mapping[str, Schema]
+    event_time_columns: Mapping[str, frozenset[str]]
+    order: tuple[str, ...]
+
+
+def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
+    """Checks everything that can be known before planning.
+
+    Args:
+        known: the streams that exist besides those the query declares, by name.
+
+    Raises:
+        QueryError: the first thing that is wrong; its pointer leads into the query's document.
+    """
+    _check_names(query)
+    _check_declarations(query, known)
+    sources = _sources(query, known)
+    _check_outputs(query, sources)
+    order = _order(query)
+    _check_all_read(query)
+    schemas = {name: stream.schema for name, stream in sources.items()}
+    times = {name: _declared_time(stream) for name, stream in sources.items()}
+    by_name = {operator.name: (i, operator) for i, operator in enumerate(query.operators)}
+    for index, operator in (by_name[name] for name in order):
+        schemas[operator.name] = _schema(index, operator, schemas)
+        times[operator.name] = _passed_time(operator, times)
+    for i, output in enumerate(query.outputs):
+        _check_known_output(i, output.stream, schemas[output.input], known)
+        schemas[output.stream], times[output.stream] = schemas[output.input], times[output.input]
+    if query.late is not None:
+        schemas[query.late], times[query.late] = _late(query, sources, schemas), frozenset()
+    return Validated(query, sources, schemas, times, order)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def _check_names(query: Query) -> None:
+    """One namespace; and no name is empty, since paths and channels are named by them."""
+    seen: dict[str, str] = {}
+    for kind, name, pointer in _names(query):
+        if not name:
+            raise QueryError(f"{kind} needs a name", pointer)
+        if name in seen:
+            raise QueryError(f"the name {name!r} is given twice: to {seen[name]} and to {kind}", pointer)
+        seen[name] = kind
+
+
+def _names(query: Query) -> Iterator[tuple[str, str, str]]:
+    yield from (("a stream", stream.name, f"/streams/{i}/name") for i, stream in enumerate(query.streams))
+    yield from (("an operator", operator.name, f"/operators/{i}/name") for i, operator in enumerate(query.operators))
+    yield from (("an output stream", output.stream, f"/outputs/{i}/stream") for i, output in enumerate(query.outputs))
+    if query.late is not None:
+        yield "the late stream", query.late, "/late"
+
+
+def _check_declarations(query: Query, known: Mapping[str, Stream]) -> None:
+    for i, stream in enumerate(query.streams):
+        declared, given = streams.to_json(stream), streams.to_json(known.get(stream.name, stream))
+        if declared != given:  # by JSON: expressions have no equality of their own
+            differing = next(key for key in declared | given if declared.get(key) != given.get(key))
+            raise QueryError(
+                f"stream {stream.name!r} exists already with another {differing}: {given.get(differing)!r}, here "
+                f"{declared.get(differing)!r}; a stream is immutable, name the new one {stream.name + '@2'!r}",
+                f"/streams/{i}/{differing}" if differing in declared else f"/streams/{i}",
+            )
+        _check_event_time(stream, f"/streams/{i}/event_time")
+
+
+def _check_event_time(stream: Stream, pointer: str) -> None:
+    if stream.event_time is None:
+        return
+    where = f"event_time of stream {stream.name!r}"
+    try:
+        type_, _ = infer(stream.event_time, stream.schema)
+    except QueryError as error:
+        raise QueryError(f"{where}: {error.message}", pointer + error.pointer) from None
+    if type_.name != "timestamp":
+        raise QueryError(f"{where}: expected a timestamp, got {type_}; declare it as such, or cast it", pointer)
+
+
+def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
+    """The streams the query reads, by name, sorted."""
+    declared = {stream.name: stream for stream in query.streams}
+    operators = {operator.name for operator in query.operators}
+    there = {**known, **declared}
+    read = {}
+    for reader, name, pointer in _reads(query):
+        if name not in operators and name not in there:
+            names = ", ".join(map(repr, sorted(operators | there.keys()))) or "none"
+            raise QueryError(f"{reader} reads {name!r}, which is no operator and no stream; there are {names}", pointer)
+        if name not in operators:
+            read[name] = there[name]
+    return dict(sorted(read.items()))
+
+
+def _reads(query: Query) -> Iterator[tuple[str, str, str]]:
+    """(who reads, what it reads, pointer), for every input of the query."""
+    for i, operator in enumerate(query.operators):
+        for j, name in enumerate(operator.inputs):
+            key = f"inputs/{j}" if isinstance(operator, Union) else "input"
+            yield f"operator {operator.name!r}", name, f"/operators/{i}/{key}"
+    for i, output in enumerate(query.outputs):
+        yield f"output {output.stream!r}", output.input, f"/outputs/{i}/input"
+
+
+# --- shape -----------------------------------------------------------------------------------------------------------
+
+
+def _check_outputs(query: Query, sources: Mapping[str, Stream]) -> None:
+    if not query.outputs:
+        raise QueryError(f"query {query.name!r} has no outputs: name at least one stream for its answers", "/outputs")
+    written = [(output.stream, f"/outputs/{i}/stream") for i, output in enumerate(query.outputs)]
+    written += [(query.late, "/late")] if query.late is not None else []
+    for name, pointer in written:
+        if name in sources:
+            raise QueryError(f"query {query.name!r} both reads and writes the stream {name!r}", pointer)
+
+
+def _check_all_read(query: Query) -> None:
+    read = {name for _, name, _ in _reads(query)}
+    for i, operator in enumerate(query.operators):
+        if operator.name not in read:
+            message = f"nothing reads operator {operator.name!r}: make it an input or an output, or leave it out"
+            raise QueryError(message, f"/operators/{i}")
+
+
+def _order(query: Query) -> tuple[str, ...]:
+    """Operators, each after what it reads."""
+    names = {operator.name for operator in query.operators}
+    inputs = {operator.name: [name for name in operator.inputs if name in names] for operator in query.operators}
+    try:
+        return tuple(TopologicalSorter(inputs).static_order())
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        index = next(i for i, operator in enumerate(query.operators) if operator.name in cycle)
+        path = " → ".join(map(repr, cycle))
+        raise QueryError(f"the operators {path} form a cycle; a query has none", f"/operators/{index}") from None
+
+
+# --- schemas and event time ------------------------------------------------------------------------------------------
+
+
+def _schema(index: int, operator: Operator, schemas: Mapping[str, Schema]) -> Schema:
+    try:
+        return operator_schema(operator, tuple(schemas[name] for name in operator.inputs))
+    except QueryError as error:
+        raise error.under(f"/operators/{index}") from None
+
+
+def _declared_time(stream: Stream) -> frozenset[str]:
+    return frozenset(() if stream.event_time_column is None else (stream.event_time_column,))
+
+
+def _passed_time(operator: Operator, times: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Which columns of the operator's rows are their event time."""
+    inputs = [times[name] for name in operator.inputs]
+    match operator:
+        case Map():
+            picked = ((name, expr) for name, expr in operator.fields if isinstance(expr, Column))
+            return frozenset(name for name, expr in picked if expr.name in inputs[0])
+        case Filter():
+            return inputs[0]
+        case Union():
+            return frozenset.intersection(*inputs)
+    return frozenset()
+
+
+def _check_known_output(index: int, name: str, schema: Schema, known: Mapping[str, Stream]) -> None:
+    """An output may exist already (the query ran before), but as an output of this schema."""
+    pointer = f"/outputs/{index}/stream"
+    stream = known.get(name)
+    if stream is None:
+        return
+    if stream.event_time is not None or stream.files is not None:
+        message = f"output {name!r}: a stream of that name exists and is fed from outside; take another name"
+        raise QueryError(message, pointer)
+    if stream.schema != schema:
+        raise QueryError(
+            f"output {name!r} exists already with the schema {stream.schema}, here {schema}; a stream is immutable, "
+            f"name the new one {name + '@2'!r}",
+            pointer,
+        )
+
+
+def _late(query: Query, sources: Mapping[str, Stream], schemas: Mapping[str, Schema]) -> Schema:
+    """Rows are late where a source is read (DESIGN 4.7): the late stream has the schema that all those sources have."""
+    timed = [name for name, stream in sources.items() if stream.event_time is not None] or list(sources)
+    for name in timed:
+        if schemas[name] != schemas[timed[0]]:
+            raise QueryError(
+                f"late stream {query.late!r}: late rows keep the schema of their source, and {timed[0]!r} has "
+                f"{schemas[timed[0]]}, {name!r} has {schemas[name]}; leave out late and they are counted",
+                "/late",
+            )
+    return schemas[timed[0]]

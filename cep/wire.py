@@ -1,0 +1,179 @@
+"""Messages between processes: a header of fixed size, and for a batch the Arrow IPC record-batch message (DESIGN 4.14).
+
+The receiver knows the schema of a channel from the plan; the fingerprint in the header says when it does not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
+from cep.dataflow.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.errors import ProtocolError
+from cep.model.schema import Schema
+
+VERSION = 1
+# version, kind, (2 bytes reserved), epoch, stream, channel, sequence, fingerprint, watermark, created, stamp, since, record
+_HEADER = struct.Struct("<BB2xIIQQQqqqqQ")
+
+BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL = range(1, 8)
+CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE = range(16, 25)
+_KINDS = frozenset(range(1, 8)) | frozenset(range(16, 25))
+_KIND_OF: dict[type, int] = {Batch: BATCH, Watermark: WATERMARK, Idle: IDLE, Barrier: BARRIER, End: END, Stop: STOP, Fail: FAIL}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What every message begins with.
+
+    `watermark` holds after the element (for CREDIT: the receiver's combined watermark); `created` is the oldest creation time
+    in ns; `stamp` is, on a published batch, the publisher's greatest event time before its first row; `since` is the first
+    event time of a query attached to a live stream (DESIGN 5.9), MIN_TIME where it saw everything.
+    """
+
+    kind: int
+    channel: int
+    sequence: int = 0
+    epoch: int = 0
+    stream: int = 0
+    fingerprint: int = 0
+    watermark: int = MIN_TIME
+    created: int = 0
+    stamp: int = MIN_TIME
+    since: int = MIN_TIME
+    record: int = 0  # on a published batch: the number of its first row in its partition
+
+    def pack(self) -> bytes:
+        return _HEADER.pack(
+            VERSION,
+            self.kind,
+            self.epoch,
+            self.stream,
+            self.channel,
+            self.sequence,
+            self.fingerprint,
+            self.watermark,
+            self.created,
+            self.stamp,
+            self.since,
+            self.record,
+        )
+
+
+def unpack(frame: bytes | memoryview) -> Header:
+    """Raises ProtocolError for bytes that are no header of this version."""
+    if len(frame) != _HEADER.size:
+        raise ProtocolError(f"message header: expected {_HEADER.size} bytes, got {len(frame)}")
+    version, kind, epoch, stream, channel, sequence, fingerprint, watermark, created, stamp, since, record = _HEADER.unpack(frame)
+    if version != VERSION or kind not in _KINDS:
+        raise ProtocolError(f"message header: expected version {VERSION} and a known kind, got version {version}, kind {kind}")
+    return Header(kind, channel, sequence, epoch, stream, fingerprint, watermark, created, stamp, since, record)
+
+
+def name_id(name: str) -> int:
+    """64 bits that stand for a channel in a header: the same in every process, with no registry."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
+def stream_id(name: str) -> int:
+    """32 bits that stand for a stream in a header."""
+    return name_id(name) & 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the batches of a channel look on the wire: the stream's columns, then the hidden ones."""
+
+    schema: Schema
+    origin: bool
+
+    @property
+    def arrow(self) -> pa.Schema:
+        hidden = [pa.field("__time", pa.int64(), nullable=False)]
+        if self.origin:
+            hidden += [pa.field("__origin0", pa.int64(), nullable=False), pa.field("__origin1", pa.int64(), nullable=False)]
+        return pa.schema(list(self.schema.arrow) + hidden)
+
+    @property
+    def fingerprint(self) -> int:
+        return self.schema.fingerprint ^ int(self.origin)
+
+    def to_arrow(self, batch: Batch) -> pa.RecordBatch:
+        """The batch with its hidden columns."""
+        arrays = list(columns_to_arrow(batch.columns, self.schema).columns)
+        arrays.append(pa.array(batch.time))
+        if self.origin:
+            assert batch.origin is not None, "the plan says that this channel carries the origin"
+            arrays += [pa.array(np.ascontiguousarray(batch.origin[:, word])) for word in (0, 1)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
+
+    def from_arrow(self, record_batch: pa.RecordBatch, created: int = 0) -> Batch:
+        columns = columns_from_arrow(record_batch, self.schema)
+        n, width = record_batch.num_rows, len(self.schema.fields)
+        hidden = [_int64(record_batch.column(i)) for i in range(width, record_batch.num_columns)]
+        origin = np.stack(hidden[1:3], axis=1) if self.origin else None
+        return Batch(columns, hidden[0] if n else np.zeros(0, np.int64), origin, created)
+
+    def decode(self, frame: Any, created: int = 0) -> Batch:
+        """A batch from the bytes of an IPC message; its columns are views of `frame`."""
+        return self.from_arrow(pa.ipc.read_record_batch(pa.py_buffer(aligned(frame)), self.arrow), created)
+
+
+def _int64(array: pa.Array) -> np.ndarray:
+    return np.frombuffer(array.buffers()[1], np.int64, len(array), array.offset * 8) if len(array) else np.zeros(0, np.int64)
+
+
+def aligned(frame: Any) -> Any:
+    """The bytes of `frame` at an address that kernels can read words from: a transport may hand out any address."""
+    view = np.frombuffer(frame, np.uint8)
+    return view if view.ctypes.data % 8 == 0 else view.copy()
+
+
+def body_of(element: Element, wire_format: Format) -> bytes | pa.Buffer | None:
+    """What follows the header: an IPC message, JSON, or nothing."""
+    match element:
+        case Batch():
+            return wire_format.to_arrow(element).serialize()
+        case Barrier(number):
+            return to_json({"number": number})
+        case Fail(subquery, instance, cause):
+            return to_json({"subquery": subquery, "instance": instance, "cause": cause})
+    return None
+
+
+def element_of(header: Header, frame: Any, wire_format: Format) -> Element:
+    """The element that a message carries. Raises ProtocolError for a batch of another schema."""
+    if header.kind == BATCH:
+        if header.fingerprint != wire_format.fingerprint:
+            raise ProtocolError(f"batch of another schema: expected {wire_format.schema}, fingerprint {wire_format.fingerprint:x}, got {header.fingerprint:x}")
+        return wire_format.decode(frame, header.created)
+    if header.kind == BARRIER:
+        return Barrier(from_json(frame)["number"])
+    if header.kind == FAIL:
+        return Fail(**from_json(frame))
+    plain: dict[int, Element] = {WATERMARK: Watermark(header.watermark), IDLE: Idle(), END: End(), STOP: Stop()}
+    return plain[header.kind]
+
+
+def kind_of(element: Element) -> int:
+    return _KIND_OF[type(element)]
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(frame: Any) -> Any:
+    return json.loads(bytes(frame))
+
+
+def answer(header: Header, **changes: Any) -> Header:
+    """A header like `header`, with changes: replies go back on the channel they came on."""
+    return replace(header, **changes)

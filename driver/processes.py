@@ -1,0 +1,161 @@
+"""Processes that do not outlive the one that started them, each in a process group of its own; and their private folder."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from cep.errors import ClusterError
+
+SOCKET_PATH_BYTES_MAX = 107  # sun_path of unix(7), less its final zero
+_SOCKET_NAME_BYTES = 32  # room for the name of any socket in the folder
+_PREFIX = "cep-"
+_LOCK = "lock"
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that the child only calls
+
+
+def start(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Starts `command`, its output appended to `log`. The kernel kills it when the calling *thread* ends, however it ends.
+
+    Call it from the main thread of a process that has no other: the child runs Python between fork and exec. The signal
+    survives exec, so that Java and numactl have it too. Being in its own group it gets no Ctrl-C from a terminal.
+
+    Raises:
+        OSError: the command or the log's folder is not there.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=None if environment is None else dict(environment),
+            pass_fds=pass_fds,
+            process_group=0,
+            preexec_fn=partial(_die_with, os.getpid()),
+        )
+
+
+def stop(processes: Iterable[subprocess.Popen[bytes]], patience_s: float = 5.0) -> None:
+    """Asks all to end, waits for them together for at most `patience_s`, kills the rest, and reaps every one."""
+    running = [process for process in processes if process.poll() is None]
+    for process in running:
+        process.terminate()
+    deadline = time.monotonic() + patience_s
+    for process in running:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def tail(log: Path, lines: int = 12) -> str:
+    """The last lines of a log; empty where there is none."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def ending(process: subprocess.Popen[bytes]) -> str:
+    """How a process that is over ended, in words."""
+    code = process.returncode
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def _die_with(parent: int) -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died between fork and prctl
+        os._exit(1)
+
+
+class Home:
+    """The private folder of one cluster: logs, sockets, ZooKeeper's data. Held by a lock that the kernel lets go when its owner ends: a folder without owner can be swept."""
+
+    def __init__(self, folder: Path, lock: int) -> None:
+        self.folder, self._lock = folder, lock
+
+    @staticmethod
+    def make(parent: str | None = None) -> Home:
+        """A new folder, short enough for socket paths, under `parent` (by default the temporary folder).
+
+        Folders of clusters whose owner was killed are removed on the way.
+
+        Raises:
+            ClusterError: it cannot be written, or the path is too long.
+        """
+        where = _short_enough(parent)
+        try:
+            _sweep(where)
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
+            return Home(folder, _lock(folder))
+        except OSError as error:
+            raise ClusterError(f"cannot make a folder for the cluster under {where}: {error}") from error
+
+    def socket(self, name: str) -> str:
+        """The ZeroMQ endpoint of a socket in this folder."""
+        return f"ipc://{self.folder / name}"
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def leave(self, keep: bool) -> None:
+        """Removes the folder, unless it is to be kept for a look."""
+        if keep:
+            (self.folder / _LOCK).unlink(missing_ok=True)  # without it nobody sweeps the folder
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _short_enough(parent: str | None) -> Path:
+    asked = Path(parent or tempfile.gettempdir()).absolute()
+    for where in (asked,) if parent else (asked, Path("/tmp")):
+        if len(os.fsencode(where)) + len("/cep-12345678/") + _SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX:
+            return where
+    raise ClusterError(f"{asked}: too long a path for sockets, which end at {SOCKET_PATH_BYTES_MAX} bytes; name a shorter folder")
+
+
+def _lock(folder: Path) -> int:
+    """Locked before it has its name, so that a sweeper never finds a new folder unlocked."""
+    unnamed = folder / f"{_LOCK}.new"
+    lock = os.open(unnamed, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    unnamed.rename(folder / _LOCK)
+    return lock
+
+
+def _sweep(where: Path) -> None:
+    for lock in where.glob(f"{_PREFIX}????????/{_LOCK}"):
+        if lock.stat().st_uid == os.getuid() and _free(lock):
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _free(lock: Path) -> bool:
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(handle)

@@ -1,0 +1,318 @@
+"""One local cluster: a process that starts, watches and takes down all others (`python -m driver.supervisor '<json>'`).
+
+Rules:
+1. One thread. The kernel kills a child when the *thread* that made it ends, and forking is safe only without others.
+2. Everything is an event of one selector: a line or the end of stdin, a signal, the death of a child or of the parent.
+3. Whatever ends it (end of stdin, SIGTERM, SIGINT, the parent's death, a child that cannot live), it leaves nothing: no
+   process, no folder. Killed with -9, the kernel takes its children, and the next cluster sweeps its folder.
+4. It holds the ports: ZooKeeper's is reserved, REST's is a listening socket handed to each orchestrator in turn, so that
+   requests made while there is none wait for the next.
+5. stdout: first `{"ready": true, "rest", "home", "zookeeper", "processes"}` or `{"error"}`, then one line per line of stdin.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cep import numa
+from cep.config import BUDGET_BYTES, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES, ClusterConfig, InstanceManagerConfig, argument
+from cep.errors import CepError, ClusterError
+from driver import processes
+from driver.java import java_home
+from driver.processes import Home
+from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
+
+INSTANCES_DEFAULT_MAX = 4
+DEATHS_MAX, DEATHS_WITHIN_S = 5, 30.0
+_ROOT = Path(__file__).resolve().parent.parent
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalConfig:
+    """What the starter of a local cluster may choose.
+
+    Args:
+        instances: instance managers; None: one per core that this process may use, at most 4.
+        numa: bind each to a core and its node.
+        data: folders under which file sources may be.
+        token: what REST requests must carry; needed for a `rest_host` beyond loopback.
+        rest_port: 0: any free one.
+        folder: where the private folder is made; None: the temporary folder.
+        keep_home: leave the private folder, with its logs, when the cluster ends.
+        start_timeout_s: how long all may take to be ready.
+        instance_manager: the command of an instance manager, without its configuration.
+    """
+
+    instances: int | None = None
+    numa: bool = True
+    data: tuple[str, ...] = ()
+    token: str | None = None
+    rest_host: str = "127.0.0.1"
+    rest_port: int = 0
+    folder: str | None = None
+    keep_home: bool = False
+    session_timeout_s: float = SESSION_TIMEOUT_S
+    budget_bytes: int = BUDGET_BYTES
+    state_limit_bytes: int = STATE_LIMIT_BYTES
+    kernel_cache: str | None = None
+    start_timeout_s: float = 60.0
+    instance_manager: tuple[str, ...] = (sys.executable, "-P", "-m", "instance_manager")
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> LocalConfig:
+        """Raises ClusterError: an unknown field."""
+        lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
+        try:
+            return LocalConfig(**document | lists)
+        except TypeError as error:
+            raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+
+
+@dataclass
+class Child:
+    """A process to be kept: how it is started, and the times at which it died."""
+
+    name: str
+    command: Sequence[str]
+    restart: bool
+    pass_fds: tuple[int, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
+
+    def dies_too_often(self, now: float) -> bool:
+        self.deaths.append(now)
+        return len(self.deaths) == DEATHS_MAX and now - self.deaths[0] < DEATHS_WITHIN_S
+
+
+class Supervisor:
+    """The children of one cluster and the events that concern them."""
+
+    def __init__(self, config: LocalConfig, home: Home) -> None:
+        self.config, self.home = config, home
+        self.stopping = self.ready = False
+        self.children: list[Child] = []
+        self._selector = selectors.DefaultSelector()
+        self._input = b""
+        self._environment = os.environ | {"PYTHONPATH": _python_path()}
+
+    def listen(self) -> None:
+        """Takes notice of stdin, of signals and of the parent's death."""
+        receiver, sender = socket.socketpair()
+        sender.setblocking(False)
+        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        for number in _SIGNALS:
+            signal.signal(number, lambda *_: None)
+        self._sockets = [receiver, sender]
+        self._on(receiver.fileno(), self._stop)
+        self._on(sys.stdin.fileno(), self._read_input)
+        self._on(os.pidfd_open(os.getppid()), self._stop)
+
+    def start(self) -> ClusterConfig:
+        """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
+        zookeeper_port, rest = reserve_port(), _listen(self.config.rest_host, self.config.rest_port)
+        self._sockets += [zookeeper_port, rest]
+        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1])
+        cluster = self._cluster(zookeeper, rest)
+        self._start("zookeeper", zookeeper.command(java_home(), spark_jars()), restart=True)
+        self._start("orchestrator", _python("orchestrator", argument(cluster)), restart=True, fds=(rest.fileno(),))
+        for manager in instance_managers(self.config, cluster, self.home):
+            self._start(manager.id, self._bound(manager), restart=False)
+        self._start("metric-server", _python("orchestrator.metric_server", argument(cluster)), restart=True)
+        return cluster
+
+    def wait_ready(self, cluster: ClusterConfig) -> None:
+        """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
+        deadline = time.monotonic() + self.config.start_timeout_s
+        wanted = sum(child.name.startswith("im-") for child in self.children)
+        while not self.stopping and (health := _health(cluster)).get("instance_managers", -1) < wanted:
+            self.step(0.02)
+            if time.monotonic() > deadline:
+                logs = "\n".join(f"--- {c.name}\n{processes.tail(self.home.log(c.name), 3)}" for c in self.children)
+                raise ClusterError(f"the cluster was not ready within {self.config.start_timeout_s:g} s: {health}\n{logs}")
+        self.ready = True
+
+    def step(self, timeout_s: float | None = None) -> None:
+        """Waits for events and acts on them."""
+        for key, _ in self._selector.select(timeout_s):
+            key.data()
+
+    def stop(self) -> None:
+        """Takes down every child: ZooKeeper last, for the others say goodbye to it."""
+        running = [child for child in self.children if child.process is not None]
+        processes.stop(child.process for child in running if child.name != "zookeeper")
+        processes.stop(child.process for child in running)
+        for each in self._sockets:
+            each.close()
+
+    def listing(self) -> list[tuple[str, int]]:
+        """Names and process ids of the children that run."""
+        return [(child.name, child.process.pid) for child in self.children if child.process is not None]
+
+    def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
+        own = self.config
+        return ClusterConfig(
+            home=str(self.home.folder),
+            zookeeper=zookeeper.hosts,
+            rest_host=own.rest_host,
+            rest_port=rest.getsockname()[1],
+            metrics_in=self.home.socket("metrics-in"),
+            metrics_out=self.home.socket("metrics-out"),
+            data=own.data,
+            token=own.token,
+            session_timeout_s=own.session_timeout_s,
+            budget_bytes=own.budget_bytes,
+            state_limit_bytes=own.state_limit_bytes,
+            numa=own.numa,
+            kernel_cache=own.kernel_cache,
+            rest_fd=rest.fileno(),
+        )
+
+    def _bound(self, manager: InstanceManagerConfig) -> list[str]:
+        bound = manager.core is not None and manager.node is not None
+        prefix = numa.numactl_prefix(manager.core, manager.node) if bound else []
+        return [*prefix, *self.config.instance_manager, argument(manager)]
+
+    def _start(self, name: str, command: Sequence[str], restart: bool, fds: tuple[int, ...] = ()) -> None:
+        child = Child(name, command, restart, fds)
+        self.children.append(child)
+        self._run(child)
+
+    def _run(self, child: Child) -> None:
+        child.process = processes.start(child.command, self.home.log(child.name), self._environment, child.pass_fds)
+        handle = os.pidfd_open(child.process.pid)
+        self._on(handle, lambda: self._died(child, handle))
+
+    def _died(self, child: Child, handle: int) -> None:
+        """What a child's death means: during the start the end, later a restart, or for an instance manager nothing."""
+        self._selector.unregister(handle)
+        os.close(handle)
+        process, child.process = child.process, None
+        assert process is not None
+        process.wait()
+        if not self.ready or child.restart and child.dies_too_often(time.monotonic()):
+            log = processes.tail(self.home.log(child.name))
+            raise ClusterError(f"{child.name} {processes.ending(process)}" + (f"; it said:\n{log}" if log else ""))
+        if child.restart:
+            self._run(child)
+
+    def _on(self, handle: int, callback: Callable[[], None]) -> None:
+        self._selector.register(handle, selectors.EVENT_READ, callback)
+
+    def _stop(self) -> None:
+        self.stopping = True
+
+    def _read_input(self) -> None:
+        received = os.read(sys.stdin.fileno(), 65536)
+        if not received:
+            self.stopping = True
+        *lines, self._input = (self._input + received).split(b"\n")
+        for line in lines:
+            self._answer(line)
+
+    def _answer(self, line: bytes) -> None:
+        try:
+            wants = json.loads(line)
+        except ValueError:
+            wants = None
+        if isinstance(wants, dict) and wants.get("processes"):
+            _say({"processes": self.listing()})
+        else:
+            _say({"error": f'expected {{"processes": true}}, got {line.decode(errors="replace")!r}'})
+
+
+def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -> list[InstanceManagerConfig]:
+    """Who there will be: number i at the i-th core in order of nodes, beginning again when the cores are used up."""
+    topology = numa.read_topology().restricted(numa.available_cores())
+    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in topology.nodes for core in node.cores]
+    count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
+    places = places if config.numa else [(None, None)]
+    chosen = (places[i % len(places)] for i in range(count))
+    return [InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}")) for i, place in enumerate(chosen)]
+
+
+def _core_count(cores: int) -> int:
+    quota = numa.core_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Raises ClusterError: the port is taken, or the address is not this machine's."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128)
+    except OSError as error:
+        raise ClusterError(f"REST cannot listen at port {port} of {host}: {error.strerror}; choose another port, or 0 for any") from error
+
+
+def _health(cluster: ClusterConfig) -> dict[str, Any]:
+    """What the orchestrator says of itself; empty while it says nothing."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=0.25)
+    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else {}
+    try:
+        connection.request("GET", "/health", headers=headers)
+        return dict(json.loads(connection.getresponse().read()))
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+
+
+def _python(module: str, config: str) -> list[str]:
+    # -P: a folder of that name where the user happens to stand is not the module
+    return [sys.executable, "-P", "-m", module, config]
+
+
+def _python_path() -> str:
+    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def _say(line: dict[str, Any]) -> None:
+    try:
+        print(json.dumps(line), flush=True)
+    except BrokenPipeError:  # nobody listens any more: the end of stdin will say so too
+        sys.stdout = open(os.devnull, "w")
+
+
+def run(config: LocalConfig) -> None:
+    """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
+    home = Home.make(config.folder)
+    supervisor = Supervisor(config, home)
+    supervisor.listen()
+    try:
+        cluster = supervisor.start()
+        supervisor.wait_ready(cluster)
+        if not supervisor.stopping:
+            told = {"rest": cluster.rest, "home": cluster.home, "zookeeper": cluster.zookeeper}
+            _say({"ready": True, **told, "processes": supervisor.listing()})
+        while not supervisor.stopping:
+            supervisor.step()
+    finally:
+        supervisor.stop()
+        home.leave(config.keep_home)
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        run(LocalConfig.from_json(json.loads(arguments[0]) if arguments else {}))
+    except (CepError, OSError, ValueError) as error:
+        _say({"error": str(error)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

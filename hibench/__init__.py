@@ -1,0 +1,1 @@
+"""HiBench's streaming workloads on our engine and on Spark: prepare, run, compare."""

@@ -1,0 +1,36 @@
+"""The entry point of `hibench`. It imports next to nothing before Ctrl-C is taken care of.
+
+Exit codes: 0 done and all answers equal; 1 something failed or answers differ; 2 an option makes no sense;
+130 Ctrl-C; 143 SIGTERM. Either signal unwinds the stack once, so every `with` takes down what it started; further
+ones are ignored meanwhile.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    from cep.errors import CepError
+    from hibench.commands import app
+
+    try:
+        app()
+    except CepError as error:
+        print(f"hibench: {error}", file=sys.stderr)
+        sys.exit(getattr(error, "exit_code", 1))
+
+
+def _stop(number: int, frame: object) -> None:
+    """SystemExit rather than KeyboardInterrupt: nothing between here and `main` makes a traceback of it."""
+    for other in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(other, signal.SIG_IGN)
+    print("\nhibench: stopping, taking everything down …", file=sys.stderr)
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""What a comparison found, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from hibench.errors import AnswersDiffer, OptionError
+from hibench.machine import Machine
+from hibench.run_result import RunResult
+
+DEFINITIONS = (
+    "events/s: records ÷ seconds. A run's clock starts when its query is started over files that lie ready (kernels "
+    "compiled, sources held) and stops when the last answer has reached the client (Spark: its sink).",
+    "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
+    "peak anonymous: greatest sum over those processes of memory they made themselves (RssAnon); no file pages.",
+    "answers, checksum: rows of (ip, first and last time, count), added up so that order plays no part; times of "
+    "emission are outside.",
+)
+LATENCY_DEFINITION = (
+    "latency: from the scheduled creation of the record that lets a window close (the first with event time ≥ the "
+    "window's end + disorder) to the delivery of the window's answer at the client, for every answer. Records are sent "
+    "on schedule whatever the engine does; answers that only the end of the stream released are left out."
+)
+ONE_NODE = (
+    "This machine has one NUMA node: the two runs are called pinned (each instance manager bound to a core) and "
+    "unpinned, and no NUMA gain can be shown here."
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of the command's work, and its wall time."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a comparison found. `dataset`: options and facts of the records; `runs` are checked."""
+
+    workload: str
+    events: int
+    window_ms: int
+    dataset: dict[str, object]
+    runs: tuple[RunResult, ...]
+    steps: tuple[Step, ...]
+    machine: Machine
+    rate: int | None = None
+
+    @property
+    def answers_equal(self) -> bool:
+        """Whether every run gave exactly the reference's answers; no run, no equality."""
+        return bool(self.runs) and all(run.equal for run in self.runs)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "workload": self.workload,
+            "events": self.events,
+            "answers_equal": self.answers_equal,
+            "window_ms": self.window_ms,
+            "rate": self.rate,
+            "runs": [run.to_json() for run in self.runs],
+            "dataset": self.dataset,
+            "steps": [asdict(step) for step in self.steps],
+            "machine": asdict(self.machine),
+        }
+
+    def write_json(self, path: Path) -> None:
+        """Raises OptionError if the file cannot be written."""
+        try:
+            path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        except OSError as error:
+            raise OptionError(f"--json: cannot write {str(path)!r}: {error.strerror}") from error
+
+    def name(self, run: RunResult) -> str:
+        """How the table calls a run; without a second node 'NUMA-aware' would promise too much."""
+        if run.numa is None:
+            return run.engine
+        one_node = len(self.machine.numa_nodes) == 1
+        aware, unaware = ("pinned", "unpinned") if one_node else ("NUMA-aware", "not NUMA-aware")
+        return f"{run.engine} {aware if run.numa == 'on' else unaware}"
+
+
+def show(report: Report, console: Console) -> None:
+    """The table, what its words mean, and the facts of machine and settings."""
+    console.print(_table(report))
+    for line in (*_ratios(report), *_definitions(report), *_facts(report)):
+        console.print(line, highlight=False, markup=False)
+
+
+def expect_equal(report: Report) -> None:
+    """Raises AnswersDiffer, showing the rows that differ, if any run's answers are not the expected ones."""
+    if report.answers_equal:
+        return
+    unequal = [
+        f"{report.name(run)}: {run.answers:,} answers, checksum {run.checksum}\n"
+        f"expected {run.expected}\n{run.difference}"
+        for run in report.runs
+        if not run.equal
+    ]
+    raise AnswersDiffer("\n".join(["ANSWERS DIFFER: nothing measured above counts", *(unequal or ["no engine ran"])]))
+
+
+def _table(report: Report) -> Table:
+    table = Table(title=f"{report.workload}: {report.events:,} events, {report.window_ms / 1000:g} s windows")
+    table.add_column("engine")
+    names = ["events", "seconds", "events/s", "CPU s", "events/CPU s", "peak anonymous", "answers"]
+    for name in [*names, *(["latency ms p50 / p95 / p99"] if report.rate else [])]:
+        table.add_column(name, justify="right")
+    table.add_column("checksum", overflow="fold")
+    for run in report.runs:
+        table.add_row(report.name(run), *_figures(report, run), style=None if run.equal else "bold red")
+    for expected in dict.fromkeys(run.expected for run in report.runs if run.expected):
+        blank = [""] * (len(names) - 2)
+        row = [f"{expected.events:,}", *blank, f"{expected.rows:,}", expected.checksum]
+        table.add_row("expected", *([*row[:-2], row[-2], "", row[-1]] if report.rate else row), style="dim")
+    return table
+
+
+def _figures(report: Report, run: RunResult) -> list[str]:
+    figures = [
+        f"{run.events:,}",
+        f"{run.seconds:.2f}",
+        f"{run.events_per_second:,.0f}",
+        f"{run.cpu_seconds:.2f}",
+        f"{run.events_per_cpu_second:,.0f}",
+        f"{run.peak_anonymous_bytes / 2**20:,.0f} MiB",
+        f"{run.answers:,}",
+    ]
+    return [
+        *figures,
+        *([_latency(run)] if report.rate else []),
+        run.checksum if run.equal else f"{run.checksum} UNEQUAL",
+    ]
+
+
+def _latency(run: RunResult) -> str:
+    if run.latency_ms is None:
+        return "no window closed"
+    return f"{run.latency_ms.p50:.2f} / {run.latency_ms.p95:.2f} / {run.latency_ms.p99:.2f}"
+
+
+def _ratios(report: Report) -> list[str]:
+    """Our runs against Spark's, where there are both."""
+    spark = next((run for run in report.runs if run.engine == "spark"), None)
+    if spark is None or report.rate:
+        return []
+    return [
+        f"{report.name(run)}: {run.events_per_second / spark.events_per_second:.1f} times Spark by time, "
+        f"{run.events_per_cpu_second / spark.events_per_cpu_second:.1f} times by CPU"
+        for run in report.runs
+        if run.engine != "spark"
+    ]
+
+
+def _definitions(report: Report) -> list[str]:
+    notes = [*DEFINITIONS, *([LATENCY_DEFINITION] if report.rate else [])]
+    one_node = len(report.machine.numa_nodes) == 1 and any(run.numa for run in report.runs)
+    return ["", *notes, *([ONE_NODE] if one_node else [])]
+
+
+def _facts(report: Report) -> list[str]:
+    machine = report.machine
+    nodes = "; ".join(f"node {node.number}: CPUs {node.cpus}" for node in machine.numa_nodes)
+    libraries = ", ".join(f"{name} {found}" for name, found in machine.libraries.items())
+    return [
+        "",
+        f"machine   {machine.cpu}, {machine.cores_usable} of {machine.cores_online} cores usable, "
+        f"{machine.memory_bytes / 2**30:.1f} GiB, {machine.kernel}",
+        f"topology  {len(machine.numa_nodes)} NUMA node{'s' * (len(machine.numa_nodes) > 1)} ({nodes})",
+        f"software  Python {machine.python}, {libraries}",
+        f"records   {', '.join(f'{name} {value}' for name, value in report.dataset.items())}",
+        *(f"settings  {report.name(run)}: {_pairs(run.settings)}" for run in report.runs),
+        f"steps     {', '.join(f'{step.name} {step.seconds:.1f} s' for step in report.steps)}",
+    ]
+
+
+def _pairs(settings: dict[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in settings.items())

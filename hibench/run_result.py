@@ -1,0 +1,93 @@
+"""What one run of one engine measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+
+import pyarrow as pa
+
+from hibench.answers import Answers, difference, summarise
+from hibench.meter import ProcessUse, Use
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds at three percentiles, over `samples` answers."""
+
+    p50: float
+    p95: float
+    p99: float
+    samples: int
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What was measured, and after `checked` also whether the answers are right.
+
+    numa        'on' or 'off' for our engine, None for others
+    answers     how many rows; `checksum` is theirs (hibench.answers)
+    expected    the reference's answers; None until checked
+    difference  '' or the rows that only one side has
+    """
+
+    engine: str
+    numa: str | None
+    events: int
+    seconds: float
+    events_per_second: float
+    cpu_seconds: float
+    events_per_cpu_second: float
+    peak_anonymous_bytes: int
+    answers: int
+    checksum: str
+    latency_ms: Latency | None = None
+    settings: dict[str, object] = field(default_factory=dict)
+    processes: tuple[ProcessUse, ...] = ()
+    expected: Answers | None = None
+    difference: str = ""
+
+    @property
+    def equal(self) -> bool:
+        """Whether the answers were checked and are the expected ones."""
+        return self.expected is not None and (self.answers, self.checksum) == (
+            self.expected.rows,
+            self.expected.checksum,
+        )
+
+    def checked(self, expected: Answers, expected_rows: Callable[[], pa.Table], answers: pa.Table) -> RunResult:
+        """This result, held against the reference; rows are compared only where the checksums differ."""
+        checked = replace(self, expected=expected)
+        return checked if checked.equal else replace(checked, difference=difference(expected_rows(), answers))
+
+    @classmethod
+    def measured(
+        cls,
+        engine: str,
+        numa: str | None,
+        events: int,
+        use: Use,
+        answers: pa.Table,
+        settings: dict[str, object],
+        latency_ms: Latency | None = None,
+    ) -> RunResult:
+        """The result of a run over `events` records that used `use` and gave `answers` (a table like ANSWER)."""
+        brief = summarise(answers)
+        return cls(
+            engine=engine,
+            numa=numa,
+            events=events,
+            seconds=use.seconds,
+            events_per_second=events / use.seconds,
+            cpu_seconds=use.cpu_seconds,
+            events_per_cpu_second=events / use.cpu_seconds if use.cpu_seconds else 0.0,
+            peak_anonymous_bytes=use.peak_anonymous_bytes,
+            answers=brief.rows,
+            checksum=brief.checksum,
+            latency_ms=latency_ms,
+            settings=settings,
+            processes=tuple(use.processes),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        return {**asdict(self), "answers_equal": self.equal}

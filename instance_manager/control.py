@@ -1,0 +1,184 @@
+"""What should be true, from ZooKeeper; what is true, to ZooKeeper (DESIGN §2, §8).
+
+One thread of our own does all ZooKeeper work: kazoo's callbacks only put a word on its queue. It is level-triggered: at every word it
+reads the assignments of this instance manager and asks the loop for what is missing. On SUSPENDED everything goes on; after a new
+session (LOST, then CONNECTED) the registration and the statuses, which are ephemeral, are written again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.retry import KazooRetry
+
+from cep.config import InstanceManagerConfig
+from cep.plan import physical
+from cep.plan.physical import PhysicalPlan
+from instance_manager.hosting import Hosted, Preparation
+from instance_manager.loop import Command
+
+ROOT = "/cep"
+LOG = logging.getLogger(__name__)
+_GONE = (ConnectionLoss, SessionExpiredError)
+
+
+class Control(threading.Thread):
+    """`facts` is what this instance manager registers: host, pid, node, core, endpoint, binding."""
+
+    def __init__(
+        self, config: InstanceManagerConfig, facts: dict[str, Any], preparation: Preparation, ask: Callable[[Command], None]
+    ) -> None:
+        super().__init__(name="control", daemon=True)
+        self.config, self.facts, self.preparation, self.ask = config, facts, preparation, ask
+        self.words: queue.Queue[str | tuple[str, dict[str, Any]]] = queue.Queue()
+        self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
+        self.statuses: dict[str, dict[str, Any]] = {}
+        self.client = KazooClient(
+            config.cluster.zookeeper,
+            timeout=config.cluster.session_timeout_s,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.5),
+            command_retry=KazooRetry(max_tries=3, delay=0.05, max_delay=0.5),
+        )
+
+    def run(self) -> None:
+        self.client.add_listener(self._on_state)
+        self.client.start(timeout=60)
+        self.words.put("register")
+        while (word := self.words.get()) != "close":
+            self._try(word)
+        self.client.stop()
+        self.client.close()
+
+    def close(self) -> None:
+        self.words.put("close")
+        self.join(timeout=5)
+
+    def report(self, hosted: Hosted) -> None:
+        """A new state of an instance; from the loop's thread."""
+        rows = {output.name: output.rows for output in hosted.instance.outputs}
+        status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
+        self.words.put((hosted.key, status))
+        if hosted.traceback:
+            LOG.error("%s failed:\n%s", hosted.instance.name, hosted.traceback)
+
+    def _on_state(self, state: str) -> None:
+        if state == KazooState.CONNECTED:
+            self.words.put("register")
+
+    def _try(self, word: str | tuple[str, dict[str, Any]]) -> None:
+        try:
+            self._do(word)
+        except _GONE:
+            # The connection is away; when it is back the listener says "register", which writes all that is true anew.
+            LOG.warning("ZooKeeper is away; %r waits", word)
+        except Exception:
+            LOG.error("control: %s", traceback.format_exc())
+
+    def _do(self, word: str | tuple[str, dict[str, Any]]) -> None:
+        if isinstance(word, tuple):
+            self.statuses[word[0]] = word[1]
+            self._write_status(*word)
+        elif word == "register":
+            self._register()
+            self._look()
+        else:
+            self._look()
+
+    # What is true
+
+    def _register(self) -> None:
+        self._write_ephemeral(f"{ROOT}/ims/{self.config.id}", self.facts)
+        self.client.ensure_path(f"{ROOT}/assignments/{self.config.id}")
+        self.client.ensure_path(f"{ROOT}/status/{self.config.id}")
+        for key, status in self.statuses.items():
+            self._write_status(key, status)
+
+    def _write_status(self, key: str, status: dict[str, Any]) -> None:
+        self._write_ephemeral(f"{ROOT}/status/{self.config.id}/{key}", status)
+
+    def _write_ephemeral(self, path: str, document: dict[str, Any]) -> None:
+        """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
+        data = json.dumps(document).encode()
+        try:
+            self.client.create(path, data, ephemeral=True, makepath=True)
+        except NodeExistsError:
+            stat = self.client.exists(path)
+            if stat is not None and stat.ephemeralOwner != self.client.client_id[0]:
+                self.client.delete(path)
+                self.client.create(path, data, ephemeral=True)
+            else:
+                self.client.set(path, data)
+
+    # What should be true
+
+    def _look(self) -> None:
+        base = f"{ROOT}/assignments/{self.config.id}"
+        keys = self.client.get_children(base, watch=self._on_change)
+        found = {key: document for key in keys if (document := self._read(f"{base}/{key}")) is not None}
+        for key in self.known.keys() - found.keys():
+            del self.known[key]
+            self.ask(Command("remove", key))
+            self._forget(key)
+        fresh = [(key, document) for key, document in sorted(found.items()) if self._is_new(key, document)]
+        for key, document in fresh:
+            self._deploy(key, document)
+        for key, document in found.items():
+            if self.known.get(key) != document:
+                self.known[key] = document
+                self._oblige(key, document)
+
+    def _is_new(self, key: str, document: dict[str, Any]) -> bool:
+        return key not in self.known or self.known[key]["epoch"] != document["epoch"]
+
+    def _read(self, path: str) -> dict[str, Any] | None:
+        try:
+            data, _ = self.client.get(path, watch=self._on_change)
+        except NoNodeError:
+            return None
+        return dict(json.loads(data))
+
+    def _on_change(self, event: object) -> None:
+        self.words.put("look")
+
+    def _deploy(self, key: str, document: dict[str, Any]) -> None:
+        if key in self.known:
+            self.ask(Command("remove", key))
+        try:
+            data, _ = self.client.get(f"{ROOT}/plans/{document['query']}")
+            plan = physical.from_json(json.loads(data))
+            hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id))
+        except _GONE:
+            raise
+        except Exception as error:  # what cannot be built is that query's failure
+            LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
+            status = {"epoch": document["epoch"], "state": "failed", "cause": f"{type(error).__name__}: {error}", "rows": {}}
+            self.words.put((key, status))
+            return
+        self.ask(Command("add", key, hosted))
+
+    def _oblige(self, key: str, document: dict[str, Any]) -> None:
+        verb = document["desired"]
+        if verb != "ready":
+            subquery, instance = document.get("failed_subquery", document["subquery"]), document.get("failed_instance")
+            self.ask(Command(verb, key, cause=document.get("cause") or "", subquery=subquery, instance=instance))
+
+    def _forget(self, key: str) -> None:
+        self.statuses.pop(key, None)
+        try:
+            self.client.delete(f"{ROOT}/status/{self.config.id}/{key}")
+        except NoNodeError:
+            pass
+
+
+def inbound_channels(plan: PhysicalPlan, im: str) -> int:
+    """How many channels of a plan end at an instance manager: they share its budget."""
+    here = {(i.subquery, i.index) for i in plan.instances if i.im == im}
+    return sum((edge.target, j) in here for edge in plan.edges if edge.is_inner for _, j in plan.channels(edge))

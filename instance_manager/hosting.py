@@ -1,0 +1,166 @@
+"""Subquery instances at home in this process: built from plan and assignment, wired to the network, taken down without a trace."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep import wire
+from cep.config import InstanceManagerConfig
+from cep.compile.text import TextParser
+from cep.dataflow.build import Layout, Wiring, build
+from cep.dataflow.channel import Channel, Inbox, LocalChannel
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.files import TextSource, cut_blocks
+from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.source import PublishedSource, Publisher, Source
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.plan.physical import Edge, PhysicalPlan, channel_name
+from cep.wire import Format, Header
+from instance_manager.network import Network, RemoteChannel, RemoteInbox, Sockets
+from instance_manager.subscriptions import Subscription, Terms
+
+PUBLISHER_SILENCE_US = 10_000_000
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1000
+
+
+@dataclass
+class Outlet:
+    """An output stream of an instance: its format, and the subscriptions to it."""
+
+    stream: str
+    format: Format
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    dropped_rows: int = 0
+
+
+@dataclass
+class Entry:
+    """A published stream as this instance reads it."""
+
+    source: PublishedSource
+    format: Format
+    endpoints: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Hosted:
+    """A subquery instance with everything that it occupies in this process."""
+
+    key: str
+    instance: SubqueryInstance
+    epoch: int
+    inboxes: dict[str, tuple[Inbox, Format, str | None]] = field(default_factory=dict)  # name -> inbox, format, sender's endpoint
+    channels: dict[str, RemoteChannel | LocalChannel] = field(default_factory=dict)
+    outlets: dict[int, Outlet] = field(default_factory=dict)  # by the id that clients name
+    entries: dict[int, Entry] = field(default_factory=dict)
+    reported: str = ""  # the state that the orchestrator knows of
+    cpu_ns: int = 0
+    traceback: str = ""
+
+
+class Preparation:
+    """Makes a `Hosted` from a plan: compiles, reads the heads of files. Runs beside the engine's thread and touches no socket."""
+
+    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str], Inbox]) -> None:
+        self.config, self.sockets, self.local_inboxes = config, sockets, local_inboxes
+
+    def prepare(self, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int) -> Hosted:
+        maker = _Maker(self, plan, assignment, channels_here)
+        return maker.make()
+
+
+class _Maker:
+    def __init__(self, preparation: Preparation, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int) -> None:
+        self.preparation, self.plan, self.assignment = preparation, plan, assignment
+        self.config, self.sockets = preparation.config, preparation.sockets
+        self.index = int(assignment["instance"])
+        self.subquery = plan.subquery(assignment["subquery"])
+        self.share = self.config.cluster.budget_bytes // max(1, channels_here)
+        self.inboxes: dict[str, tuple[Inbox, Format, str | None]] = {}
+        self.channels: dict[str, RemoteChannel | LocalChannel] = {}
+        self.outlets: dict[int, Outlet] = {}
+        self.entries: dict[int, Entry] = {}
+
+    def make(self) -> Hosted:
+        wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, self.config.cluster.state_limit_bytes)
+        instance = build(self.plan, self.subquery, self.index, wiring)
+        for source, _ in instance.sources:
+            if isinstance(source, TextSource):
+                source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)
+        key = f"{self.plan.query.name}~{self.subquery.name}~{self.index}"
+        return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)
+
+    def _worker(self, subquery: str, index: int) -> tuple[str, str]:
+        """(instance manager, endpoint) of an instance."""
+        instance = next(i for i in self.plan.instances_of(subquery) if i.index == index)
+        return instance.im, self.plan.worker_of(instance).endpoint
+
+    def connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
+        name = channel_name(self.plan.query.name, edge.name, i, j)
+        im, endpoint = self._worker(edge.target, j)
+        if im == self.config.id:
+            channel: RemoteChannel | LocalChannel = LocalChannel(self.preparation.local_inboxes(name), self.assignment["epoch"])
+        else:
+            channel = RemoteChannel(self.sockets, name, edge.producer, endpoint, wire_format, 0, self.assignment["epoch"])
+        self.channels[name] = channel
+        return channel
+
+    def listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
+        name = channel_name(self.plan.query.name, edge.name, i, j)
+        im, endpoint = self._worker(edge.source, i)
+        inbox = self.preparation.local_inboxes(name)
+        inbox.share = self.share
+        self.inboxes[name] = (inbox, wire_format, None if im == self.config.id else endpoint)
+        return inbox
+
+    def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
+        outlet = Outlet(edge.consumer, wire_format)
+        self.outlets[outlet_id(self.plan.query.name, edge.consumer, i)] = outlet
+        terms = [Terms.from_json(d) for d in self.assignment.get("subscriptions", ()) if d["stream"] == edge.consumer]
+        return [self.open_subscription(outlet, i, t) for t in terms]
+
+    def open_subscription(self, outlet: Outlet, index: int, terms: Terms) -> Subscription:
+        return open_subscription(self.sockets, self.plan.query.name, outlet, index, terms)
+
+    def source(
+        self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
+    ) -> Source:
+        if stream.files is None:
+            source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
+            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, False))
+            return source
+        needed = tuple(dict.fromkeys((*columns.names, *filter(None, (stream.event_time_column,)))))
+        parser = TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column)
+        blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
+        return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, clock_us)
+
+
+def outlet_id(query: str, stream: str, index: int) -> int:
+    """What a subscriber names instance `index` of the subquery that produces `stream` by."""
+    return wire.name_id(f"{query}/{stream}/{index}")
+
+
+def entry_id(query: str, stream: str, reader: int) -> int:
+    """What a publisher names reader `reader` of `stream` by."""
+    return wire.name_id(f"{query}/{stream}<{reader}")
+
+
+def open_subscription(sockets: Sockets, query: str, outlet: Outlet, index: int, terms: Terms) -> Subscription:
+    name = f"{query}/{outlet.stream}/{index}>{terms.id}"
+    subscription = Subscription(sockets, name, outlet.stream, outlet.format, terms, time.monotonic())
+    outlet.subscriptions[terms.id] = subscription
+    return subscription
+
+
+def publisher_channel(entry: int, publisher: str) -> int:
+    return wire.name_id(f"{entry}<{publisher}")
+
+
+__all__ = ["Entry", "Hosted", "Outlet", "Preparation", "clock_us", "entry_id", "open_subscription", "outlet_id", "publisher_channel"]

@@ -1,0 +1,172 @@
+"""The main loop: receive · process · emit · park. One thread runs it; everything of the engine happens here."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cep import wire
+from cep.dataflow.channel import Inbox, LocalChannel
+from cep.dataflow.elements import Fail, Stop
+from instance_manager.clients import Clients
+from instance_manager.hosting import Hosted
+from instance_manager.network import Network, RemoteChannel, RemoteInbox, Sockets
+
+SLICE_NS = 5_000_000
+TICK_NS = 100_000_000
+
+Report = Callable[[Hosted], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the control thread asks of the loop: add | run | drain | stop | fail | remove, for one instance."""
+
+    verb: str
+    key: str
+    hosted: Hosted | None = None
+    cause: str = ""
+    subquery: str = ""
+    instance: int | None = None
+
+
+class Loop:
+    """Runs the subquery instances of this process until `stopping`."""
+
+    def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop], None]) -> None:
+        self.sockets, self.report, self.on_tick = sockets, report, on_tick
+        self.clients = Clients(sockets, budget_bytes)
+        self.network = Network(sockets, self.clients.handle, self.clients.published, self._on_broken)
+        self.hosted: dict[str, Hosted] = {}
+        self.commands: deque[Command] = deque()
+        self.inboxes: dict[str, Inbox] = {}  # by channel name, for both ends in this process
+        self.stopping = False
+        self._next_tick = 0
+
+    def run(self) -> None:
+        while not self.stopping:
+            moved = self.network.receive()
+            moved |= self._obey()
+            moved |= self._process()
+            moved |= self._emit()
+            self._tick()
+            if not moved:
+                self.sockets.park(max(0, (self._next_tick - time.monotonic_ns()) // 1_000_000))
+
+    def ask(self, command: Command) -> None:
+        """From any thread."""
+        self.commands.append(command)
+        self.sockets.wake()
+
+    def stop(self) -> None:
+        """From any thread."""
+        self.stopping = True
+        self.sockets.wake()
+
+    def inbox(self, name: str) -> Inbox:
+        """The receiving end of a channel, the same for whoever asks first."""
+        return self.inboxes.setdefault(name, Inbox(name, 0))
+
+    # process
+
+    def _process(self) -> bool:
+        moved = False
+        for hosted in list(self.hosted.values()):
+            moved |= self._step(hosted)
+        return moved
+
+    def _step(self, hosted: Hosted) -> bool:
+        end = time.monotonic_ns() + SLICE_NS
+        began = time.thread_time_ns()
+        try:
+            moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
+        except Exception as error:  # whatever an operator does wrong is its query's failure; others go on
+            hosted.traceback = traceback.format_exc()
+            hosted.instance.fail(f"{type(error).__name__}: {error}")
+            moved = True
+        if moved:
+            hosted.cpu_ns += time.thread_time_ns() - began
+        self._tell(hosted)
+        return moved
+
+    def _tell(self, hosted: Hosted) -> None:
+        """Reports a new state, an end only when all that it means has been sent."""
+        state = hosted.instance.state
+        if state != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
+            hosted.reported = state
+            self.report(hosted)
+
+    # emit
+
+    def _emit(self) -> bool:
+        self.network.emit()
+        moved = self.clients.emit()
+        for hosted in self.hosted.values():
+            for channel in hosted.channels.values():
+                if isinstance(channel, LocalChannel):
+                    moved |= channel.settle()
+        return moved
+
+    def _tick(self) -> None:
+        now = time.monotonic_ns()
+        if now < self._next_tick:
+            return
+        self._next_tick = now + TICK_NS
+        for hosted in self.hosted.values():
+            hosted.instance.tick()
+        self.clients.tick()
+        self.on_tick(self)
+
+    # messages
+
+    def _on_broken(self, channel: str, error: Exception) -> None:
+        for hosted in self.hosted.values():
+            if channel in hosted.inboxes:
+                hosted.instance.fail(f"{type(error).__name__}: {error}")
+
+    # commands
+
+    def _obey(self) -> bool:
+        moved = bool(self.commands)
+        while self.commands:
+            command = self.commands.popleft()
+            if command.verb == "add" and command.hosted is not None:
+                self._add(command.hosted)
+            elif command.key in self.hosted:
+                self._change(command, self.hosted[command.key])
+        return moved
+
+    def _change(self, command: Command, hosted: Hosted) -> None:
+        instance = hosted.instance
+        match command.verb:
+            case "run" if instance.state == "ready":
+                instance.state = "running"
+            case "drain":
+                instance.drain()
+            case "stop":
+                instance.close(Stop(), "stopped")
+            case "fail":
+                instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
+            case "remove":
+                self._remove(hosted)
+
+    def _add(self, hosted: Hosted) -> None:
+        self.hosted[hosted.key] = hosted
+        for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
+            if endpoint is not None:
+                self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint)
+        for name, channel in hosted.channels.items():
+            if isinstance(channel, RemoteChannel):
+                self.network.channels[wire.name_id(name)] = channel
+        self.clients.add(hosted)
+        self._tell(hosted)
+
+    def _remove(self, hosted: Hosted) -> None:
+        del self.hosted[hosted.key]
+        self.network.forget(map(wire.name_id, hosted.inboxes), map(wire.name_id, hosted.channels))
+        for name in (*hosted.inboxes, *hosted.channels):
+            self.inboxes.pop(name, None)
+        self.clients.remove(hosted)

@@ -1,0 +1,67 @@
+"""Reports to the metric server: twice a second, one JSON message with what every instance has done so far."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from cep import wire
+from cep.config import InstanceManagerConfig
+from cep.dataflow.elements import MAX_TIME, MIN_TIME
+from cep.dataflow.operators import AggregateOperator
+from instance_manager.hosting import Hosted
+from instance_manager.loop import Loop
+from instance_manager.network import Sockets
+
+INTERVAL_NS = 500_000_000
+LETTERS_MAX = 500  # per instance and report
+
+
+class Reporter:
+    """Sends a report when it is due; `tick` is called by the loop."""
+
+    def __init__(self, sockets: Sockets, config: InstanceManagerConfig) -> None:
+        self.sockets, self.config = sockets, config
+        self._due = 0
+
+    def tick(self, loop: Loop) -> None:
+        now = time.monotonic_ns()
+        if now < self._due:
+            return
+        self._due = now + INTERVAL_NS
+        report = {
+            "im": self.config.id,
+            "time": time.time(),
+            "instances": [_instance(hosted) for hosted in loop.hosted.values()],
+            "process": {"pid": os.getpid(), "cpu_ns": time.process_time_ns(), "strays": loop.network.strays},
+        }
+        self.sockets.send_json(self.config.cluster.metrics_in, wire.to_json(report))
+
+
+def _instance(hosted: Hosted) -> dict[str, Any]:
+    instance = hosted.instance
+    query, subquery, index = instance.name.rsplit("/", 2)
+    letters = instance.dead_letters.take(LETTERS_MAX)
+    return {
+        "query": query,
+        "subquery": subquery,
+        "instance": int(index),
+        "epoch": hosted.epoch,
+        "state": instance.state,
+        "watermark": None if instance.watermark in (MIN_TIME, MAX_TIME) else instance.watermark,
+        "waits_for": instance.waits_for(),
+        "rows_in": max((node.rows_in for node in instance.nodes), default=0),
+        "rows_out": sum(output.rows for output in instance.outputs),
+        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
+        "cpu_ns": hosted.cpu_ns,
+        "late": sum(source.late_rows for source, _ in instance.sources),
+        "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
+        "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
+        "dropped_rows": sum(o.dropped_rows + sum(s.dropped for s in o.subscriptions.values()) for o in hosted.outlets.values()),
+        "operators": [{"name": n.operator.name, "rows_in": n.rows_in, "rows_out": n.rows_out} for n in instance.nodes],
+        "dead_letters": {
+            "count": sorted(instance.dead_letters.counts.items()),
+            "letters": [letter.to_json() for letter in letters],
+        },
+    }

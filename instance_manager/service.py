@@ -1,0 +1,52 @@
+"""Puts the parts of an instance manager together, and takes them down."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+
+from cep.config import InstanceManagerConfig
+from cep.numa import Binding
+from instance_manager.control import Control
+from instance_manager.hosting import Preparation
+from instance_manager.loop import Loop
+from instance_manager.metrics import Reporter
+from instance_manager.network import Sockets
+
+VERSION = 1
+
+
+def serve(config: InstanceManagerConfig, binding: Binding) -> int:
+    """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
+    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {config.id} %(levelname)s %(message)s")
+    logging.info("binding: %s", binding.to_json())
+    sockets = Sockets(config.endpoint)
+    reporter = Reporter(sockets, config)
+    loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
+    control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox), loop.ask)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.stop())
+    control.start()
+    # Batches and columns are freed by reference counts; a full collection would walk all of Numba's and Arrow's objects.
+    gc.freeze()
+    loop.run()
+    control.close()
+    sockets.close()
+    return 0
+
+
+def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, object]:
+    """What this instance manager registers of itself."""
+    return {
+        "id": config.id,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "core": config.core,
+        "node": config.node,
+        "endpoint": config.endpoint,
+        "version": VERSION,
+        "binding": binding.to_json(),
+    }

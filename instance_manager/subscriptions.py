@@ -1,0 +1,111 @@
+"""Subscriptions to an output stream, at the instance that produces it (DESIGN 5.9).
+
+Rows are held within the byte budget; then they slow the query (`on_slow="block"`) or are dropped and counted (`"drop"`). A
+subscription whose client is silent for `keep_s` is dropped with its rows, counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from cep import wire
+from cep.dataflow.channel import Credit
+from cep.dataflow.elements import LAST, MAX_TIME, Batch, Element
+from cep.errors import QueryError
+from cep.wire import Format, Header
+from instance_manager.network import Sockets
+
+BUDGET_BYTES = 64 << 20
+KEEP_S = 60.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the client asked for."""
+
+    id: str
+    endpoint: str
+    on_slow: str = "block"
+    keep_s: float = KEEP_S
+    budget_bytes: int = BUDGET_BYTES
+
+    def __post_init__(self) -> None:
+        if self.on_slow not in ("block", "drop"):
+            raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> Terms:
+        return Terms(**{key: document[key] for key in ("id", "endpoint", "on_slow", "keep_s", "budget_bytes") if key in document})
+
+
+class HeldCredit(Credit):
+    """What a subscription lets its query send: as much as its budget holds."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__()
+        self.subscription = subscription
+        self.returned = MAX_TIME  # a client waits for no block
+
+    def allows(self, size: int) -> bool:
+        return self.subscription.has_room(size)
+
+
+class Subscription:
+    """The sending end of the channel to one client; it holds what the client has no credit for."""
+
+    def __init__(self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, now: float) -> None:
+        self.sockets, self.format, self.terms = sockets, wire_format, terms
+        self.id, self.stream = wire.name_id(name), wire.stream_id(stream)
+        self.held: deque[tuple[Header, Any, int]] = deque()  # header, body, rows
+        self.held_bytes = self.sequence = self.rows = self.dropped = 0
+        self.client = Credit()
+        self.credit: Credit = HeldCredit(self)
+        self.last_heard = now
+        self.closed = False  # its last element is in `held` or gone
+
+    def has_room(self, size: int) -> bool:
+        fits = not self.held or self.held_bytes + size <= self.terms.budget_bytes
+        return fits or self.terms.on_slow == "drop"
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        rows = len(element) if isinstance(element, Batch) else 0
+        if rows and self.held and self.held_bytes + size > self.terms.budget_bytes:
+            self.dropped += rows
+            return
+        body = wire.body_of(element, self.format)
+        created = element.created if isinstance(element, Batch) else 0
+        header = Header(
+            wire.kind_of(element), self.id, self.sequence, 0, self.stream, self.format.fingerprint, watermark, created, since=since
+        )
+        self.sequence += 1
+        self.rows += rows
+        self.closed = isinstance(element, LAST)
+        self.held.append((header, body, rows))
+        self.held_bytes += len(body or b"")
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends what the client has credit for."""
+        while self.held:
+            header, body, rows = self.held[0]
+            if rows and not self.client.allows(len(body)):
+                return
+            self.held.popleft()
+            self.held_bytes -= len(body or b"")
+            if rows:
+                self.client.spend(len(body))
+            self.sockets.send(self.terms.endpoint, header, body)
+
+    def hear(self, now: float) -> None:
+        self.last_heard = now
+
+    def grant(self, header: Header, now: float) -> None:
+        """Credit from the client."""
+        self.hear(now)
+        self.client.grant(header.sequence, header.record, header.watermark)
+        self.pump()
+
+    def is_abandoned(self, now: float) -> bool:
+        return now - self.last_heard > self.terms.keep_s

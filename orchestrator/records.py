@@ -1,0 +1,150 @@
+"""What the orchestrator keeps in ZooKeeper and what it reads there, as frozen values with their JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+KEEP_S = 60.0
+"""How long what is over stays readable, unless a subscription says otherwise (DESIGN 5.9)."""
+
+
+class Now(NamedTuple):
+    """The time, as the service gives it to the pure core: `steady` never jumps, `wall` is for people."""
+
+    steady: float
+    wall: float
+
+
+class InstanceKey(NamedTuple):
+    """One subquery instance."""
+
+    query: str
+    subquery: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """An instance manager as it registered itself; `info` is everything it said."""
+
+    im: str
+    endpoint: str
+    pid: int
+    node: int | None
+    core: int | None
+    info: Mapping[str, Any]
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> Manager:
+        return Manager(d["id"], d["endpoint"], d.get("pid", 0), d.get("node"), d.get("core"), d)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What an instance manager says of an instance.
+
+    Args:
+        epoch: the deployment it speaks of.
+        state: one of deploying, ready, running, ended, stopped, failed.
+        cause: of a failure.
+        rows: output stream -> rows that came out.
+    """
+
+    epoch: int
+    state: str
+    cause: str | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> Status:
+        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a query failed, and where."""
+
+    subquery: str
+    instance: int | None
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"subquery": self.subquery, "instance": self.instance, "cause": self.text}
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> Cause:
+        return Cause(d["subquery"], d["instance"], d["cause"])
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Somebody who reads an output stream."""
+
+    stream: str
+    id: str
+    endpoint: str
+    on_slow: str = "block"
+    keep_s: float = KEEP_S
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """A partition of a published stream."""
+
+    stream: str
+    name: str
+    endpoint: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """A query in the cluster.
+
+    Args:
+        document: the query's JSON.
+        start: it is to run as soon as it is ready.
+        state: of `LIFE_CYCLE`.
+        desired: what its instances are asked to be.
+        epoch: counts deployments in this cluster, so that what an earlier query of the name left behind is known as such.
+        hosts: instance manager -> process id at deployment: another process of the same id has none of the state.
+        times: state -> when it was entered, in seconds since 1970.
+        released: its assignments are withdrawn; nothing of it is left on the instance managers.
+        forget: it is to vanish once it is over.
+        readers: (stream, id) of the subscriptions it had when it was over: they are its own, later ones are the next query's.
+        rows: output stream -> rows that had come out when it was over.
+    """
+
+    name: str
+    document: Mapping[str, Any]
+    epoch: int
+    hosts: Mapping[str, int]
+    start: bool = True
+    state: str = "accepted"
+    desired: str = "ready"
+    cause: Cause | None = None
+    times: Mapping[str, float] = field(default_factory=dict)
+    released: bool = False
+    forget: bool = False
+    readers: tuple[tuple[str, str], ...] = ()
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    def entered(self, state: str, now: Now, desired: str | None) -> QueryRecord:
+        """The same query in its next state."""
+        return replace(self, state=state, desired=desired or self.desired, times={**self.times, state: round(now.wall, 3)})
+
+    def to_json(self) -> dict[str, Any]:
+        cause = None if self.cause is None else self.cause.to_json()
+        return asdict(self) | {"cause": cause, "readers": [list(reader) for reader in self.readers]}
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> QueryRecord:
+        cause = None if d["cause"] is None else Cause.from_json(d["cause"])
+        return QueryRecord(**{**d, "cause": cause, "readers": tuple((stream, id_) for stream, id_ in d["readers"])})

@@ -1,0 +1,353 @@
+"""The orchestrator's own thread: receive · observe · decide · write · answer, around the pure `ClusterState`.
+
+Everything from outside (kazoo's callbacks, REST) is a message on one queue. What is asked for is answered when it is written,
+so that a killed orchestrator has forgotten nothing that it confirmed. While ZooKeeper is away questions are answered and
+wishes wait; when its session was lost, everything known is dropped and read anew after the next election.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kazoo.client import KazooState
+
+from cep.config import ROOT, ClusterConfig
+from cep.errors import CepError, ClusterError
+from cep.model.query import Query
+from cep.model.topology import Topology
+from cep.plan.physical import Files, PhysicalPlan
+from cep.plan.planner import plan as make_plan
+from orchestrator.election import Candidate, Election
+from orchestrator.records import Now
+from orchestrator.registry import LOST, Deposed, Registry, connect, unquoted
+from orchestrator.state import ClusterState, Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
+
+_LOG = logging.getLogger(__name__)
+_PAUSE_S = 0.2  # between attempts while the connection is half there
+T = TypeVar("T")
+
+
+class NotLeading(ClusterError):
+    """This orchestrator does not lead; `leader` is the REST address of the one that does, if it is known."""
+
+    def __init__(self, leader: str | None) -> None:
+        super().__init__("this orchestrator does not lead" + (f"; {leader} does" if leader else "; none does yet"))
+        self.leader = leader
+
+
+@dataclass(frozen=True, slots=True)
+class _Connection:
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    """Look at the election."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    """The end."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """`act` is called with the state; `answer` gets its result once all is written."""
+
+    act: Callable[[ClusterState], Any]
+    answer: Future[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """`ask` is called after every change until it gives something."""
+
+    ask: Callable[[ClusterState], Any]
+    answer: Future[Any]
+
+
+_Message = _Connection | _Changed | _Wake | _Close | _Request | _Question
+
+
+class Service:
+    """The cluster's state, kept in ZooKeeper. `ask`, `do`, `deploy` and `wait` may be called from any thread.
+
+    Args:
+        topology: where the planner finds the distances between nodes.
+    """
+
+    def __init__(self, config: ClusterConfig, topology: Topology) -> None:
+        self.config, self.topology = config, topology
+        self.connected = self.leads = False
+        self.leader: str | None = None
+        self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
+        self._client = connect(config.zookeeper, config.session_timeout_s)
+        self._registry = self._new_registry()
+        self._election = self._new_election()
+        self._state = ClusterState(config.session_timeout_s)
+        self._fence = -1
+        self._unanswered: list[tuple[Future[Any], Any]] = []
+        self._questions: list[_Question] = []
+        self._look_at_managers = False
+        self._look_at_statuses: dict[str, set[str] | None] = {}
+        self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
+
+    # --- for others
+
+    def start(self) -> None:
+        """Begins; connects as soon as ZooKeeper is there."""
+        self._client.add_listener(lambda state: self._inbox.put(_Connection(state)))
+        self._client.start_async()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends its session, so that another leads at once."""
+        self._inbox.put(_Close())
+        self._thread.join(timeout=5)
+        self._client.stop()
+        self._client.close()
+
+    def ask(self, question: Callable[[ClusterState], T]) -> Future[T]:
+        """What `question` says of the state; its errors are the future's."""
+        answer: Future[T] = Future()
+        self._inbox.put(_Request(question, answer))
+        return answer
+
+    def do(self, event: Event) -> Future[None]:
+        """Has the event handled and what follows from it written. Raises what `ClusterState.handle` does."""
+        return self.ask(lambda _: self._handle(event))
+
+    def deploy(self, query: Query, files: Files, start: bool) -> Future[PhysicalPlan]:
+        """Plans the query and writes it down. Raises Conflict, QueryError, PlacementError, ClusterError."""
+        return self.ask(lambda state: self._deploy(state, query, files, start))
+
+    def plan(self, query: Query, files: Files) -> Future[PhysicalPlan]:
+        """The plan it would get now."""
+        return self.ask(lambda state: self._plan(state, query, files))
+
+    def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
+        """The first answer of `question` that is not None, asked now and after every change. Cancel it when nobody waits."""
+        answer: Future[T] = Future()
+        self._inbox.put(_Question(question, answer))
+        return answer
+
+    # --- the loop
+
+    def _run(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception:  # a bug: crash, be started again, and go on from what is written
+            _LOG.exception("the orchestrator's thread ended")
+            os._exit(70)
+
+    def _turn(self) -> bool:
+        messages = self._receive()
+        if any(isinstance(message, _Close) for message in messages):
+            self._drop_office()
+            return False
+        for message in messages:
+            self._take(message)
+        try:
+            self._campaign()
+            self._observe()
+            self._tick()
+            self._write()
+        except LOST:
+            # The listener tells when it is back. If it is not away, something took too long, and the next turn tries again
+            _LOG.warning("ZooKeeper does not answer")
+            time.sleep(_PAUSE_S)
+        except Deposed:
+            _LOG.warning("another orchestrator leads")
+            self._drop_office()
+        self._answer()
+        return True
+
+    def _receive(self) -> list[_Message]:
+        """Everything that has come; waits for the first, but not past the state's deadline."""
+        messages: list[_Message] = []
+        try:
+            messages.append(self._inbox.get(timeout=self._patience_s()))
+            while True:
+                messages.append(self._inbox.get_nowait())
+        except queue.Empty:
+            return messages
+
+    def _patience_s(self) -> float | None:
+        if self.connected and not (self.leads and self._registry.is_written and not self._is_behind()):
+            return _PAUSE_S if self._unfinished() else None
+        deadline = self._state.deadline if self.leads else None
+        return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _unfinished(self) -> bool:
+        return self.leads
+
+    def _is_behind(self) -> bool:
+        return self._look_at_managers or bool(self._look_at_statuses)
+
+    def _take(self, message: _Message) -> None:
+        match message:
+            case _Connection(state):
+                self._on_connection(state)
+            case _Changed(path):
+                self._on_changed(path)
+            case _Request(act, answer):
+                self._on_request(act, answer)
+            case _Question():
+                self._questions.append(message)
+            case _:
+                pass  # a wake-up: the campaign looks anyway
+
+    def _on_connection(self, state: str) -> None:
+        self.connected = state == KazooState.CONNECTED
+        if state == KazooState.LOST:
+            self._drop_office()
+            self._election = self._new_election()
+        elif self.connected and self.leads:
+            self._handle(Connected())
+            self._look_at_everything()
+
+    def _on_changed(self, path: str) -> None:
+        kind, _, rest = path.removeprefix(f"{ROOT}/").partition("/")
+        if kind == "ims":
+            self._look_at_managers = True
+        elif kind == "status":
+            im, _, name = rest.partition("/")
+            self._notice(im, name)
+
+    def _notice(self, im: str, name: str) -> None:
+        """One status changed, or (no name) which there are."""
+        if not name:
+            self._look_at_statuses.setdefault(f"{im}/", None)
+        else:
+            names = self._look_at_statuses.setdefault(im, set())
+            assert names is not None
+            names.add(name)
+
+    def _on_request(self, act: Callable[[ClusterState], Any], answer: Future[Any]) -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            if not self.leads:
+                raise NotLeading(self.leader)
+            self._unanswered.append((answer, act(self._state)))
+        except CepError as error:
+            answer.set_exception(error)
+
+    # --- observe, decide, write, answer
+
+    def _campaign(self) -> None:
+        if self.connected and not self.leads and self._election.leads():
+            self._fence = self._election.take_office()
+            self._state = ClusterState(self.config.session_timeout_s)
+            self._registry.put(self._state.restore(self._registry.read_all(), _now()))
+            self.leads, self.leader = True, self.config.rest
+            self._look_at_everything()
+        elif self.connected and not self.leads:
+            self.leader = self._election.leader()
+
+    def _look_at_everything(self) -> None:
+        self._look_at_managers = True
+        hosts = {im for record in self._state.queries.values() for im in record.hosts}
+        self._look_at_statuses = {f"{im}/*": None for im in hosts | self._state.managers.keys()}
+
+    def _observe(self) -> None:
+        """Reads what changed, and tells the state."""
+        if not (self.connected and self.leads):
+            return
+        if self._look_at_managers:
+            managers = self._registry.managers()
+            fresh = managers.keys() - self._state.managers.keys()
+            self._handle(ManagersSeen(managers))
+            self._look_at_statuses |= {f"{im}/*": None for im in fresh}
+            self._look_at_managers = False
+        for key in list(self._look_at_statuses):
+            self._see(key, self._look_at_statuses[key])
+            del self._look_at_statuses[key]
+
+    def _see(self, key: str, names: Iterable[str] | None) -> None:
+        im, _, which = key.partition("/")
+        found = self._registry.all_statuses(im) if which == "*" else self._registry.statuses(im, names)
+        if found:
+            self._handle(StatusesSeen(im, unquoted(found)))
+
+    def _tick(self) -> None:
+        deadline = self._state.deadline if self.leads else None
+        if deadline is not None and deadline <= time.monotonic() and self.connected:
+            self._handle(Tick())
+
+    def _write(self) -> None:
+        if self.connected and self.leads:
+            self._registry.flush(self._fence)
+
+    def _answer(self) -> None:
+        if self.leads and self._registry.is_written:
+            for answer, result in self._unanswered:
+                answer.set_result(result)
+            self._unanswered = []
+        if self.leads:
+            self._questions = [question for question in self._questions if not self._answered(question)]
+
+    def _answered(self, question: _Question) -> bool:
+        if question.answer.cancelled():
+            return True
+        try:
+            found = question.ask(self._state)
+        except CepError as error:
+            return _resolve(question.answer, error)
+        return found is not None and _resolve(question.answer, found)
+
+    def _drop_office(self) -> None:
+        """Forgets everything: from now on somebody else may decide."""
+        self.leads = False
+        waiting = [answer for answer, _ in self._unanswered] + [question.answer for question in self._questions]
+        self._unanswered, self._questions = [], []
+        for answer in waiting:
+            _resolve(answer, NotLeading(None))
+
+    # --- in the thread, for the requests
+
+    def _handle(self, event: Event) -> None:
+        self._registry.put(self._state.handle(event, _now()))
+
+    def _deploy(self, state: ClusterState, query: Query, files: Files, start: bool) -> PhysicalPlan:
+        state.check_new(query)
+        plan = self._plan(state, query, files)
+        self._handle(Submit(plan, start))
+        return plan
+
+    def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
+        return make_plan(query, state.streams, state.workers(), self.topology, self.config.numa, files)
+
+    def _new_registry(self) -> Registry:
+        return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)))
+
+    def _new_election(self) -> Election:
+        return Election(self._client, Candidate.here(self.config.rest), lambda: self._inbox.put(_Wake()))
+
+
+def _now() -> Now:
+    return Now(time.monotonic(), time.time())
+
+
+def _resolve(answer: Future[Any], outcome: Any) -> bool:
+    """Gives an outcome to whoever still waits for it."""
+    if not answer.done() and (answer.running() or answer.set_running_or_notify_cancel()):
+        if isinstance(outcome, Exception):
+            answer.set_exception(outcome)
+        else:
+            answer.set_result(outcome)
+    return True

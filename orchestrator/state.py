@@ -1,0 +1,552 @@
+"""What should be true in the cluster: the pure core of the orchestrator. No clock, no socket, no thread.
+
+Rules:
+1. `handle(event, now) -> commands`. A command is absolute (put this value, delete that node), so doing it twice is harmless.
+2. Level-triggered: what is written for a query follows from its record and plan alone, and only differences are commands.
+   Restored from what is in ZooKeeper, the state goes on where a killed orchestrator stopped.
+3. A request that cannot be met raises before anything has changed.
+4. Queries move by `LIFE_CYCLE` and in no other way.
+5. A missing instance manager is no death until `judge_from`: one session timeout after ZooKeeper answers again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cep.config import instance_node, node
+from cep.errors import Conflict, NotFound
+from cep.model import query as queries
+from cep.model import streams as stream_documents
+from cep.model.query import Query
+from cep.model.streams import Stream
+from cep.plan import physical
+from cep.plan.physical import Instance, PhysicalPlan, Worker
+from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
+from orchestrator.records import KEEP_S, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription
+
+# --- what happens ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
+
+    plan: PhysicalPlan
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A query deployed with `start=False` is to run."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A query is to stop; draining, its sources end and its windows fire. What is over is withdrawn."""
+
+    query: str
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A query is to stop and to vanish."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A stream is declared."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPublisher:
+    """A publisher opens its stream."""
+
+    publisher: Publisher
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePublisher:
+    """A publisher closes."""
+
+    stream: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Somebody will read an output stream."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Somebody reads it no more."""
+
+    stream: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagersSeen:
+    """All instance managers that are registered."""
+
+    managers: Mapping[str, Manager]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusesSeen:
+    """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
+
+    im: str
+    statuses: Mapping[str, Status | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """ZooKeeper answers (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: `deadline` is reached."""
+
+
+Event = (
+    Submit
+    | Start
+    | Stop
+    | Forget
+    | Declare
+    | OpenPublisher
+    | ClosePublisher
+    | Subscribe
+    | Unsubscribe
+    | ManagersSeen
+    | StatusesSeen
+    | Connected
+    | Tick
+)
+
+
+# --- what is to be done ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The node is to have this value."""
+
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The node is not to be."""
+
+    path: str
+
+
+Command = Put | Delete
+
+
+# --- the core --------------------------------------------------------------------------------------------------------
+
+
+class ClusterState:
+    """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
+
+    def __init__(self, session_timeout_s: float) -> None:
+        self.session_timeout_s = session_timeout_s
+        self.epoch = 0
+        self.judge_from = 0.0
+        self.queries: dict[str, QueryRecord] = {}
+        self.plans: dict[str, PhysicalPlan] = {}
+        self.streams: dict[str, Stream] = {}
+        self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
+        self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
+        self.managers: Mapping[str, Manager] = {}
+        self.statuses: dict[tuple[str, str], Status] = {}
+        self._plan_documents: dict[str, Any] = {}
+        self._written: dict[str, dict[str, Any]] = defaultdict(dict)
+        self._release_at: dict[str, float] = {}
+        self._outbox: list[Command] = []
+
+    def handle(self, event: Event, now: Now) -> list[Command]:
+        """What is to be written because of `event`, in order.
+
+        Raises:
+            Conflict: what is asked for contradicts what there is.
+            NotFound: there is nothing of that name.
+        """
+        for name in self._take(event, now):
+            self._advance(name, now)
+        commands, self._outbox = self._outbox, []
+        return commands
+
+    def restore(self, nodes: Mapping[str, Any], now: Now) -> list[Command]:
+        """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then."""
+        self.judge_from = now.steady + self.session_timeout_s
+        self.epoch = (nodes.get(node("queries")) or {}).get("epoch", 0)
+        for value in _under(nodes, "streams"):
+            self._remember_stream(stream_documents.from_json(value))
+        for value in _under(nodes, "publishers"):
+            self.publishers[value["stream"]][value["name"]] = Publisher(**value)
+        for value in _under(nodes, "subscriptions"):
+            self.subscriptions[value["stream"]][value["id"]] = Subscription(**value)
+        for value in _under(nodes, "queries"):
+            self._restore_query(QueryRecord.from_json(value), nodes, now)
+        self._restore_written(nodes)
+        for name in list(self.queries):
+            self._advance(name, now)
+        commands, self._outbox = self._outbox, []
+        return commands
+
+    @property
+    def deadline(self) -> float | None:
+        """The steady time at which a Tick is due; None: never."""
+        times = list(self._release_at.values())
+        if any(self._missing(record) for record in self._can_fail()):
+            times.append(self.judge_from)
+        return min(times, default=None)
+
+    def _can_fail(self) -> Iterator[QueryRecord]:
+        return (record for record in self.queries.values() if "failure" in LIFE_CYCLE[record.state])
+
+    # --- questions
+
+    def query(self, name: str) -> QueryRecord:
+        """Raises NotFound."""
+        if name not in self.queries:
+            there = ", ".join(map(repr, sorted(self.queries)[:10])) or "none"
+            raise NotFound(f"there is no query {name!r}; there is {there}")
+        return self.queries[name]
+
+    def check_new(self, query: Query) -> None:
+        """Raises Conflict: the name is taken, a stream is declared differently, or another query feeds an output stream."""
+        if query.name in self.queries:
+            raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
+        for stream in query.streams:
+            self._check_stream(stream)
+        for other in self.queries.values():
+            shared = self._fed_by(other.name) & {output.stream for output in query.outputs}
+            if shared and not is_over(other.state):
+                raise Conflict(f"stream {min(shared)!r} is the output of query {other.name!r}, which is {other.state}")
+
+    def workers(self) -> tuple[Worker, ...]:
+        """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
+        hosted: dict[str, int] = defaultdict(int)
+        for name, record in self.queries.items():
+            for instance in self.plans[name].instances if not is_over(record.state) else ():
+                hosted[instance.im] += 1
+        managers = (self.managers[im] for im in sorted(self.managers))
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + hosted[m.im])) for m in managers)
+
+    def status(self, record: QueryRecord, instance: Instance) -> Status | None:
+        """What is known of an instance of this deployment."""
+        seen = self.statuses.get((instance.im, _name(record.name, instance)))
+        return seen if seen is not None and seen.epoch == record.epoch else None
+
+    def rows(self, record: QueryRecord) -> dict[str, int]:
+        """Output stream -> rows that came out, as far as the instances have said."""
+        if is_over(record.state):
+            return dict(record.rows)
+        statuses = [self.status(record, instance) for instance in self.plans[record.name].instances]
+        counts: Counter[str] = Counter()
+        for status in statuses:
+            counts.update(status.rows if status is not None else {})
+        return {stream: counts[stream] for stream in sorted(self._fed_by(record.name))}
+
+    # --- events
+
+    def _take(self, event: Event, now: Now) -> Iterable[str]:
+        """Notes the event; the queries it concerns."""
+        match event:
+            case Submit(plan, start):
+                return self._submit(plan, start, now)
+            case Start(name):
+                return self._start(name)
+            case Stop(name, drain):
+                return self._stop(name, "drain" if drain else "stop", now)
+            case Forget(name):
+                return self._forget(name, now)
+            case Declare(stream):
+                self._declare(stream)
+            case OpenPublisher(publisher):
+                self.publishers[publisher.stream][publisher.name] = publisher
+                self._put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
+            case ClosePublisher(stream_name, name):
+                if self.publishers[stream_name].pop(name, None) is not None:
+                    self._delete(node("publishers", stream_name, name))
+            case Subscribe(subscription):
+                return self._subscribe(subscription)
+            case Unsubscribe(stream_name, id_):
+                return self._unsubscribe(stream_name, id_)
+            case ManagersSeen(managers):
+                self.managers = managers
+                return list(self.queries)
+            case StatusesSeen(im, statuses):
+                return self._see(im, statuses)
+            case Connected():
+                self.judge_from = now.steady + self.session_timeout_s
+            case Tick():
+                return self._release_due(now)
+        return ()
+
+    def _submit(self, plan: PhysicalPlan, start: bool, now: Now) -> list[str]:
+        query = plan.query
+        self.check_new(query)
+        hosts = {worker.im: self.managers[worker.im].pid for worker in plan.workers}
+        self.epoch += 1
+        self._put(node("queries"), {"epoch": self.epoch})
+        for stream in query.streams:
+            self._declare(stream)
+        self.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
+        self._remember_plan(query.name, plan, physical.to_json(plan))
+        self._request(query.name, "assign", now)
+        return [query.name]
+
+    def _start(self, name: str) -> list[str]:
+        record = self.query(name)
+        if record.state not in STARTABLE:
+            raise Conflict(f"query {name!r} is {record.state} and cannot start")
+        desired = "run" if record.state == "ready" else record.desired
+        self.queries[name] = replace(record, start=True, desired=desired)
+        return [name]
+
+    def _stop(self, name: str, signal: str, now: Now) -> list[str]:
+        record = self.query(name)
+        if is_over(record.state):
+            self._release(name)
+        elif signal in LIFE_CYCLE[record.state] or record.state not in STOPPING:
+            self._request(name, signal, now)
+        return [name]
+
+    def _forget(self, name: str, now: Now) -> list[str]:
+        self.query(name)
+        self._stop(name, "stop", now)
+        self.queries[name] = replace(self.queries[name], forget=True)
+        return [name]
+
+    def _subscribe(self, subscription: Subscription) -> list[str]:
+        self.subscriptions[subscription.stream][subscription.id] = subscription
+        self._put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
+        return self._feeding(subscription.stream)
+
+    def _unsubscribe(self, stream: str, id_: str) -> list[str]:
+        if self.subscriptions[stream].pop(id_, None) is None:
+            return []
+        self._delete(node("subscriptions", stream, id_))
+        return self._feeding(stream)
+
+    def _see(self, im: str, statuses: Mapping[str, Status | None]) -> list[str]:
+        for name, status in statuses.items():
+            if status is None:
+                self.statuses.pop((im, name), None)
+            else:
+                self.statuses[im, name] = status
+        return sorted({name.rsplit("~", 2)[0] for name in statuses} & self.queries.keys())
+
+    def _release_due(self, now: Now) -> list[str]:
+        due = [name for name, time in self._release_at.items() if time <= now.steady]
+        for name in due:
+            self._release(name)
+        return sorted({*due, *(record.name for record in self._can_fail() if self._missing(record))})
+
+    # --- the life of a query
+
+    def _advance(self, name: str, now: Now) -> None:
+        """As far as the life cycle leads with what is seen; then writes what differs."""
+        while (record := self.queries[name]) and (target := step(record.state, self._signals(record, now))):
+            self._enter(record, target, now)
+        if record.forget and is_over(record.state):
+            self._vanish(record)
+        else:
+            self._write(name, dict(self._nodes(record)))
+
+    def _signals(self, record: QueryRecord, now: Now) -> frozenset[str]:
+        seen = signals(self._statuses(record))
+        return seen | {"failure"} if self._failure(record, now) else seen
+
+    def _statuses(self, record: QueryRecord) -> Iterator[str | None]:
+        missing = self._missing(record)
+        for instance in self.plans[record.name].instances:
+            status = self.status(record, instance)
+            yield "gone" if instance.im in missing else status and status.state
+
+    def _failure(self, record: QueryRecord, now: Now) -> Cause | None:
+        """The first failed instance in topological order, or the first whose instance manager is lost."""
+        missing = self._missing(record) if now.steady >= self.judge_from else {}
+        for instance in self.plans[record.name].instances:
+            status = self.status(record, instance)
+            if status is not None and status.state == "failed":
+                return Cause(instance.subquery, instance.index, status.cause or "no cause was given")
+            if instance.im in missing:
+                return Cause(instance.subquery, instance.index, missing[instance.im])
+        return None
+
+    def _missing(self, record: QueryRecord) -> dict[str, str]:
+        """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
+        missing = {}
+        for im, pid in record.hosts.items():
+            manager = self.managers.get(im)
+            if manager is None:
+                missing[im] = f"instance manager {im!r} (process {pid}) is gone: its ZooKeeper session ended"
+            elif manager.pid != pid:
+                missing[im] = f"instance manager {im!r} was started anew (process {pid}, now {manager.pid}): its state is lost"
+        return missing
+
+    def _request(self, name: str, signal: str, now: Now) -> None:
+        record = self.queries[name]
+        target = LIFE_CYCLE[record.state].get(signal)
+        if target is None:
+            raise Conflict(f"query {name!r} is {record.state}: it cannot {signal} now")
+        self._enter(record, target, now)
+
+    def _enter(self, record: QueryRecord, state: str, now: Now) -> None:
+        desired = "run" if state == "ready" and record.start else DESIRED.get(state)
+        entered = record.entered(state, now, desired)
+        if state == "failed":
+            entered = replace(entered, cause=self._failure(record, now))
+        if is_over(state):
+            readers = tuple((s.stream, s.id) for s in self._subscriptions(record))
+            entered = replace(entered, readers=readers, rows=self.rows(record))
+            self._release_at[record.name] = now.steady + self._keep(entered)
+        self.queries[record.name] = entered
+
+    def _subscriptions(self, record: QueryRecord) -> list[Subscription]:
+        """Who reads its outputs. Of a query that is over: who did then; who came later waits for the next."""
+        all_ = [s for stream in sorted(self._fed_by(record.name)) for s in self.subscriptions[stream].values()]
+        return [s for s in all_ if (s.stream, s.id) in record.readers] if is_over(record.state) else all_
+
+    def _keep(self, record: QueryRecord) -> float:
+        """For how long somebody may still read what the query left."""
+        return max((s.keep_s for s in self._subscriptions(record)), default=KEEP_S)
+
+    def _release(self, name: str) -> None:
+        """Withdraws the assignments of a query that is over, and its subscriptions."""
+        self._release_at.pop(name, None)
+        for subscription in self._subscriptions(self.queries[name]):
+            self._unsubscribe(subscription.stream, subscription.id)
+        self.queries[name] = replace(self.queries[name], released=True)
+
+    def _vanish(self, record: QueryRecord) -> None:
+        self._release(record.name)
+        self._write(record.name, {})
+        for kept in (self.queries, self.plans, self._plan_documents, self._written):
+            kept.pop(record.name, None)
+
+    # --- what is written
+
+    def _nodes(self, record: QueryRecord) -> Iterator[tuple[str, Any]]:
+        """Everything that should be in ZooKeeper for a query: the plan before what refers to it."""
+        yield node("queries", record.name), record.to_json()
+        yield node("plans", record.name), self._plan_documents[record.name]
+        if not record.released:
+            for instance in self.plans[record.name].instances:
+                yield node("assignments", instance.im, _name(record.name, instance)), self._assignment(record, instance)
+
+    def _assignment(self, record: QueryRecord, instance: Instance) -> dict[str, Any]:
+        outputs = {e.consumer for e in self.plans[record.name].edges_out_of(instance.subquery) if e.is_output}
+        own = {"query": record.name, "subquery": instance.subquery, "instance": instance.index, "epoch": record.epoch}
+        return own | {
+            "desired": record.desired,
+            "cause": record.cause and record.cause.text,
+            "failed_subquery": record.cause and record.cause.subquery,
+            "failed_instance": record.cause and record.cause.instance,
+            "subscriptions": [s.to_json() for s in self._subscriptions(record) if s.stream in outputs],
+        }
+
+    def _write(self, query: str, wanted: dict[str, Any]) -> None:
+        written = self._written[query]
+        for path in [path for path in reversed(written) if path not in wanted]:
+            self._delete(path)
+        for path, value in wanted.items():
+            if path not in written or written[path] != value:
+                self._put(path, value)
+        self._written[query] = wanted
+
+    def _put(self, path: str, value: Any) -> None:
+        self._outbox.append(Put(path, value))
+
+    def _delete(self, path: str) -> None:
+        self._outbox.append(Delete(path))
+
+    # --- streams
+
+    def _check_stream(self, stream: Stream) -> None:
+        known = self.streams.get(stream.name)
+        if known is not None and stream_documents.to_json(known) != stream_documents.to_json(stream):
+            raise Conflict(
+                f"stream {stream.name!r} is declared already, and differently: as {stream_documents.to_json(known)}, "
+                f"not as {stream_documents.to_json(stream)}; a changed stream needs a new name, such as {stream.name}@2"
+            )
+
+    def _declare(self, stream: Stream) -> None:
+        self._check_stream(stream)
+        if stream.name not in self.streams:
+            self._remember_stream(stream)
+            self._put(node("streams", stream.name), stream_documents.to_json(stream))
+
+    def _remember_stream(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+
+    def _fed_by(self, query: str) -> frozenset[str]:
+        """The output streams of a query."""
+        return frozenset(edge.consumer for edge in self.plans[query].edges if edge.is_output)
+
+    def _feeding(self, stream: str) -> list[str]:
+        """The queries whose output is `stream` and from which something may still be read."""
+        return [name for name, record in self.queries.items() if not record.released and stream in self._fed_by(name)]
+
+    # --- taking over
+
+    def _remember_plan(self, name: str, plan: PhysicalPlan, document: Any) -> None:
+        self.plans[name], self._plan_documents[name] = plan, document
+
+    def _restore_query(self, record: QueryRecord, nodes: Mapping[str, Any], now: Now) -> None:
+        document = nodes.get(node("plans", record.name))
+        if document is None:
+            return  # whoever was writing it was killed before the plan, so nobody was told that it is deployed
+        self.queries[record.name] = record
+        self._remember_plan(record.name, physical.from_json(document), document)
+        if is_over(record.state) and not record.released:
+            self._release_at[record.name] = now.steady + self._keep(record)
+
+    def _restore_written(self, nodes: Mapping[str, Any]) -> None:
+        """Files what is written under the query it belongs to; what belongs to none is to go."""
+        for kind in ("queries", "plans", "assignments"):
+            for path, value in _below(nodes, kind):
+                name = value["query"] if kind == "assignments" else _query_of(value)
+                if name in self.queries:
+                    self._written[name][path] = value
+                else:
+                    self._delete(path)
+
+
+def _query_of(value: Mapping[str, Any]) -> str:
+    """The name in a query's record or in its plan."""
+    return str(value["name"] if "name" in value else value["query"]["name"])
+
+
+def _below(nodes: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+    prefix = node(kind) + "/"
+    return ((path, value) for path, value in nodes.items() if path.startswith(prefix) and value is not None)
+
+
+def _under(nodes: Mapping[str, Any], kind: str) -> Iterator[Any]:
+    return (value for _, value in _below(nodes, kind))
+
+
+def _name(query: str, instance: Instance) -> str:
+    return instance_node(query, instance.subquery, instance.index)

@@ -1,0 +1,214 @@
+"""The value of an expression for one row: SQL's three-valued logic and the arithmetic of DESIGN 5.7.
+
+Every part of an expression is evaluated: one that fails fails the row, also where the rest would not have needed it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cep.model.expr import COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.schema import UNIT_US, DataType, Schema
+from tests.reference.types import common_type, instants, type_of
+from tests.reference.values import INT32_MAX, INT32_MIN, NAN, fits_int64, is_nan
+
+OVERFLOW = "overflow"
+DIVISION_BY_ZERO = "division by zero"
+BAD_CAST = "cast"
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Failed(Exception):
+    """The row goes to the dead letters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us: int = 0) -> Any:
+    """The value for the row `values` (by column), None where it is NULL. Raises Failed."""
+
+    def value(part: Expr) -> Any:
+        return evaluate(part, schema, values, now_us)
+
+    match expression:
+        case Column(name):
+            return values[name]
+        case Literal(constant, type_):
+            return literal(constant, type_)
+        case Binary(op, left, right):
+            left, right = instants((left, right), schema) if op in COMPARISON else (left, right)
+            return binary(op, value(left), value(right), type_of(left, schema), type_of(right, schema))
+        case Unary(op, arg):
+            return unary(op, value(arg))
+        case Cast(arg, to, try_):
+            return (cast_or_null if try_ else cast)(value(arg), type_of(arg, schema), to)
+        case Call("now", ()):
+            return now_us
+        case Call("abs", (arg,)):
+            return absolute(value(arg))
+        case Call("coalesce", args):
+            type_ = type_of(expression, schema)
+            present = [part for part in map(value, instants(args, schema)) if part is not None]
+            return convert(present[0], type_) if present else None
+    raise TypeError(f"not an expression: {expression!r}")
+
+
+def literal(value: Any, type_: DataType) -> Any:
+    """An instant is an integer of its type's unit, or ISO 8601 text, UTC unless it says otherwise; inside it is µs."""
+    if type_.name != "timestamp" or value is None:
+        return float(value) if type_.name == "float64" and value is not None else value
+    if isinstance(value, int):
+        return value // 1000 if type_.unit == "ns" else value * UNIT_US[type_.unit]
+    instant = datetime.fromisoformat(value)
+    return ((instant if instant.tzinfo else instant.replace(tzinfo=UTC)) - EPOCH) // timedelta(microseconds=1)
+
+
+def convert(value: Any, to: DataType) -> Any:
+    """A number as the common type of the operands it meets; other values as they are."""
+    return float(value) if to.name == "float64" else value
+
+
+def checked(value: int) -> int:
+    if not fits_int64(value):
+        raise Failed(OVERFLOW)
+    return value
+
+
+def unary(op: str, value: Any) -> Any:
+    if op == "is_null":
+        return value is None
+    if value is None:
+        return None
+    if op == "not":
+        return not value
+    return -value if isinstance(value, float) else checked(-value)
+
+
+def absolute(value: Any) -> Any:
+    if value is None or isinstance(value, float):
+        return None if value is None else abs(value)
+    return checked(abs(value))
+
+
+def binary(op: str, left: Any, right: Any, left_type: DataType, right_type: DataType) -> Any:
+    if op == "and":
+        return False if left is False or right is False else None if left is None or right is None else True
+    if op == "or":
+        return True if left is True or right is True else None if left is None or right is None else False
+    if left is None or right is None:
+        return None
+    if op in COMPARISON:
+        common = common_type((left_type, right_type))
+        return _COMPARE[op](convert(left, common), convert(right, common))
+    if op == "/":
+        return float_divide(float(left), float(right))
+    if isinstance(left, float) or isinstance(right, float):
+        return _FLOAT[op](float(left), float(right))
+    return checked(_INTEGER[op](left, right))
+
+
+def equal(left: Any, right: Any) -> bool:
+    """NaN equals NaN; -0.0 equals 0.0."""
+    return left == right or (is_nan(left) and is_nan(right))
+
+
+def less(left: Any, right: Any) -> bool:
+    """NaN is greater than every other value."""
+    return left < right or (is_nan(right) and not is_nan(left))
+
+
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "=": equal,
+    "!=": lambda left, right: not equal(left, right),
+    "<": less,
+    "<=": lambda left, right: not less(right, left),
+    ">": lambda left, right: less(right, left),
+    ">=": lambda left, right: not less(left, right),
+}
+
+
+def integer_quotient(left: int, right: int) -> int:
+    """Truncates toward zero."""
+    if right == 0:
+        raise Failed(DIVISION_BY_ZERO)
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def integer_remainder(left: int, right: int) -> int:
+    """Has the sign of the dividend: left = right * (left // right) + left % right."""
+    return left - right * integer_quotient(left, right)
+
+
+_INTEGER: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": integer_quotient,
+    "%": integer_remainder,
+}
+
+
+def float_divide(left: float, right: float) -> float:
+    """IEEE's: x / 0 is an infinity with the sign of both, 0 / 0 is NaN."""
+    if right != 0:
+        return left / right
+    if left == 0 or is_nan(left):
+        return NAN
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def float_quotient(left: float, right: float) -> float:
+    quotient = float_divide(left, right)
+    return float(math.copysign(math.trunc(quotient), quotient)) if math.isfinite(quotient) else quotient
+
+
+def float_remainder(left: float, right: float) -> float:
+    """C's fmod."""
+    if math.isinf(left) or right == 0:
+        return NAN
+    return math.fmod(left, right)
+
+
+_FLOAT: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": float_quotient,
+    "%": float_remainder,
+}
+
+
+def cast_or_null(value: Any, from_: DataType, to: DataType) -> Any:
+    try:
+        return cast(value, from_, to)
+    except Failed:
+        return None
+
+
+def cast(value: Any, from_: DataType, to: DataType) -> Any:
+    """Raises Failed where the value does not fit `to`."""
+    if value is None or from_.name == to.name:
+        return value
+    if to.name == "float64":
+        return float(value)
+    if to.is_integer:
+        return _whole(value, to)
+    raise TypeError(f"no cast from {from_} to {to}")
+
+
+def _whole(value: Any, to: DataType) -> int:
+    """A float is rounded half to even."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Failed(BAD_CAST)
+    whole = round(value)
+    if not (INT32_MIN <= whole <= INT32_MAX if to.name == "int32" else fits_int64(whole)):
+        raise Failed(BAD_CAST)
+    return whole

@@ -1,0 +1,61 @@
+"""What goes into the reference and what goes through it.
+
+Values are plain Python: bool, int, float, str, bytes, and for a timestamp int µs, whatever unit its type declares; None
+is NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Values = tuple[Any, ...]
+#: Two integers, compared as a pair. Of a source's row: (source << 48 | partition, record number); an aggregate's row
+#: has (hash of operator, key and window start, window start). DESIGN 4.5; the packing is ARCHITECTURE.md's.
+Origin = tuple[int, int]
+
+BAD_INPUT = "bad input"
+SUM_OVERFLOW = "sum overflow"
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A record that did not parse. `time` is its event time if that did: it moves the stamp even so (DESIGN 4.7)."""
+
+    reason: str
+    time: int | None = None
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Part of a source's definition: a publisher, or a block of `file`. Its rows stand in the order they came.
+
+    `index` numbers it among the partitions of its stream: it decides between rows of one event time. A row is a tuple
+    in schema order, a mapping by name, or Bad. `stamp` is where a publisher was registered (DESIGN 4.11). `times` are
+    the stamps of ingestion, for a stream that declares no event time.
+    """
+
+    index: int
+    rows: Sequence[Values | Mapping[str, Any] | Bad]
+    file: str | None = None
+    stamp: int | None = None
+    times: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tuple under way: hidden event time, origin, columns."""
+
+    time: int
+    origin: Origin
+    values: Values
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """`operator` is what failed, or the stream whose record was bad; `reason` is a class, not a sentence."""
+
+    operator: str
+    reason: str
+    origin: Origin
