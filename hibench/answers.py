@@ -1,7 +1,7 @@
 """Answers of the fixed-window query, whoever computed them, and when two sets of them are equal.
 
 Equal means: the same rows as often, in any order. `Answers` says so by a checksum in which order plays no part: every
-row becomes 64 well-mixed bits; the sum (mod 2**64) and the exclusive or of all rows together are the checksum.
+row becomes 64 well-mixed bits; their sum (mod 2**64) and their exclusive or are folded into the checksum.
 `difference` compares the rows themselves and shows those that only one side has.
 """
 
@@ -45,7 +45,8 @@ class AnswerSum:
         self._xor ^= int(np.bitwise_xor.reduce(hashes))
 
     def result(self) -> Answers:
-        return Answers(self._rows, self._events, f"{self._sum:016x}{self._xor:016x}")
+        folded = int(_mixed(np.array([self._sum], np.uint64))[0]) ^ self._xor
+        return Answers(self._rows, self._events, f"{folded:016x}")
 
 
 def summarise(table: pa.Table) -> Answers:

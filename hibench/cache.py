@@ -75,7 +75,7 @@ def making(cache: Path, dataset: Dataset) -> Iterator[Path]:
         yield folder
         folder.rename(cache / dataset.name)
     except OSError as error:
-        raise disk_error(folder, error) from error
+        raise disk_error(cache, error) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

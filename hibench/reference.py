@@ -7,9 +7,8 @@ holds one file and the open windows, whatever the size of the dataset.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,29 +41,27 @@ def reference(prepared: Prepared, window_ms: int, progress: Callable[[int], None
     Call with the cache's lock held. `progress` is told how many records are done. Raises CacheError on a full disk.
     """
     rows_file = prepared.folder / f"answers-{window_ms}ms.parquet"
-    brief_file = rows_file.with_suffix(".json")
-    if not (rows_file.exists() and brief_file.exists()):
-        try:
-            _write(prepared, window_ms, rows_file, brief_file, progress)
-        except OSError as error:
-            brief_file.unlink(missing_ok=True)
-            rows_file.unlink(missing_ok=True)
-            raise disk_error(rows_file, error) from error
-    progress(prepared.dataset.events)
-    return Reference(Answers(**json.loads(brief_file.read_text())), rows_file)
-
-
-def _write(
-    prepared: Prepared, window_ms: int, rows_file: Path, brief_file: Path, progress: Callable[[int], None]
-) -> None:
-    """The brief goes last: as long as it is missing, the rows count as half made."""
-    brief_file.unlink(missing_ok=True)
+    if not rows_file.exists():
+        _make(prepared, window_ms, rows_file, progress)
     total = AnswerSum()
-    with parquet.ParquetWriter(rows_file, ANSWER) as writer:
-        for rows in window_answers(prepared, window_ms, progress):
-            writer.write_table(rows)
-            total.add(rows)
-    brief_file.write_text(json.dumps(asdict(total.result())) + "\n")
+    for batch in parquet.ParquetFile(rows_file).iter_batches():
+        total.add(batch)
+    progress(prepared.dataset.events)
+    return Reference(total.result(), rows_file)
+
+
+def _make(prepared: Prepared, window_ms: int, rows_file: Path, progress: Callable[[int], None]) -> None:
+    """The rows appear under their name by one rename, when they are complete."""
+    unfinished = rows_file.with_suffix(".making")
+    try:
+        with parquet.ParquetWriter(unfinished, ANSWER) as writer:
+            for rows in window_answers(prepared, window_ms, progress):
+                writer.write_table(rows)
+        unfinished.rename(rows_file)
+    except OSError as error:
+        raise disk_error(prepared.folder.parent, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def window_answers(

@@ -108,42 +108,41 @@ def expect_equal(report: Report) -> None:
 
 
 def _table(report: Report) -> Table:
-    table = Table(title=f"{report.workload}: {report.events:,} events, {report.window_ms / 1000:g} s windows")
-    table.add_column("engine")
-    names = ["events", "seconds", "events/s", "CPU s", "events/CPU s", "peak anonymous", "answers"]
-    for name in [*names, *(["latency ms p50 / p95 / p99"] if report.rate else [])]:
-        table.add_column(name, justify="right")
-    table.add_column("checksum", overflow="fold")
+    """A column for every run, so that it fits a narrow terminal."""
+    table = Table("engine", title=f"{report.workload}: {report.events:,} events, {report.window_ms / 1000:g} s windows")
     for run in report.runs:
-        table.add_row(report.name(run), *_figures(report, run), style=None if run.equal else "bold red")
-    for expected in dict.fromkeys(run.expected for run in report.runs if run.expected):
-        blank = [""] * (len(names) - 2)
-        row = [f"{expected.events:,}", *blank, f"{expected.rows:,}", expected.checksum]
-        table.add_row("expected", *([*row[:-2], row[-2], "", row[-1]] if report.rate else row), style="dim")
+        table.add_column(report.name(run), justify="right", style="" if run.equal else "bold red")
+    for label, *figures in zip(_labels(report), *(_figures(report, run) for run in report.runs), strict=True):
+        table.add_row(label, *figures)
     return table
 
 
+def _labels(report: Report) -> list[str]:
+    latency = ["latency p50", "latency p95", "latency p99"] if report.rate else []
+    memory, answers = "peak anonymous", ["answers", "checksum", "equal to expected"]
+    return ["events", "seconds", "events/s", "CPU seconds", "events/CPU second", memory, *latency, *answers]
+
+
 def _figures(report: Report, run: RunResult) -> list[str]:
-    figures = [
+    """In the order of `_labels`."""
+    return [
         f"{run.events:,}",
         f"{run.seconds:.2f}",
         f"{run.events_per_second:,.0f}",
         f"{run.cpu_seconds:.2f}",
         f"{run.events_per_cpu_second:,.0f}",
         f"{run.peak_anonymous_bytes / 2**20:,.0f} MiB",
+        *(_latency(run) if report.rate else []),
         f"{run.answers:,}",
-    ]
-    return [
-        *figures,
-        *([_latency(run)] if report.rate else []),
-        run.checksum if run.equal else f"{run.checksum} UNEQUAL",
+        run.checksum,
+        "yes" if run.equal else "NO",
     ]
 
 
-def _latency(run: RunResult) -> str:
+def _latency(run: RunResult) -> list[str]:
     if run.latency_ms is None:
-        return "no window closed"
-    return f"{run.latency_ms.p50:.2f} / {run.latency_ms.p95:.2f} / {run.latency_ms.p99:.2f}"
+        return ["no window closed"] * 3
+    return [f"{value:.2f} ms" for value in (run.latency_ms.p50, run.latency_ms.p95, run.latency_ms.p99)]
 
 
 def _ratios(report: Report) -> list[str]:

@@ -59,7 +59,7 @@ def local_spark(cores: int, settings: dict[str, str] | None = None) -> Iterator[
                 yield LocalSpark(SparkSession(context), gateway.proc.pid, scratch, cores, memory_mb)
             context.stop()
         except (PySparkException, Py4JError) as error:
-            raise EngineError(f"Spark failed: {_first_line(error)}\n{_tail(scratch / 'log')}") from error
+            raise EngineError(f"Spark failed: {_brief(error)}\n{_tail(scratch / 'log')}") from error
         finally:
             _disconnect()
             _end(_children() - before)
@@ -153,8 +153,10 @@ def _forget() -> None:
     SparkSession._instantiatedSession = None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _brief(error: Exception) -> str:
+    """The first line of what Spark says and, of a Python traceback in it, the last: not the Java frames."""
+    lines = [line for line in str(error).partition("JVM stacktrace:")[0].splitlines() if line.strip()]
+    return "\n".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__
 
 
 def _tail(log: Path) -> str:

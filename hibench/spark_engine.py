@@ -7,6 +7,7 @@ comes, so a sentinel an hour later ends the last file; its own window never clos
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +31,7 @@ _SENTINEL_AFTER_MS = 3_600_000
 _POLL_SECONDS = 0.5
 _FILES_PER_BATCH = 5  # 10 M records on two cores, CPU s (wall s): one 34 (42), two 36 (35), five 24 (14), ten 27 (17)
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-_CONF = {
+CONF = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
@@ -45,19 +46,23 @@ def run_on_spark(
 
     Raises EngineError with the cause if Spark cannot start or fails.
     """
-    with local_spark(cores, _CONF) as spark:
-        feed = _feed(spark.scratch / "feed", prepared, window_ms)
-        for stage in ("warm-up", "run"):
-            sink = spark.scratch / stage
-            with metered([("spark jvm", spark.jvm)]) as use:
-                query = _start(spark, feed, sink, window_ms, prepared.dataset.disorder_ms)
-                _await(
-                    query,
-                    lambda batches, stage=stage: progress(stage, prepared.events_before(batches * _FILES_PER_BATCH)),
-                )
-            _expect_all_read(query, prepared.dataset.events + 1)
-        answers = parquet.read_table(sink, columns=ANSWER.names).cast(ANSWER)
-        result = RunResult.measured("spark", None, prepared.dataset.events, use, answers, _settings(spark, prepared))
+    with local_spark(cores, CONF) as spark:
+        return run_in(spark, prepared, window_ms, progress)
+
+
+def run_in(
+    spark: LocalSpark, prepared: Prepared, window_ms: int, progress: Progress = lambda stage, done: None
+) -> tuple[RunResult, pa.Table]:
+    """`run_on_spark` in a session that runs already (with CONF); it is left as it was, but warm."""
+    scratch = Path(tempfile.mkdtemp(dir=spark.scratch))
+    feed = _feed(scratch / "feed", prepared, window_ms)
+    for stage in ("warm-up", "run"):
+        with metered([("spark jvm", spark.jvm)]) as use:
+            query = _start(spark, feed, scratch / stage, window_ms, prepared.dataset.disorder_ms)
+            _await(query, lambda done, stage=stage: progress(stage, prepared.events_before(done)))
+        _expect_all_read(query, prepared.dataset.events + 1)
+    answers = parquet.read_table(scratch / "run", columns=ANSWER.names).cast(ANSWER)
+    result = RunResult.measured("spark", None, prepared.dataset.events, use, answers, _settings(spark, prepared))
     return result, answers
 
 
@@ -113,10 +118,10 @@ def _answers(visits: DataFrame, window_ms: int, disorder_ms: int) -> DataFrame:
 
 
 def _await(query: StreamingQuery, progress: Callable[[int], None]) -> None:
-    """Waits for the end of the query, telling how many micro-batches are done. Raises what the query raised."""
+    """Waits for the end of the query, telling how many files are done. Raises what the query raised."""
     while not query.awaitTermination(_POLL_SECONDS):
         last = query.lastProgress
-        progress(last["batchId"] + 1 if last else 0)
+        progress((last["batchId"] + 1) * _FILES_PER_BATCH if last else 0)
 
 
 def _expect_all_read(query: StreamingQuery, expected: int) -> None:

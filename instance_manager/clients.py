@@ -16,7 +16,7 @@ from cep.dataflow.elements import MIN_TIME, Batch, Element, Watermark
 from cep.dataflow.source import Closing, Published, Publisher
 from cep.wire import Header
 from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subscription, publisher_channel
-from instance_manager.network import Sockets
+from cep.transport import Sockets
 from instance_manager.subscriptions import Subscription, Terms
 
 SILENCE_US = 10_000_000
@@ -85,9 +85,8 @@ class Clients:
         if subscription is not None:
             subscription.terms = terms
             subscription.hear(time.monotonic())
-        channel = 0 if subscription is None else subscription.id
-        answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows, "channel": channel}
-        self._answer(terms.endpoint, header, answer | {"cause": hosted.instance.cause})
+        answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
+        self._answer(terms.endpoint, header, answer | {"schema": outlet.format.schema.to_json()})
 
     def _answer(self, endpoint: str, header: Header, document: dict[str, Any]) -> None:
         self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document))
@@ -115,16 +114,17 @@ class Clients:
 
     def _open(self, header: Header, document: dict[str, Any]) -> None:
         name, endpoint = document["publisher"], document["endpoint"]
+        channel = publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
         if hosted is None or entry is None or hosted.instance.done or entry.source.ended:
-            self.sockets.send(endpoint, Header(wire.OPENED, header.channel), wire.to_json({"publisher": name, "here": False}))
+            self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
             return
         known = entry.source.publishers.get(name)
         if known is None:
             known = self._register(header.channel, hosted, entry, name, document)
         watermark = entry.source.watermark
-        body = wire.to_json({"publisher": name, "here": True, "limit": known.inbox.limit()})
-        self.sockets.send(endpoint, Header(wire.OPENED, header.channel, watermark=watermark), body)
+        body = wire.to_json({"here": True, "limit": known.inbox.limit()})
+        self.sockets.send(endpoint, Header(wire.OPENED, channel, watermark=watermark), body)
 
     def _register(self, id_: int, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
         channel = publisher_channel(id_, name)

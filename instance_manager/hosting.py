@@ -20,7 +20,8 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan, channel_name
 from cep.wire import Format, Header
-from instance_manager.network import Network, RemoteChannel, RemoteInbox, Sockets
+from cep.transport import Sockets
+from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription, Terms
 
 PUBLISHER_SILENCE_US = 10_000_000

@@ -13,7 +13,8 @@ from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.elements import Fail, Stop
 from instance_manager.clients import Clients
 from instance_manager.hosting import Hosted
-from instance_manager.network import Network, RemoteChannel, RemoteInbox, Sockets
+from cep.transport import Sockets
+from instance_manager.network import Network, RemoteChannel, RemoteInbox
 
 SLICE_NS = 5_000_000
 TICK_NS = 100_000_000

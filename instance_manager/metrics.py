@@ -12,7 +12,7 @@ from cep.dataflow.elements import MAX_TIME, MIN_TIME
 from cep.dataflow.operators import AggregateOperator
 from instance_manager.hosting import Hosted
 from instance_manager.loop import Loop
-from instance_manager.network import Sockets
+from cep.transport import Sockets
 
 INTERVAL_NS = 500_000_000
 LETTERS_MAX = 500  # per instance and report

@@ -14,7 +14,7 @@ from instance_manager.control import Control
 from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
 from instance_manager.metrics import Reporter
-from instance_manager.network import Sockets
+from cep.transport import Sockets
 
 VERSION = 1
 

@@ -15,7 +15,7 @@ from cep.dataflow.channel import Credit
 from cep.dataflow.elements import LAST, MAX_TIME, Batch, Element
 from cep.errors import QueryError
 from cep.wire import Format, Header
-from instance_manager.network import Sockets
+from cep.transport import Sockets
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0

@@ -88,8 +88,8 @@ class Registry:
     # --- reading
 
     def read_all(self) -> dict[str, Any]:
-        """path -> value of every node the orchestrator writes; also forgets what was pending: it is another leader's."""
-        self._known, self._pending, self._uncertain = {}, {}, set()
+        """path -> value of every node the orchestrator writes; what was pending or seen before is forgotten."""
+        self._known, self._pending, self._uncertain, self._seen = {}, {}, set(), {}
         self._ensure(node(kind) for kind in (*_KINDS, "ims", "status"))
         self._client.sync(ROOT)
         level = [node(kind) for kind in _KINDS]
@@ -109,10 +109,10 @@ class Registry:
         """What changed among the statuses of an instance manager since the last call: name -> status, None where gone.
 
         Args:
-            names: only these are looked at; None: whatever there is.
+            names: only these are looked at, whether known or not; None: which there are, and of these the new ones.
         """
         seen = self._seen.setdefault(im, {})
-        there = seen.keys() | (names or ()) if names is not None else self._names(node("status", im))
+        there = {*seen, *names} if names is not None else self._names(node("status", im))
         wanted = set(names) if names is not None else there - seen.keys()
         read = self._values([f"{node('status', im)}/{name}" for name in sorted(wanted)], self._watch)
         found = {path.rpartition("/")[2]: Status.from_json(json.loads(data)) if data else None for path, data in read}

@@ -12,22 +12,24 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kazoo.client import KazooState
 
-from cep.config import ROOT, ClusterConfig
+from cep.config import ROOT, ClusterConfig, node
 from cep.errors import CepError, ClusterError
 from cep.model.query import Query
 from cep.model.topology import Topology
+from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from orchestrator.election import Candidate, Election
-from orchestrator.records import Now
-from orchestrator.registry import LOST, Deposed, Registry, connect, unquoted
+from orchestrator.records import Now, Status
+from orchestrator.registry import LOST, Deposed, Registry, connect, encode, unquoted
 from orchestrator.state import ClusterState, Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
 
 _LOG = logging.getLogger(__name__)
@@ -79,6 +81,23 @@ class _Question:
     answer: Future[Any]
 
 
+@dataclass
+class _Unseen:
+    """What ZooKeeper has that was not read yet.
+
+    Args:
+        managers: the instance managers.
+        ims: those of whom every status is to be read, and watched anew.
+        listings: those of whom statuses have come or gone.
+        names: instance manager -> names of statuses that have changed.
+    """
+
+    managers: bool = False
+    ims: set[str] = field(default_factory=set)
+    listings: set[str] = field(default_factory=set)
+    names: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
 _Message = _Connection | _Changed | _Wake | _Close | _Request | _Question
 
 
@@ -101,8 +120,8 @@ class Service:
         self._fence = -1
         self._unanswered: list[tuple[Future[Any], Any]] = []
         self._questions: list[_Question] = []
-        self._look_at_managers = False
-        self._look_at_statuses: dict[str, set[str] | None] = {}
+        self._unseen = _Unseen()
+        self._try_again = False
         self._thread = threading.Thread(target=self._run, name="orchestrator", daemon=True)
 
     # --- for others
@@ -161,20 +180,27 @@ class Service:
             return False
         for message in messages:
             self._take(message)
+        self._try_again = False
         try:
-            self._campaign()
-            self._observe()
-            self._tick()
-            self._write()
+            if self.connected:
+                self._work()
         except LOST:
-            # The listener tells when it is back. If it is not away, something took too long, and the next turn tries again
+            self._try_again = True  # if the connection is away, the listener will say when it is back
             _LOG.warning("ZooKeeper does not answer")
-            time.sleep(_PAUSE_S)
         except Deposed:
             _LOG.warning("another orchestrator leads")
             self._drop_office()
         self._answer()
         return True
+
+    def _work(self) -> None:
+        """What needs ZooKeeper."""
+        if not self.leads:
+            self._campaign()
+        if self.leads:
+            self._observe()
+            self._tick()
+            self._registry.flush(self._fence)
 
     def _receive(self) -> list[_Message]:
         """Everything that has come; waits for the first, but not past the state's deadline."""
@@ -187,16 +213,10 @@ class Service:
             return messages
 
     def _patience_s(self) -> float | None:
-        if self.connected and not (self.leads and self._registry.is_written and not self._is_behind()):
-            return _PAUSE_S if self._unfinished() else None
-        deadline = self._state.deadline if self.leads else None
+        if self._try_again:
+            return _PAUSE_S
+        deadline = self._state.deadline if self.connected and self.leads else None
         return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-    def _unfinished(self) -> bool:
-        return self.leads
-
-    def _is_behind(self) -> bool:
-        return self._look_at_managers or bool(self._look_at_statuses)
 
     def _take(self, message: _Message) -> None:
         match message:
@@ -222,20 +242,13 @@ class Service:
 
     def _on_changed(self, path: str) -> None:
         kind, _, rest = path.removeprefix(f"{ROOT}/").partition("/")
+        im, _, name = rest.partition("/")
         if kind == "ims":
-            self._look_at_managers = True
+            self._unseen.managers = True
+        elif kind == "status" and name:
+            self._unseen.names[im].add(name)
         elif kind == "status":
-            im, _, name = rest.partition("/")
-            self._notice(im, name)
-
-    def _notice(self, im: str, name: str) -> None:
-        """One status changed, or (no name) which there are."""
-        if not name:
-            self._look_at_statuses.setdefault(f"{im}/", None)
-        else:
-            names = self._look_at_statuses.setdefault(im, set())
-            assert names is not None
-            names.add(name)
+            self._unseen.listings.add(im)
 
     def _on_request(self, act: Callable[[ClusterState], Any], answer: Future[Any]) -> None:
         if not answer.set_running_or_notify_cancel():
@@ -246,52 +259,52 @@ class Service:
             self._unanswered.append((answer, act(self._state)))
         except CepError as error:
             answer.set_exception(error)
+        except Exception as error:  # a bug in what was asked; the cluster's state is not to blame
+            _LOG.exception("a request failed")
+            answer.set_exception(error)
 
     # --- observe, decide, write, answer
 
     def _campaign(self) -> None:
-        if self.connected and not self.leads and self._election.leads():
-            self._fence = self._election.take_office()
-            self._state = ClusterState(self.config.session_timeout_s)
-            self._registry.put(self._state.restore(self._registry.read_all(), _now()))
-            self.leads, self.leader = True, self.config.rest
-            self._look_at_everything()
-        elif self.connected and not self.leads:
+        if not self._election.leads():
             self.leader = self._election.leader()
+            return
+        self._fence = self._election.take_office()
+        self._state = ClusterState(self.config.session_timeout_s)
+        self._registry.put(self._state.restore(self._registry.read_all(), _now()))
+        self.leads, self.leader = True, self.config.rest
+        self._look_at_everything()
 
     def _look_at_everything(self) -> None:
-        self._look_at_managers = True
         hosts = {im for record in self._state.queries.values() for im in record.hosts}
-        self._look_at_statuses = {f"{im}/*": None for im in hosts | self._state.managers.keys()}
+        self._unseen = _Unseen(managers=True, ims=hosts | self._state.managers.keys())
 
     def _observe(self) -> None:
-        """Reads what changed, and tells the state."""
-        if not (self.connected and self.leads):
-            return
-        if self._look_at_managers:
+        """Reads what is unseen, and tells the state. What could not be read stays unseen."""
+        unseen = self._unseen
+        if unseen.managers:
             managers = self._registry.managers()
-            fresh = managers.keys() - self._state.managers.keys()
+            unseen.ims |= managers.keys() - self._state.managers.keys()
             self._handle(ManagersSeen(managers))
-            self._look_at_statuses |= {f"{im}/*": None for im in fresh}
-            self._look_at_managers = False
-        for key in list(self._look_at_statuses):
-            self._see(key, self._look_at_statuses[key])
-            del self._look_at_statuses[key]
+            unseen.managers = False
+        for im in list(unseen.ims):
+            self._tell(im, self._registry.all_statuses(im))
+            unseen.ims.discard(im)
+        for im in list(unseen.listings):
+            self._tell(im, self._registry.statuses(im))
+            unseen.listings.discard(im)
+        for im in list(unseen.names):
+            self._tell(im, self._registry.statuses(im, unseen.names[im]))
+            del unseen.names[im]
 
-    def _see(self, key: str, names: Iterable[str] | None) -> None:
-        im, _, which = key.partition("/")
-        found = self._registry.all_statuses(im) if which == "*" else self._registry.statuses(im, names)
-        if found:
-            self._handle(StatusesSeen(im, unquoted(found)))
+    def _tell(self, im: str, changes: dict[str, Status | None]) -> None:
+        if changes:
+            self._handle(StatusesSeen(im, unquoted(changes)))
 
     def _tick(self) -> None:
-        deadline = self._state.deadline if self.leads else None
-        if deadline is not None and deadline <= time.monotonic() and self.connected:
+        deadline = self._state.deadline
+        if deadline is not None and deadline <= time.monotonic():
             self._handle(Tick())
-
-    def _write(self) -> None:
-        if self.connected and self.leads:
-            self._registry.flush(self._fence)
 
     def _answer(self) -> None:
         if self.leads and self._registry.is_written:
@@ -326,6 +339,7 @@ class Service:
     def _deploy(self, state: ClusterState, query: Query, files: Files, start: bool) -> PhysicalPlan:
         state.check_new(query)
         plan = self._plan(state, query, files)
+        encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
         self._handle(Submit(plan, start))
         return plan
 

@@ -55,7 +55,7 @@ TEXTS = (
     "日本語日本",
     "🜁",
 )
-TEXT_ALPHABET = st.characters(codec="utf-8", exclude_categories=("Cs",))
+TEXT_ALPHABET = st.characters(codec="utf-8", exclude_categories=["Cs"])
 
 
 @cache
@@ -184,6 +184,9 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (lambda e: e.cast(INT32), ("number",)),
         (lambda e: e.try_cast(INT32), ("number",)),
         (operator.sub, ("timestamp", "timestamp")),
+        (lambda e: e.cast(INT64), ("bool",)),
+        (lambda e: e.cast(INT64), ("timestamp",)),
+        (lambda e: e.try_cast(INT64), ("string",)),
     ),
     "float64": (
         *((make, ("float64", "number")) for make in _ARITHMETIC.values()),
@@ -201,6 +204,7 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (operator.and_, ("bool", "bool")),
         (operator.or_, ("bool", "bool")),
         (operator.invert, ("bool",)),
+        (lambda e: e.cast(BOOL), ("number",)),
         *((Expr.is_null, (kind,)) for kind in ("number", "string", "bool")),
     ),
     "timestamp": (
@@ -208,9 +212,10 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (operator.sub, ("timestamp", "integer")),
         (operator.add, ("integer", "timestamp")),
         (coalesce, ("timestamp", "timestamp")),
+        (lambda e: e.try_cast(TIMESTAMP_MS), ("integer",)),
     ),
-    "string": ((coalesce, ("string", "string")),),
-    "binary": ((coalesce, ("binary", "binary")),),
+    "string": ((coalesce, ("string", "string")), (lambda e: e.try_cast(STRING), ("binary",))),
+    "binary": ((coalesce, ("binary", "binary")), (lambda e: e.cast(BINARY), ("string",))),
 }
 
 
@@ -222,7 +227,8 @@ def expressions(draw: DrawFn, schema: Schema, kind: str, depth: int = 2) -> Expr
     make, kinds = draw(st.sampled_from((LEAF, *GRAMMAR[kind]) if depth else (LEAF,)))
     if not kinds:
         return draw(_leaves(schema, kind))
-    return make(*(draw(expressions(schema, part, depth - 1)) for part in kinds))
+    made: Expr = make(*(draw(expressions(schema, part, depth - 1)) for part in kinds))
+    return made
 
 
 LEAF: tuple[Callable[..., Expr], tuple[str, ...]] = (Column, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cep.compile.aggregate_states import Arguments, FloatSum, State
+from cep.compile.aggregate_states import Arguments, FloatSum, State, TextEdge, TextExtreme
 from cep.kernels.jit import Kernel, generate
 from cep.model.schema import DataType
 
@@ -115,7 +115,7 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
     names = ["w0", "w1", "key_data", "time", *["origin"] * origin, *arguments.used]
     kinds = ["const uint64[:]", "const uint64[:]", "const uint8[:]", _WORDS, *["const int64[:, :]"] * origin]
     kinds += [_type(what, types[column]) for column, what in arguments.used.values()]
-    texts = [arguments.words(state.column)[1:] for state in states if state.text is not None]  # type: ignore[attr-defined]
+    texts = [arguments.words(state.column)[1:] for state in states if isinstance(state, TextExtreme | TextEdge)]
     return _loop(
         "update",
         dict(zip(names, kinds, strict=True)),

@@ -1,26 +1,23 @@
 """Maps and Filters one after the other, as loops of machine code with Arrow between them (DESIGN 5.3).
 
-A chain is compiled once (`compile_chain`) and then called with batches of any size (`Chain.process`). Neighbouring steps
-that compute numbers, bools and timestamps, or compare texts, are one loop; a chain that only picks and renames is none.
+A chain is compiled once (`compile_chain`) and then called with batches of any size (`Chain.process`). Neighbouring
+steps that compute numbers, bools and timestamps, or compare texts, are one loop; what only picks and renames is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cep.compile.chain_source import LoopSource, loop_source
 from cep.compile.chain_steps import Convert, LoopStep, Step, lower
-from cep.compile.chain_text import convert
+from cep.compile.chain_text import convert, kernels_of
 from cep.dataflow.columns import Column, Columns
 from cep.kernels.jit import Kernel, generate, warm
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, DataType, Field, Schema
-
-NO_ROWS = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +111,11 @@ class Chain:
         """Takes `n` rows through the chain.
 
         Args:
-            columns: those of the input schema; the ones that neither the chain reads nor its reader needs may be left out.
+            columns: those of the input schema; what neither the chain nor its reader reads may be left out.
             now_us: what now() is, µs UTC.
 
         Returns:
-            Columns of the surviving rows, in order. Columns that pass unchanged are the same arrays if all rows survive.
+            Columns of the surviving rows. What passes unchanged is the same arrays if all rows survive.
         """
         kept: np.ndarray | None = None
         failures: list[Failure] = []
@@ -146,11 +143,73 @@ def compile_chain(operators: tuple[Map | Filter, ...], schema: Schema) -> Chain:
     Raises:
         QueryError: an operator does not fit; names it and its field.
     """
+    chain = make_chain(operators, schema)
+    for part in chain.parts:
+        _warm(part)
+    return chain
+
+
+def make_chain(operators: tuple[Map | Filter, ...], schema: Schema) -> Chain:
+    """The same chain before anything is compiled: to read its sources, or to run it interpreted."""
     lowered = lower(operators, schema)
-    parts: list[Loop | Convert] = []
-    fields: Mapping[str, Field] = schema.by_name
-    for is_convert, steps in groupby(lowered.steps, key=lambda step: isinstance(step, Convert)):
-        for part in _parts(list(steps), is_convert, fields):
-            parts.append(part)
-            fields = _fields_after(part, fields)
-    return Chain(lowered.schema, tuple(parts))
+    builder = _Builder(schema.by_name)
+    for step in lowered.steps:
+        builder.add(step)
+    builder.close()
+    return Chain(lowered.schema, tuple(builder.parts))
+
+
+def _warm(part: Loop | Convert) -> None:
+    if isinstance(part, Convert):
+        warm(*kernels_of(part))
+    elif part.kernel is not None:
+        warm(part.kernel)
+
+
+class _Builder:
+    """Collects steps into loops, as many into each as come without Arrow's work between them."""
+
+    def __init__(self, fields: Mapping[str, Field]) -> None:
+        self.fields = fields
+        self.parts: list[Loop | Convert] = []
+        self.steps: list[LoopStep] = []
+
+    def add(self, step: Step) -> None:
+        if isinstance(step, Convert):
+            self.close()
+            self.parts.append(step)
+            added = (step.target,) if step.ok is None else (step.target, Field(step.ok, BOOL))
+            self.fields = {**self.fields, **{field.name: field for field in added}}
+        else:
+            self.steps.append(step)
+
+    def close(self) -> None:
+        """Ends the loop that is being collected, if there is one."""
+        if self.steps:
+            source = loop_source(self.steps, self.fields)
+            self.parts.append(Loop(source, generate(source.text, "chain").loop if source.text else None))
+            self.fields, self.steps = source.fields, []
+
+
+def _arrays(column: Column, nullable: bool) -> list[np.ndarray | None]:
+    """The arguments of a loop for one column that it reads."""
+    text = [column.data, column.starts] if column.type.is_text else []
+    if not nullable:
+        return [column.values, *text]
+    return [column.values, *text, np.ones(len(column), np.uint8) if column.valid is None else column.valid]
+
+
+def _kept(n: int, rows: np.ndarray | None, failed_rows: np.ndarray) -> np.ndarray | None:
+    """The rows that stay; None if all do. `rows` are those that a filter kept, None where there was no filter."""
+    if rows is not None:
+        return None if len(rows) == n else rows
+    return np.delete(np.arange(n), failed_rows) if len(failed_rows) else None
+
+
+def _at(failure: Failure, kept: np.ndarray | None) -> Failure:
+    """The same failure, its row counted in the batch that the whole chain got."""
+    return failure if kept is None else replace(failure, row=int(kept[failure.row]))
+
+
+def _typed(column: Column, type_: DataType) -> Column:
+    return column if column.type is type_ or column.type == type_ else replace(column, type=type_)

@@ -47,7 +47,7 @@ class Check:
 class Convert:
     """Arrow's part: adds the column `target`, and the bool column `ok` (did the value fit) if named.
 
-    The arguments of `tree` are columns and literals; it is a text literal, a coalesce of texts, or a cast from or to text.
+    `tree` is a text literal, a coalesce of texts, or a cast from or to text, of columns and literals.
     """
 
     target: Field

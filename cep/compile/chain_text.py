@@ -1,19 +1,19 @@
-"""What a chain does between its loops: making text, with Arrow, and reading values out of it (DESIGN 5.3)."""
+"""What a chain does between its loops: making text, with Arrow, and casts out of text (DESIGN 5.3)."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep.compile.chain_read import READERS, read
 from cep.compile.chain_steps import Convert
 from cep.dataflow.columns import Column, Columns, from_arrow, to_arrow
-from cep.errors import QueryError
+from cep.kernels.jit import Kernel
+from cep.kernels.text import gather
 from cep.model import expr as expressions
 from cep.model.expr import Call, Cast, Literal
 from cep.model.schema import BOOL, STRING, DataType
@@ -21,10 +21,9 @@ from cep.plan.types import Typed, literal_value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
-_WRITABLE = tuple((year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max))
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.I)
-_BOOL = {"true": True, "false": False}
+_WRITABLE = tuple(
+    (year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max)
+)
 
 
 def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
@@ -38,6 +37,12 @@ def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
     if tree.type.is_text and tree.expr.try_:
         value = replace(value, valid=fits if value.valid is None else value.valid & fits)
     return {step.target.name: value, step.ok: Column(BOOL, fits)}
+
+
+def kernels_of(step: Convert) -> tuple[Kernel, ...]:
+    """What has to be compiled before `convert` runs."""
+    reads = isinstance(step.tree.expr, Cast) and not step.tree.type.is_text
+    return (READERS[step.tree.type.name],) if reads else (gather,)
 
 
 def constant(leaf: Typed, n: int) -> Column:
@@ -74,7 +79,7 @@ def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:
 
 def _cast_column(column: Column, target: DataType) -> tuple[Column, np.ndarray]:
     if not target.is_text:
-        return _read(column, target)
+        return read(column, target)
     if column.type.is_text:
         return replace(column, type=STRING), _is_utf8(column)
     return from_arrow(to_arrow(column).cast(pa.string()), STRING), _has_text(column)
@@ -107,30 +112,3 @@ def _decodes(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _read(column: Column, target: DataType) -> tuple[Column, np.ndarray]:
-    """Values out of text, each distinct text once."""
-    encoded = to_arrow(column).dictionary_encode()
-    distinct = encoded.dictionary.to_pylist()
-    dtype = {"bool": "uint8", "timestamp": "int64"}.get(target.name, target.name)
-    values, fits = np.zeros(len(distinct) + 1, dtype), np.ones(len(distinct) + 1, np.uint8)  # the last is for NULL
-    for i, text in enumerate(distinct):
-        try:
-            values[i] = _value(text, target)
-        except (QueryError, ValueError, KeyError):
-            fits[i] = 0
-    indices = encoded.indices.fill_null(len(distinct)).to_numpy()
-    return Column(target, values[indices], column.valid), fits[indices]
-
-
-def _value(text: str, target: DataType) -> Any:
-    """What `text` says. Raises QueryError, ValueError or KeyError if it says nothing of that type."""
-    if target.name == "bool":
-        return _BOOL[text.lower()]
-    if target.name == "float64":
-        return float(text) if _FLOAT.fullmatch(text) else float("no number")
-    whole = _INTEGER.fullmatch(text)
-    if target.is_integer and not whole:
-        raise ValueError(text)
-    return literal_value(Literal(int(text) if whole else text, target))

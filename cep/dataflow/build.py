@@ -145,7 +145,7 @@ class _Builder:
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        return AggregateOperator(name, spec, aggregate.window.size, stage != "partial", self.wiring.state_limit)
+        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)

@@ -260,7 +260,8 @@ class TextSource:
         if column is None:
             now = max(self.clock(), self.max_time)
             return np.full(len(parsed.records), now, np.int64), Judged(None, now, 0)
-        return parsed.columns[column].values, judge(parsed.columns[column].values, self.max_time, self.disorder)
+        times = parsed.columns[column].values
+        return times, judge(times, self.max_time, self.disorder, parsed.bad_rows, parsed.bad_times)
 
     def _refuse(self, parsed: Parsed, block: Block, buffer: Buffer, position: int) -> None:
         for bad in parsed.bad:

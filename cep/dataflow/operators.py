@@ -75,8 +75,9 @@ class PassOperator:
 class AggregateOperator:
     """An Aggregate, whole, or one of its two stages (tuples to partials, partials to answers)."""
 
-    def __init__(self, name: str, spec: AggregateSpec, window_size: int, answers: bool, state_limit: int) -> None:
-        self.name, self.spec, self.window_size, self.answers, self.state_limit = name, spec, window_size, answers, state_limit
+    def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
+        self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
+        self.answers, self.window_size = spec.stage != "partial", spec.window.size
         self.state = WindowState(spec, name)
         self.since = MIN_TIME
         self.incomplete = 0  # answers withheld because their windows begin before `since`
@@ -100,6 +101,14 @@ class AggregateOperator:
             complete = self._complete(batch)
             if len(complete):
                 yield complete
+        self._bury()
+
+    def _bury(self) -> None:
+        """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
+        failures, more = self.state.take_failures()
+        for failure in failures:
+            self.dead_letters.put(Letter(self.name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
+        self.dead_letters.count_only(self.name, more)
 
     def _complete(self, batch: Batch) -> Batch:
         if not self.answers or self.since == MIN_TIME:

@@ -16,7 +16,7 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Watermark
-from cep.kernels.text import late
+from cep.kernels.text import late, late_among
 
 Clock = Callable[[], int]  # µs since the epoch
 
@@ -49,10 +49,16 @@ class Judged:
     late: int
 
 
-def judge(time: np.ndarray, max_time: int, disorder: int) -> Judged:
-    """Applies the rule of lateness to rows of one partition in order."""
+NONE_BAD = np.zeros(0, np.int64)
+
+
+def judge(time: np.ndarray, max_time: int, disorder: int, bad_rows: np.ndarray = NONE_BAD, bad_times: np.ndarray = NONE_BAD) -> Judged:
+    """Applies the rule of lateness to rows of one partition in order; `bad_*` as in `cep.compile.text.Parsed`."""
     mask = np.empty(len(time), np.uint8)
-    after = int(late(time, max_time, disorder, mask))
+    if len(bad_rows):
+        after = int(late_among(time, max_time, disorder, mask, bad_rows, bad_times))
+    else:
+        after = int(late(time, max_time, disorder, mask))
     rows = int(mask.sum())
     return Judged(np.flatnonzero(mask == 0) if rows else None, after, rows)
 

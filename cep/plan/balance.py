@@ -78,7 +78,7 @@ def _late_edges(plan: PhysicalPlan) -> Iterator[Edge]:
     for subquery in plan.subqueries if late is not None else ():
         for name in subquery.streams:
             if late is not None and plan.streams[name].event_time is not None:
-                yield Edge(f"{name}>{late}", subquery.name, name, OUTSIDE, late)
+                yield Edge(f"{name}>{late}", subquery.name, name, OUTSIDE, late, late=True)
 
 
 # --- balancers -------------------------------------------------------------------------------------------------------

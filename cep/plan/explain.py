@@ -1,4 +1,4 @@
-"""A plan as a person reads it: the query, its subqueries, what flows between them and why, where it runs, what it costs."""
+"""A plan as a person reads it: the query, its subqueries, what flows between them and why, where it runs."""
 
 from __future__ import annotations
 
@@ -93,31 +93,32 @@ def _content(subquery: Subquery) -> str:
 
 def _edges(plan: PhysicalPlan) -> Iterator[str]:
     traffic = estimated(plan)
-    rows = [
-        (f"{_place_of(plan, edge.source, edge.producer)} → {_target(plan, edge)}", _balancer(edge), f"traffic {traffic[edge.name]:g}")
-        for edge in plan.edges
-    ]
-    return (f"{row}: {_why(plan, edge)}" for row, edge in zip(_table(rows), plan.edges, strict=True))
+    return _table([_edge(plan, edge, traffic[edge.name]) for edge in plan.edges])
 
 
-def _place_of(plan: PhysicalPlan, subquery: str, name: str) -> str:
+def _edge(plan: PhysicalPlan, edge: Edge, traffic: float) -> tuple[str, ...]:
+    way = f"{_place_of(edge.source, edge.producer)} → {_target(edge)}"
+    return way, _balancer(edge), f"traffic {traffic:g}" if edge.is_inner else "", _why(plan, edge)
+
+
+def _place_of(subquery: str, name: str) -> str:
     return name if subquery == name else f"{subquery}.{name}"
 
 
-def _target(plan: PhysicalPlan, edge: Edge) -> str:
+def _target(edge: Edge) -> str:
     if edge.is_output:
         return edge.consumer
     return edge.target if edge.is_input else f"{edge.target}.{edge.consumer}"
 
 
 def _balancer(edge: Edge) -> str:
-    key = f" ({', '.join(edge.fields)})" if edge.fields else ""
+    key = f" ({', '.join(edge.fields)})" if edge.fields and edge.is_inner else ""
     return f"{edge.balancer}{key}{', partials' if edge.partial else ''}"
 
 
 def _why(plan: PhysicalPlan, edge: Edge) -> str:
     if edge.is_output:
-        return "late rows" if edge.consumer == plan.query.late else "to its subscribers"
+        return "its late rows, to the subscribers" if edge.late else "to the subscribers"
     if edge.is_input:
         return _why_input(plan, edge)
     target = plan.subquery(edge.target)

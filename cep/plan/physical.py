@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from cep.errors import ProtocolError, QueryError
@@ -71,9 +71,11 @@ class Edge:
         port: which of the consumer's inputs.
         balancer: one of `cep.model.query.BALANCERS`.
         fields: columns of the rows by which they are partitioned among the target's instances, bucket = hash(fields)
-            mod buckets; on an input edge, the columns by which a publisher chooses the replica.
+            mod buckets. On an input edge those by which a publisher chooses the replica, bucket mod replicas: not
+            a range of buckets, for that would leave each replica's instances with a part of the table only.
         table: bucket -> instance; None is uniform, `bucket * parallelism // buckets`.
         partial: the rows are partials of the consumer, an Aggregate.
+        late: the rows are those of the producer, a stream, that came too late; on output edges only.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Edge:
     fields: tuple[str, ...] = ()
     table: tuple[int, ...] | None = None
     partial: bool = False
+    late: bool = False
 
     @property
     def is_output(self) -> bool:
@@ -167,7 +170,7 @@ class PhysicalPlan:
 
     def instances_of(self, subquery: str) -> tuple[Instance, ...]:
         """By index."""
-        return tuple(instance for instance in self.instances if instance.subquery == subquery)
+        return self._instances[subquery]
 
     def worker_of(self, instance: Instance) -> Worker:
         return self._workers[instance.im]
@@ -176,7 +179,12 @@ class PhysicalPlan:
         return tuple(edge for edge in self.edges if edge.target == subquery)
 
     def edges_out_of(self, subquery: str) -> tuple[Edge, ...]:
-        return tuple(edge for edge in self.edges if edge.source == subquery and not edge.is_input)
+        """Those that what its operators and streams yield flows along; late rows have their own, `late_edges`."""
+        return tuple(edge for edge in self.edges if edge.source == subquery and not edge.is_input and not edge.late)
+
+    def late_edges(self, subquery: str) -> tuple[Edge, ...]:
+        """Those that take the late rows of its streams to the query's late stream."""
+        return tuple(edge for edge in self.edges if edge.source == subquery and edge.late)
 
     def channels(self, edge: Edge) -> tuple[tuple[int, int], ...]:
         """(from, to): indices of instances, in order; what is outside counts as one instance 0."""
@@ -198,10 +206,15 @@ class PhysicalPlan:
         return {name: subquery for subquery in self.subqueries for name in subquery.operators + subquery.streams}
 
     @cached_property
+    def _instances(self) -> Mapping[str, tuple[Instance, ...]]:
+        return {s.name: tuple(i for i in self.instances if i.subquery == s.name) for s in self.subqueries}
+
+    @cached_property
     def _workers(self) -> Mapping[str, Worker]:
         return {worker.im: worker for worker in self.workers}
 
 
+@lru_cache(maxsize=32)
 def channel_pairs(balancer: str, sources: int, targets: int) -> tuple[tuple[int, int], ...]:
     """Which of `sources` instances send to which of `targets` instances."""
     if balancer == "point-to-point":

@@ -5,10 +5,9 @@ What is minimised, for each replica, is
     cost + crowding = Σ over channels of traffic · distance  +  Σ over workers of load² / capacity
 
 where no worker gets a second instance of a subquery before every worker has one. Distances are the topology's, 10
-within a node; inside one worker it is 0, so instances that talk much share a core. Crowding is what keeps queries
-from piling up on
-the first core: it is small beside any distance, and decides between places that are equally near, or where capacity
-is short.
+within a node; inside one worker it is 0, so instances that talk much share a core. Capacity is relative to the idlest
+worker's. Crowding keeps queries from piling up on the first core: beside a distance it is small, so it decides between
+places that are equally near, or where one is much busier than another.
 
 Traffic is estimated in units of what one stream brings, before anything has run: an operator yields what it reads, an
 Aggregate a tenth (AFTER_AGGREGATE) of it, a partial stage a fifth (PARTIAL). The load of an instance is what comes
@@ -136,7 +135,8 @@ class Problem:
     def __init__(self, plan: PhysicalPlan, lot: Sequence[Worker], topology: Topology) -> None:
         self.sizes = [subquery.parallelism for subquery in plan.subqueries]
         self.distance = distances(lot, topology)  # float64[from worker, to worker]
-        self.capacity = np.array([worker.capacity for worker in lot], np.float64)
+        capacity = np.array([worker.capacity for worker in lot], np.float64)
+        self.capacity = capacity / capacity.max()  # where all are equally busy, distance decides as where all are idle
         traffic = estimated(plan)
         position = {subquery.name: i for i, subquery in enumerate(plan.subqueries)}
         self.loads = [

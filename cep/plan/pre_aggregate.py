@@ -61,13 +61,15 @@ def _decisions(plan: PhysicalPlan, schemas: Mapping[str, Schema]) -> Iterator[De
 
 
 def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schema: Schema) -> Decision:
-    impossible = _impossible(aggregate, edge, schema)
     option = plan.query.options.pre_aggregation
+    if edge is None:
+        return Decision(aggregate.name, None, False, "it runs in the same subquery as what it reads")
+    impossible = next((why for _, function in aggregate.functions if (why := _no_partial(function, schema))), "")
     if impossible and option == "on":
         raise QueryError(
             f"pre_aggregation 'on': operator {aggregate.name!r} cannot be pre-aggregated: {impossible}", POINTER
         )
-    if impossible or edge is None:
+    if impossible:
         return Decision(aggregate.name, edge, False, impossible)
     if option != "auto":
         return Decision(aggregate.name, edge, option == "on", f"pre_aggregation is {option!r}")
@@ -86,17 +88,8 @@ def _stays(plan: PhysicalPlan, edge: Edge) -> bool:
     )
 
 
-def _impossible(aggregate: Aggregate, edge: Edge | None, schema: Schema) -> str:
-    if edge is None:
-        return "it runs in the same subquery as what it reads"
-    for _, function in aggregate.functions:
-        why = _no_partial(function, schema)
-        if why:
-            return why
-    return ""
-
-
 def _no_partial(function: Function, schema: Schema) -> str:
+    """Why its partial results do not merge or are not small; empty if they do and are."""
     if function.order is Order.SEQUENTIAL:
         return f"{function.name} needs all its rows in order"
     exact = function.name in ("sum", "avg") and function.column is not None and schema[function.column].type == FLOAT64

@@ -130,7 +130,7 @@ def _check_connected(names: Collection[str], index: int, operators: Mapping[str,
     if rest:
         apart = ", ".join(repr(name) for name in operators if name in rest)
         raise QueryError(
-            f"subquery {index + 1} is in pieces: {apart} have nothing to do with the others; split it",
+            f"subquery {index + 1} is in pieces: nothing joins {apart} to the others; split it",
             f"{POINTER}/{index}",
         )
 

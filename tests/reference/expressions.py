@@ -1,12 +1,14 @@
 """The value of an expression for one row: SQL's three-valued logic and the arithmetic of DESIGN 5.7.
 
-Every part of an expression is evaluated: one that fails fails the row, also where the rest would not have needed it.
+A part that fails fails the row, unless it is not needed: `and`, `or` and `coalesce` go from left to right and stop
+where the outcome is known. All other operators need all their parts, also beside a NULL.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -42,6 +44,8 @@ def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us
             return values[name]
         case Literal(constant, type_):
             return literal(constant, type_)
+        case Binary("and" | "or" as op, left, right):
+            return logic(op == "or", value(left), lambda: value(right))
         case Binary(op, left, right):
             left, right = instants((left, right), schema) if op in COMPARISON else (left, right)
             return binary(op, value(left), value(right), type_of(left, schema), type_of(right, schema))
@@ -54,9 +58,8 @@ def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us
         case Call("abs", (arg,)):
             return absolute(value(arg))
         case Call("coalesce", args):
-            type_ = type_of(expression, schema)
-            present = [part for part in map(value, instants(args, schema)) if part is not None]
-            return convert(present[0], type_) if present else None
+            present = (part for part in map(value, instants(args, schema)) if part is not None)
+            return convert(next(present, None), type_of(expression, schema))
     raise TypeError(f"not an expression: {expression!r}")
 
 
@@ -72,7 +75,7 @@ def literal(value: Any, type_: DataType) -> Any:
 
 def convert(value: Any, to: DataType) -> Any:
     """A number as the common type of the operands it meets; other values as they are."""
-    return float(value) if to.name == "float64" else value
+    return float(value) if to.name == "float64" and value is not None else value
 
 
 def checked(value: int) -> int:
@@ -97,11 +100,17 @@ def absolute(value: Any) -> Any:
     return checked(abs(value))
 
 
+def logic(decisive: bool, left: bool | None, right: Callable[[], bool | None]) -> bool | None:
+    """`and` is decided by a false side, `or` by a true one; else a NULL side leaves it unknown."""
+    if left is decisive:
+        return decisive
+    other = right()
+    if other is decisive:
+        return decisive
+    return None if left is None or other is None else not decisive
+
+
 def binary(op: str, left: Any, right: Any, left_type: DataType, right_type: DataType) -> Any:
-    if op == "and":
-        return False if left is False or right is False else None if left is None or right is None else True
-    if op == "or":
-        return True if left is True or right is True else None if left is None or right is None else False
     if left is None or right is None:
         return None
     if op in COMPARISON:
@@ -197,18 +206,62 @@ def cast(value: Any, from_: DataType, to: DataType) -> Any:
     """Raises Failed where the value does not fit `to`."""
     if value is None or from_.name == to.name:
         return value
+    try:
+        if from_.name in ("string", "binary"):
+            return _read(value, to)
+        if "timestamp" in (from_.name, to.name):
+            return _instant_to_integer(value, from_.unit, to) if from_.name == "timestamp" else _to_instant(value, to)
+        return _number(value, to)
+    except ValueError:
+        raise Failed(BAD_CAST) from None
+
+
+def _number(value: Any, to: DataType) -> Any:
+    """Of a bool or number; a float is rounded half to even."""
+    if to.name == "bool":
+        return value != 0
     if to.name == "float64":
         return float(value)
-    if to.is_integer:
-        return _whole(value, to)
-    raise TypeError(f"no cast from {from_} to {to}")
-
-
-def _whole(value: Any, to: DataType) -> int:
-    """A float is rounded half to even."""
     if isinstance(value, float) and not math.isfinite(value):
         raise Failed(BAD_CAST)
-    whole = round(value)
+    return _in_range(round(value), to)
+
+
+def _in_range(whole: int, to: DataType) -> int:
     if not (INT32_MIN <= whole <= INT32_MAX if to.name == "int32" else fits_int64(whole)):
         raise Failed(BAD_CAST)
     return whole
+
+
+def _instant_to_integer(value: int, unit: str, to: DataType) -> int:
+    """The integer that means the instant in its own unit, rounded down."""
+    return _in_range(value * 1000 if unit == "ns" else value // UNIT_US[unit], to)
+
+
+def _to_instant(value: int, to: DataType) -> int:
+    if to.unit == "ns" and value % 1000:
+        raise Failed(BAD_CAST)
+    return _in_range(literal(value, to), to)
+
+
+_INTEGER_TEXT = re.compile(r"[+-]?[0-9]+")
+_FLOAT_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+def _read(value: str | bytes, to: DataType) -> Any:
+    """What a text says. Raises ValueError or Failed."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if to.name == "binary":
+        return value.encode()
+    if to.name == "bool" and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if to.name == "float64" and _FLOAT_TEXT.fullmatch(value):
+        return float(value)
+    if to.name in ("int32", "int64") and _INTEGER_TEXT.fullmatch(value):
+        return _in_range(int(value), to)
+    if to.name == "timestamp" and not _INTEGER_TEXT.fullmatch(value):
+        return literal(value, to)
+    if to.name == "timestamp" and to.unit:
+        return _to_instant(int(value), to)
+    raise Failed(BAD_CAST)

@@ -37,8 +37,10 @@ def instants(args: Sequence[Expr], schema: Schema) -> Sequence[Expr]:
 
 
 def _instant(arg: Expr, type_: DataType) -> Expr:
-    untimed = isinstance(arg, Literal) and arg.type.name in ("int32", "int64", "string")
-    return Literal(arg.value, type_) if untimed else arg
+    match arg:
+        case Literal(value, DataType("int32" | "int64" | "string", _)):
+            return Literal(value, type_)
+    return arg
 
 
 def binary_type(op: str, left: DataType, right: DataType) -> DataType:

@@ -28,13 +28,13 @@ def normal(value: Any) -> Any:
 
 
 def rank(value: Any) -> tuple[int, Any, int]:
-    """Sort key of a column's value: numbers and text ascending, -0.0 before 0.0, then NaN, then NULL.
+    """Sort key of a column's value: NULL, then numbers and text ascending, -0.0 before 0.0, then NaN.
 
     Text goes by bytes, which for UTF-8 is the order of code points, Python's own.
     """
     if value is None:
-        return (2, 0, 0)
+        return (0, 0, 0)
     if is_nan(value):
-        return (1, 0, 0)
+        return (2, 0, 0)
     positive = not (isinstance(value, float) and math.copysign(1.0, value) < 0)
-    return (0, value, int(positive))
+    return (1, value, int(positive))

@@ -1,0 +1,181 @@
+"""The state of an Aggregate over TIME windows. Rules:
+
+1. A row goes into the table of its pane; windows are made of whole panes (`window_firing`).
+2. A window fires when the watermark reaches its end, once, if it holds a row; windows fire in order of end. MAX_TIME fires all.
+3. What comes out of a stage "partial" is one row for each group and pane; "final" merges them. Any cut of the rows into
+   batches, stages and instances gives the same answers to the bit, since states merge exactly (`aggregate_states`).
+4. Rows older than the watermark of an earlier `advance` are a broken promise, not late rows: ProtocolError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from cep.compile import aggregate_results as results
+from cep.compile.aggregate_results import Groups, GroupFailure
+from cep.compile.aggregate_rows import Rows, partial_rows, tuple_rows
+from cep.compile.aggregate_spec import AggregateSpec
+from cep.compile.aggregate_states import Count
+from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
+from cep.compile.window_panes import Panes
+from cep.dataflow.columns import Column, Columns, columns_from_arrow, columns_to_arrow
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
+from cep.errors import ProtocolError
+from cep.kernels.table import Table
+from cep.model.schema import INT64, Field, Schema
+
+__all__ = ["AggregateSpec", "GroupFailure", "WindowState"]
+
+ROWS_MAX = 65_536
+FAILURES_MAX = 10_000
+Keep = Callable[[Columns], np.ndarray]
+
+_PLACE = (Field("_watermark", INT64), Field("_pane", INT64))
+
+
+class WindowState:
+    """What one instance of an Aggregate (or of a stage of it) has seen and not yet answered.
+
+    `operator_name` is part of the origin of the answers; batches have at most `rows_max` rows.
+    """
+
+    def __init__(self, spec: AggregateSpec, operator_name: str, rows_max: int = ROWS_MAX) -> None:
+        self.spec, self.name, self.rows_max = spec, operator_name, rows_max
+        self.watermark = MIN_TIME
+        self._panes = Panes(spec)
+        sliding = spec.stage != "partial" and spec.window.size != spec.window.advance
+        self._firing: Firing = SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes)
+        self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
+        self._failures: list[GroupFailure] = []
+        self._failed = 0
+        self._emitting = False
+        spec.warm()
+
+    # Rows in
+
+    def add(self, batch: Batch) -> None:
+        """Takes tuples, or at stage "final" partial rows; none older than the watermark, none while an `advance` is unfinished."""
+        if self._emitting:
+            raise ProtocolError(f"operator {self.name!r}: rows came while a window was being emitted")
+        if len(batch):
+            self._panes.add(self._rows(batch), self.watermark)
+
+    def _rows(self, batch: Batch) -> Rows:
+        if self.spec.stage == "final":
+            return partial_rows(self.spec, batch.columns, np.ascontiguousarray(batch.time), batch.created)
+        return tuple_rows(self.spec, batch)
+
+    # Answers out
+
+    def advance(self, watermark: int) -> Iterator[Batch]:
+        """What closes at `watermark`, in order of window end. May be pulled in steps, but must be pulled to its end before
+        the next `add`, `advance` or `snapshot`."""
+        self._emitting = True
+        while self._restored and self._restored[0][0] <= watermark:
+            yield from self._fire(self._restored[0][0])
+            self._join(self._restored.pop(0)[1])
+        yield from self._fire(watermark)
+        self._emitting = False
+
+    def flush(self) -> Iterator[Batch]:
+        """Stage "partial": partial rows of all that is there, panes still open included; the rest of those panes follows
+        in other partial rows. To be pulled to its end like `advance`."""
+        assert self.spec.stage == "partial", "only partial rows can leave before their time"
+        self._emitting = True
+        yield from self._emit_all(MAX_TIME)
+        self._emitting = False
+
+    def _fire(self, watermark: int) -> Iterator[Batch]:
+        yield from self._emit_all(watermark)
+        self.watermark = max(self.watermark, watermark)
+
+    def _emit_all(self, watermark: int) -> Iterator[Batch]:
+        for start, table in self._firing.fire(watermark):
+            for row in range(0, table.rows, self.rows_max):
+                yield self._emit(start, Groups(table, row, min(row + self.rows_max, table.rows)))
+
+    def _emit(self, start: int, groups: Groups) -> Batch:
+        if self.spec.stage == "partial":
+            return results.partials(self.spec, groups, start + self._panes.pane)
+        failures: list[GroupFailure] = []
+        batch = results.answers(self.spec, self.name, groups, start, failures)
+        self._failed += len(failures)
+        self._failures += failures[: FAILURES_MAX - len(self._failures)]
+        return batch
+
+    def take_failures(self) -> tuple[list[GroupFailure], int]:
+        """Sums that did not fit since the last call: the first of them, and how many more there were."""
+        taken, more = self._failures, self._failed - len(self._failures)
+        self._failures, self._failed = [], 0
+        return taken, more
+
+    # What is there
+
+    @property
+    def bytes(self) -> int:
+        """Memory of all tables."""
+        restored = sum(batch.nbytes for _, batch in self._restored)
+        return self._panes.bytes + self._firing.bytes + restored
+
+    @property
+    def open_panes(self) -> int:
+        return len(self._panes.numbers)
+
+    @property
+    def oldest_window_end(self) -> int | None:
+        """End of the next window that will fire, µs; None while there is no row."""
+        return self._firing.next_end
+
+    def largest_keys(self, most: int) -> list[str]:
+        """The groups with most rows (where rows are counted) in the pane with most groups, for a person to read."""
+        if not self._panes.numbers:
+            return []
+        table = max((table for _, table in self._panes.items()), key=lambda table: table.rows)
+        groups = Groups(table, 0, table.rows)
+        counts = groups.word(self.spec.places[Count()]) if Count() in self.spec.places else np.zeros(len(groups), np.int64)
+        order = np.argsort(-counts, kind="stable")[:most].tolist()
+        keys = results.decode_keys(groups.keys(0), self.spec.by)
+        counted = [f" ({counts[row]} rows)" if counts[row] else "" for row in order]
+        return [results.describe(keys, self.spec.by, row) + count for row, count in zip(order, counted, strict=True)]
+
+    # Snapshots
+
+    @property
+    def snapshot_schema(self) -> Schema:
+        """Where a row belongs (the watermark up to which its windows have fired, the first instant of its pane), and a partial row."""
+        return Schema(_PLACE + self.spec.partial_schema.fields)
+
+    def snapshot(self) -> pa.RecordBatch:
+        """All groups of all panes that a window still needs, as rows of `snapshot_schema`."""
+        own = [self._pane_columns(number * self._panes.pane, table) for number, table in self._panes.items()]
+        batches = [columns_to_arrow(columns, self.snapshot_schema) for columns in own]
+        batches += [batch for _, batch in self._restored]
+        return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.snapshot_schema.arrow)
+
+    def _pane_columns(self, start: int, table: Table) -> dict[str, Column]:
+        n = table.rows
+        place = {"_watermark": np.full(n, self.watermark), "_pane": np.full(n, start)}
+        partial = results.partial_columns(self.spec, Groups(table, 0, n))
+        return {name: Column(INT64, values) for name, values in place.items()} | partial
+
+    def restore(self, batch: pa.RecordBatch, keep: Keep | None = None) -> None:
+        """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
+        chooses this instance's. They join once the watermark reaches that of the instance which wrote them, so that none
+        of their windows fires twice. Raises ProtocolError for rows of an instance that was behind this one."""
+        columns = columns_from_arrow(batch, self.snapshot_schema)
+        marks = columns["_watermark"].values
+        kept = np.ones(len(marks), bool) if keep is None else keep(columns).astype(bool)
+        for watermark in np.unique(marks[kept]).tolist():
+            if watermark < self.watermark:
+                raise ProtocolError(f"operator {self.name!r}: restored rows at watermark {watermark}, already at {self.watermark}")
+            self._restored.append((watermark, batch.filter(pa.array(kept & (marks == watermark)))))
+        self._restored.sort(key=lambda each: each[0])
+
+    def _join(self, batch: pa.RecordBatch) -> None:
+        columns = columns_from_arrow(batch, self.snapshot_schema)
+        rows = partial_rows(self.spec, columns, np.ascontiguousarray(columns["_pane"].values), 0)
+        self._panes.add(rows, MIN_TIME)  # panes that are over, but not for every window
+        self._firing.panes_changed()

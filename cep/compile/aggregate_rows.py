@@ -1,0 +1,184 @@
+"""What goes into the tables of an aggregate: tuples, or partial rows, as the arguments of its loops."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from cep.compile.aggregate_source import Loops
+from cep.compile.aggregate_spec import AggregateSpec
+from cep.compile.aggregate_states import FloatSum
+from cep.dataflow.columns import NO_BYTES, Column, Columns
+from cep.dataflow.elements import Batch
+from cep.kernels.exact_sum import POOL_WORDS, SPILLED
+from cep.kernels.hashing import LONG
+from cep.kernels.jit import Kernel
+from cep.kernels.keys import Keys, empty_keys, encode_keys
+from cep.kernels.table import Table
+from cep.model.schema import Field
+
+_TOP = np.uint64(56)
+
+
+class Rows(Protocol):
+    """n rows with their event times. They go into tables a run at a time."""
+
+    @property
+    def time(self) -> np.ndarray: ...
+
+    @property
+    def created(self) -> int: ...
+
+    def into(self, table: Table, start: int, stop: int) -> None: ...
+
+    def take(self, order: np.ndarray) -> Rows: ...
+
+
+def run(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> None:
+    """Runs a generated loop to its end, making room in `table` whenever it asks for it."""
+    while True:
+        start = loop(table.slots, table.entries, table.control, table.arena, table.pool, start, stop, *arguments)
+        if start == stop:
+            return
+        table.grow()
+
+
+def merge_into(loops: Loops, table: Table, other: Table) -> None:
+    """Adds the groups of `other` to those of `table`."""
+    table.created = oldest(table.created, other.created)
+    run(loops.merge, table, 0, other.rows, other.entries, other.arena, other.pool)
+
+
+def oldest(a: int, b: int) -> int:
+    """The earlier of two creation times, of which 0 is unknown."""
+    return min(a, b) if a and b else a or b
+
+
+@dataclass(frozen=True)
+class TupleRows:
+    """`arrays` are the arguments of `update`; those at `by_row` have a value for each row."""
+
+    loops: Loops
+    time: np.ndarray
+    created: int
+    arrays: tuple[np.ndarray, ...]
+    by_row: tuple[bool, ...]
+
+    def into(self, table: Table, start: int, stop: int) -> None:
+        run(self.loops.update, table, start, stop, *self.arrays)
+
+    def take(self, order: np.ndarray) -> TupleRows:
+        taken = tuple(array[order] if each else array for array, each in zip(self.arrays, self.by_row, strict=True))
+        return replace(self, time=self.time[order], arrays=taken)
+
+
+@dataclass(frozen=True)
+class PartialRows:
+    """`matrix` is int64[n, width]: the rows as entries, whose long texts and spilled sums are in `arena` and `pool`."""
+
+    loops: Loops
+    time: np.ndarray
+    created: int
+    matrix: np.ndarray
+    arena: np.ndarray
+    pool: np.ndarray
+
+    def into(self, table: Table, start: int, stop: int) -> None:
+        run(self.loops.merge, table, start, stop, self.matrix.reshape(-1), self.arena, self.pool)
+
+    def take(self, order: np.ndarray) -> PartialRows:
+        return replace(self, time=self.time[order], matrix=self.matrix[order])
+
+
+def keys_of(columns: Columns, by: tuple[Field, ...], n: int) -> Keys:
+    return encode_keys(columns, by) if by else empty_keys(n)
+
+
+def tuple_rows(spec: AggregateSpec, batch: Batch) -> TupleRows:
+    """Tuples of `spec.schema`."""
+    keys = keys_of(batch.columns, spec.by, len(batch))
+    named: dict[tuple[str, str], np.ndarray] = {("", "time"): np.ascontiguousarray(batch.time)}
+    if spec.needs_origin:
+        assert batch.origin is not None, f"operator {spec.operator.name!r}: its rows must carry their origin"
+        named["", "origin"] = np.ascontiguousarray(batch.origin)
+    for column, what in spec.loops.arguments:
+        if (column, what) not in named:
+            named |= _arrays(spec.schema[column], batch.columns[column], what)
+    arrays = (keys.w0, keys.w1, keys.data, *(named[each] for each in spec.loops.arguments))
+    by_row = (True, True, False, *(what != "data" for _, what in spec.loops.arguments))
+    return TupleRows(spec.loops, named["", "time"], batch.created, arrays, by_row)
+
+
+def _arrays(field: Field, column: Column, what: str) -> dict[tuple[str, str], np.ndarray]:
+    name = field.name
+    if what == "values":
+        values = np.ascontiguousarray(column.values)
+        return {(name, what): values.view(np.int64) if field.type.name == "float64" else values}
+    if what == "valid":
+        return {(name, what): np.ones(len(column), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)}
+    keys = encode_keys({name: column}, (field,))
+    return {(name, "low"): keys.w0, (name, "high"): keys.w1, (name, "data"): keys.data}
+
+
+def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, created: int) -> PartialRows:
+    """Partial rows of `spec.partial_schema`; `time` is any instant of their panes."""
+    made = _Matrix(len(time), spec.width)
+    made.texts(0, keys_of(columns, spec.by, len(time)))
+    fields = iter(spec.partial_schema.fields[len(spec.by) :])
+    for state, place in spec.places.items():
+        for k in range(state.words if state.text is None else state.text):
+            made.matrix[:, place + k] = columns[next(fields).name].values
+        if state.text is not None:
+            field = next(fields)
+            made.texts(place + state.text, encode_keys({field.name: columns[field.name]}, (field,)))
+        if isinstance(state, FloatSum):
+            made.spilled(place, columns[next(fields).name])
+    return PartialRows(spec.loops, time, created, made.matrix, made.arena(), made.pool())
+
+
+class _Matrix:
+    """Entries in the making."""
+
+    def __init__(self, n: int, width: int) -> None:
+        self.matrix = np.empty((n, width), np.int64)
+        self._bodies: list[np.ndarray] = []
+        self._size = 0
+        self._pools: list[np.ndarray] = []
+        self._pooled = 0
+
+    def texts(self, place: int, keys: Keys) -> None:
+        """Two words, of which the offsets of long ones move behind the bytes that are there already."""
+        high = keys.w1
+        long = np.flatnonzero((high >> _TOP) == LONG)
+        if len(long):
+            if self._size:
+                high = high.copy()
+                high[long] += np.uint64(self._size)
+            self._bodies.append(keys.data)
+            self._size += len(keys.data)
+        self.matrix[:, place] = keys.w0.view(np.int64)
+        self.matrix[:, place + 1] = high.view(np.int64)
+
+    def spilled(self, place: int, column: Column) -> None:
+        rows = np.flatnonzero(self.matrix[:, place] & SPILLED)
+        if len(rows):
+            assert column.starts is not None and column.data is not None
+            at = column.starts[rows, None] + np.arange(8 * POOL_WORDS)
+            self._pools.append(column.data[at].view(np.int64))
+            self.matrix[rows, place + 1] = self._pooled + np.arange(len(rows))
+            self._pooled += len(rows)
+
+    def arena(self) -> np.ndarray:
+        return _joined(self._bodies, NO_BYTES)
+
+    def pool(self) -> np.ndarray:
+        return _joined(self._pools, np.zeros((0, POOL_WORDS), np.int64))
+
+
+def _joined(parts: Sequence[np.ndarray], none: np.ndarray) -> np.ndarray:
+    return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else none
+
+

@@ -1,0 +1,368 @@
+"""Expressions as lines of a loop's source: what is computed for row i, and what makes it fail.
+
+How to read it:
+1. `Writer.write` turns a typed expression into lines and returns a `Value`: the Python expression for it, and the one
+   for its being not NULL. Code for NULL is written for nullable expressions only.
+2. What may fail is checked at its place: the row is noted with the number of the site, and the loop goes on with the
+   next. `and`, `or` and `coalesce` put an argument that may fail under an `if`, so that it fails only where it is
+   needed; arguments that cannot fail are always computed, which leaves the loop without branches.
+3. Literals are not in the source, only their places among the loop's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Literal, Unary
+from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
+from cep.plan.types import Typed, can_fail, literal_value, promoted, text_of
+
+_FLOAT = {
+    "+": "{a} + {b}",
+    "-": "{a} - {b}",
+    "*": "{a} * {b}",
+    "/": "{a} / {b}",
+    "//": "float_quotient({a}, {b})",
+    "%": "float_remainder({a}, {b})",
+}
+#: operator -> (what it computes, (what makes it fail, the reason)...)
+_INTEGER: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "+": ("wrapped_sum({a}, {b})", (("sum_overflows({a}, {b})", "integer overflow"),)),
+    "-": ("wrapped_difference({a}, {b})", (("difference_overflows({a}, {b})", "integer overflow"),)),
+    "*": ("wrapped_product({a}, {b})", (("product_overflows({a}, {b})", "integer overflow"),)),
+    "//": (
+        "quotient({a}, {b})",
+        (("{b} == 0", "integer division by zero"), ("quotient_overflows({a}, {b})", "integer overflow")),
+    ),
+    "%": ("remainder({a}, {b})", (("{b} == 0", "integer division by zero"),)),
+}
+#: comparison -> by the machine's own order, and by `equal` and `less` of another total order
+_COMPARE = {
+    "=": ("{a} == {b}", "{kind}_equal({a}, {b})"),
+    "!=": ("{a} != {b}", "not {kind}_equal({a}, {b})"),
+    "<": ("{a} < {b}", "{kind}_less({a}, {b})"),
+    "<=": ("{a} <= {b}", "not {kind}_less({b}, {a})"),
+    ">": ("{a} > {b}", "{kind}_less({b}, {a})"),
+    ">=": ("{a} >= {b}", "not {kind}_less({a}, {b})"),
+}
+_ZERO = {"bool": "False", "float64": "float64(0.0)"}
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value in the loop, and whether it is not NULL: Python expressions that cost nothing to repeat.
+
+    `valid` None means never NULL. `column` names the loop's input that it is, unchanged.
+    """
+
+    code: str
+    type: DataType
+    valid: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where rows fail."""
+
+    operator: str
+    reason: str
+
+
+def may_fail(tree: Typed) -> bool:
+    """Whether computing `tree` may fail a row."""
+    return _itself_may_fail(tree) or any(map(may_fail, tree.args))
+
+
+def _itself_may_fail(tree: Typed) -> bool:
+    match tree.expr:
+        case Binary(op, _, _):
+            return op in ARITHMETIC and tree.type != FLOAT64
+        case Unary("-", _) | Call("abs", _):
+            return tree.type != FLOAT64
+        case Cast(_, _, try_):
+            return not try_ and (_is_parsed(tree) or can_fail(tree.args[0].type, tree.type))
+    return False
+
+
+def _is_parsed(tree: Typed) -> bool:
+    """A cast out of text, done before the loop: its arguments are the value and whether it fitted."""
+    return isinstance(tree.expr, Cast) and len(tree.args) == 2
+
+
+@dataclass
+class Writer:
+    """Writes the body of one loop.
+
+    Args:
+        fields: the columns the loop may read.
+        there: the columns as they are at the present place, by name.
+        loaded: the columns read so far, in the order of the loop's arguments.
+        literals: by kind, in the order of appearance.
+        operator, where: named by the failures of what is written next.
+    """
+
+    fields: Mapping[str, Field]
+    there: dict[str, Value] = field(default_factory=dict)
+    loaded: dict[str, Value] = field(default_factory=dict)
+    literals: dict[str, list[Any]] = field(default_factory=lambda: {"integer": [], "float": [], "text": []})
+    lines: list[str] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    operator: str = ""
+    where: str = ""
+    depth: int = 2
+    names: int = 0
+
+    def __post_init__(self) -> None:
+        self.there = {name: Value("", f.type, column=name) for name, f in self.fields.items()}
+
+    # --- lines ---
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    def _set(self, code: str) -> str:
+        """A new variable that holds `code`."""
+        name = self._name()
+        self.line(f"{name} = {code}")
+        return name
+
+    def _name(self) -> str:
+        self.names += 1
+        return f"v{self.names}"
+
+    def fail_if(self, valid: str | None, condition: str, reason: str) -> None:
+        self.line(f"if {condition}:" if valid is None else f"if {valid} and ({condition}):")
+        self.depth += 1
+        self.line("failed_rows[failed] = i")
+        self.line(f"failed_sites[failed] = {len(self.sites)}")
+        self.line("failed += 1")
+        self.line("continue")
+        self.depth -= 1
+        self.sites.append(Site(self.operator, reason))
+
+    def _both(self, a: str | None, b: str | None) -> str | None:
+        """The validity of what is NULL if one of two is."""
+        if a is None or b is None or a == b:
+            return a or b
+        return self._set(f"{a} & {b}")
+
+    # --- expressions ---
+
+    def write(self, tree: Typed) -> Value:
+        match tree.expr:
+            case Column(name):
+                value = self.there[name]
+                return replace(value if value.column is None else self.load(value.column), type=tree.type)
+            case Literal():
+                return self._literal(tree.expr)
+            case Binary(op, _, _) if op in ARITHMETIC:
+                return self._arithmetic(op, tree)
+            case Binary(op, _, _) if op in COMPARISON:
+                return self._comparison(op, tree)
+            case Binary(op, _, _):
+                return self._logic(op, *tree.args)
+            case Unary(op, _):
+                return self._unary(op, tree)
+            case Cast():
+                return self._parsed(tree) if _is_parsed(tree) else self._cast(tree)
+            case Call("now", _):
+                return Value("now", tree.type)
+            case Call("abs", _):
+                return self._magnitude(tree)
+        return self._coalesce(tree)
+
+    def load(self, column: str) -> Value:
+        """Row i of an input column."""
+        if column not in self.loaded:
+            k, f = len(self.loaded), self.fields[column]
+            code = f"(c{k}[i] != 0)" if f.type == BOOL else f"c{k}[i]"
+            code = f"data{k}, starts{k}[i], c{k}[i]" if f.type.is_text else code
+            self.loaded[column] = Value(code, f.type, f"(valid{k}[i] != 0)" if f.nullable else None, column)
+        return self.loaded[column]
+
+    def _literal(self, literal: Literal) -> Value:
+        value = literal_value(literal)
+        valid = "False" if value is None else None
+        if literal.type.is_text:
+            name = self._new_literal("text", value or b"")
+            return Value(f"{name}, 0, {name}.size", literal.type, valid)
+        if value is None:
+            return Value(_ZERO.get(literal.type.name, "int64(0)"), literal.type, valid)
+        kind = "float" if literal.type == FLOAT64 else "integer"
+        name = self._new_literal(kind, value)
+        return Value(f"({name} != 0)" if literal.type == BOOL else name, literal.type)
+
+    def _new_literal(self, kind: str, value: bool | int | float | bytes) -> str:
+        self.literals[kind].append(value)
+        return f"{kind}{len(self.literals[kind]) - 1}"
+
+    def _arithmetic(self, op: str, tree: Typed) -> Value:
+        left, right = (self.write(arg) for arg in tree.args)
+        valid = self._both(left.valid, right.valid)
+        if tree.type == FLOAT64:
+            code = _FLOAT[op].format(a=_as(left, FLOAT64), b=_as(right, FLOAT64))
+            return Value(self._set(code), FLOAT64, valid)
+        operands = {"a": _as(left, INT64), "b": _as(right, INT64)}
+        code, checks = _INTEGER[op]
+        for condition, reason in checks:
+            self.fail_if(valid, condition.format(**operands), self._reason(reason, tree))
+        return Value(self._set(code.format(**operands)), tree.type, valid)
+
+    def _reason(self, reason: str, tree: Typed) -> str:
+        return f"{self.where}: {reason} in {text_of(tree.expr)}"
+
+    def _comparison(self, op: str, tree: Typed) -> Value:
+        left, right = (self.write(arg) for arg in tree.args)
+        common = promoted((left.type, right.type))
+        assert common is not None
+        kind = "text" if common.is_text else "float" if common == FLOAT64 else ""
+        operands = {"a": _as(left, common), "b": _as(right, common)}
+        code = _COMPARE[op][bool(kind)].format(kind=kind, **operands)
+        valid = self._both(left.valid, right.valid)
+        if common.is_text and valid is not None:  # where a NULL's bytes would be is not known
+            code = f"{valid} and {code}"
+        return Value(self._set(code), BOOL, valid)
+
+    def _unary(self, op: str, tree: Typed) -> Value:
+        arg = self.write(tree.args[0])
+        if op == "is_null":
+            return Value("False" if arg.valid is None else f"(not {arg.valid})", BOOL)
+        if op == "not":
+            return Value(self._set(f"not {arg.code}"), BOOL, arg.valid)
+        if tree.type == FLOAT64:
+            return Value(self._set(f"-{arg.code}"), FLOAT64, arg.valid)
+        self.fail_if(arg.valid, f"is_least({arg.code})", self._reason("integer overflow", tree))
+        return Value(self._set(f"wrapped_difference(int64(0), {_as(arg, INT64)})"), INT64, arg.valid)
+
+    def _magnitude(self, tree: Typed) -> Value:
+        arg = self.write(tree.args[0])
+        if tree.type == FLOAT64:
+            return Value(self._set(f"abs({arg.code})"), FLOAT64, arg.valid)
+        self.fail_if(arg.valid, f"is_least({arg.code})", self._reason("integer overflow", tree))
+        return Value(self._set(f"wrapped_magnitude({_as(arg, INT64)})"), INT64, arg.valid)
+
+    def _logic(self, op: str, left: Typed, right: Typed) -> Value:
+        """Three-valued. The left side decides alone if it is false (and) or true (or)."""
+        a = self.write(left)
+        if not may_fail(right):
+            return self._combined(op, a, self.write(right))
+        nullable = left.nullable or right.nullable
+        code, valid = self._set(a.code), self._set(a.valid or "True") if nullable else None
+        decided = code if op == "or" else f"not {code}"
+        self.line(f"if not ({decided}):" if a.valid is None else f"if not ({a.valid} and {decided}):")
+        self.depth += 1
+        both = self._combined(op, a, self.write(right))
+        self.line(f"{code} = {both.code}")
+        if valid is not None:
+            self.line(f"{valid} = {both.valid or 'True'}")
+        self.depth -= 1
+        return Value(code, BOOL, valid)
+
+    def _combined(self, op: str, a: Value, b: Value) -> Value:
+        code = self._set(f"{a.code} {'|' if op == 'or' else '&'} {b.code}")
+        if a.valid is None and b.valid is None:
+            return Value(code, BOOL)
+        # Known if both sides are, or if one of them is and decides.
+        sides = ((value.valid, value.code if op == "or" else f"(not {value.code})") for value in (a, b))
+        deciding = (decides if valid is None else f"({valid} & {decides})" for valid, decides in sides)
+        both = self._both(a.valid, b.valid)
+        return Value(code, BOOL, self._set(" | ".join((str(both), *deciding))))
+
+    def _coalesce(self, tree: Typed) -> Value:
+        first, *others = tree.args
+        value = self.write(first)
+        if _as(value, tree.type) != value.code:
+            value = Value(_as(value, tree.type), tree.type, value.valid)
+        value = replace(value, type=tree.type)
+        for other in others:
+            if value.valid is None:
+                break  # what follows is never needed
+            value = self._alternative(value, other)
+        return value
+
+    def _alternative(self, value: Value, other: Typed) -> Value:
+        code, valid = self._set(value.code), self._set(str(value.valid))
+        if not may_fail(other):
+            b = self.write(other)
+            code = self._set(f"{code} if {valid} else {_as(b, value.type)}")
+            return Value(code, value.type, None if b.valid is None else self._set(f"{valid} | {b.valid}"))
+        self.line(f"if not {valid}:")
+        self.depth += 1
+        b = self.write(other)
+        self.line(f"{code} = {_as(b, value.type)}")
+        self.line(f"{valid} = {b.valid or 'True'}")
+        self.depth -= 1
+        return Value(code, value.type, valid if other.nullable else None)
+
+    def _cast(self, tree: Typed) -> Value:
+        arg = self.write(tree.args[0])
+        code, failure = _cast_code(arg, tree.type)
+        if code == arg.code and failure is None:
+            return replace(arg, type=tree.type)
+        if failure is None:
+            return Value(self._set(code), tree.type, arg.valid)
+        return self._checked(Value(self._set(code), tree.type, arg.valid), failure, tree)
+
+    def _parsed(self, tree: Typed) -> Value:
+        value, ok = (self.write(arg) for arg in tree.args)
+        return self._checked(value, f"not {ok.code}", tree)
+
+    def _checked(self, value: Value, failure: str, tree: Typed) -> Value:
+        """The result of a cast, which is NULL or fails the row where it does not fit."""
+        assert isinstance(tree.expr, Cast)
+        if not tree.expr.try_:
+            self.fail_if(value.valid, failure, self._reason("value does not fit", tree))
+            return value
+        fits = f"not ({failure})"
+        valid = self._set(fits if value.valid is None else f"{value.valid} and {fits}")
+        return Value(value.code, tree.type, valid)
+
+
+def _as(value: Value, type_: DataType) -> str:
+    """The code of `value` in the machine's type of `type_`: what widens without loss, or integer to float."""
+    if type_ == FLOAT64 and value.type != FLOAT64:
+        return f"float64({value.code})"
+    if type_ == INT64 and value.type != INT64:
+        return f"int64({value.code})"
+    return value.code
+
+
+def _cast_code(value: Value, target: DataType) -> tuple[str, str | None]:
+    """The code of a cast between types that are no text, and of its failure if it has one."""
+    a, source = value.code, value.type
+    match source.name, target.name:
+        case "timestamp", "int32" | "int64":
+            return _instant_to_int(a, source.unit, target)
+        case "int32" | "int64", "timestamp":
+            return _int_to_instant(_as(value, INT64), source, target.unit)
+        case "float64", "int32" | "int64":
+            return f"float_to_int({a})", f"float_to_{target.name}_fails({a})"
+        case "int64", "int32":
+            return a, f"int_to_int32_fails({a})"
+        case (one, other) if one == other:
+            return a, None
+        case _, "bool":
+            return f"{a} != 0", None
+        case _, "float64":
+            return f"float64({a})", None
+    return f"int64({a})", None
+
+
+def _int_to_instant(a: str, source: DataType, unit: str) -> tuple[str, str | None]:
+    if unit == "us":
+        return a, None
+    if unit == "ns":
+        return f"{a} // 1000", f"{a} % 1000 != 0"
+    failure = f"product_overflows({a}, {UNIT_US[unit]})" if source == INT64 else None
+    return f"wrapped_product({a}, {UNIT_US[unit]})", failure
+
+
+def _instant_to_int(a: str, unit: str, target: DataType) -> tuple[str, str | None]:
+    """The integer that means the instant, rounded down to the unit."""
+    code = a if unit == "us" else f"wrapped_product({a}, 1000)" if unit == "ns" else f"{a} // {UNIT_US[unit]}"
+    failures = [f"product_overflows({a}, 1000)"] if unit == "ns" else []
+    failures += [f"int_to_int32_fails({code})"] if target.name == "int32" else []
+    return code, " or ".join(failures) or None

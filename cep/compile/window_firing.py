@@ -1,0 +1,149 @@
+"""When which panes become a window.
+
+Tumbling: a window is a pane. Sliding: a window is `size` panes and begins every `advance` panes; what panes overlapping
+windows share is merged once, by two stacks of tables. With size 5, advance 2 and all panes filled, windows fire as
+
+    pane      0    1    2    3    4    5    6    7    8
+    window 0  [front 0 . front 1 . 2 ]                        flip: front k = panes from 2k to 4 merged, from the newest back
+    window 1            [front 1 ...... | back ..]            front 1 and back = panes 5, 6
+    window 2                      [front 2 | back .........]  front 2 = pane 4, and back = panes 5 to 8
+    window 3                                                  no front is left: flip
+
+A pane is merged once when it goes into the back and once when its front is made; a firing merges the two: O(1) merges for
+a pane and a firing, whatever the overlap. The panes themselves stay until no window needs them: they are the truth that
+`snapshot` writes, and the stacks can be made from them again at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from cep.compile.aggregate_rows import merge_into
+from cep.compile.aggregate_spec import AggregateSpec
+from cep.compile.window_panes import Panes
+from cep.kernels.table import Table
+
+
+class Firing(Protocol):
+    """`fire` yields (first instant, groups) of each window with at least one row that ends by the watermark, in order; once
+    the next is asked for, nothing of the one before may be used. `next_end` is the end of the next window, None if there is no row."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def next_end(self) -> int | None: ...
+
+    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]: ...
+
+    def panes_changed(self) -> None:
+        """Closed panes have got rows, by `restore`."""
+
+
+class PaneFiring:
+    """Every pane by itself: tumbling windows, and partial rows."""
+
+    bytes = 0
+
+    def __init__(self, panes: Panes) -> None:
+        self.panes = panes
+
+    @property
+    def next_end(self) -> int | None:
+        return (self.panes.numbers[0] + 1) * self.panes.pane if self.panes.numbers else None
+
+    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]:
+        while (end := self.next_end) is not None and end <= watermark:
+            number = self.panes.numbers[0]
+            yield number * self.panes.pane, self.panes[number]
+            self.panes.free(number)
+
+    def panes_changed(self) -> None:
+        pass
+
+
+class SlidingFiring:
+    """Two stacks. Window k is the panes from k·`advance` to before k·`advance` + `size`."""
+
+    def __init__(self, spec: AggregateSpec, panes: Panes) -> None:
+        self.spec, self.panes, self.window = spec, panes, spec.window
+        self.size, self.advance = self.window.size // panes.pane, self.window.advance // panes.pane
+        self.bytes = 0
+        self._next: int | None = None  # windows before it have fired
+        self._front: list[tuple[int, Table]] = []  # (j, panes from j·advance to the flip), least j last
+        self._back: Table | None = None
+        self._taken: int | None = None  # panes before it are in front or back, or are not needed any more
+
+    @property
+    def next_end(self) -> int | None:
+        k = self._next_window()
+        return None if k is None else self._end(k)
+
+    def _end(self, k: int) -> int:
+        return k * self.window.advance + self.window.size
+
+    def _next_window(self) -> int | None:
+        """The first window not yet fired that holds a row; found in one step, however long the gap."""
+        if not self.panes.numbers:
+            return None
+        first = (self.panes.numbers[0] - self.size) // self.advance + 1
+        return first if self._next is None else max(first, self._next)
+
+    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]:
+        while (k := self._next_window()) is not None and self._end(k) <= watermark:
+            yield k * self.window.advance, self._merged(k)
+            self._leave(k + 1)
+        past = (watermark - self.window.size) // self.window.advance + 1
+        self._leave(past if self._next is None else max(past, self._next))
+
+    def _leave(self, k: int) -> None:
+        """Windows before `k` are over."""
+        self._next = k
+        for number in self.panes.before(k * self.advance):
+            self.panes.free(number)
+
+    def _merged(self, k: int) -> Table:
+        first, end = k * self.advance, k * self.advance + self.size
+        while self._front and self._front[-1][0] < k:
+            self._front.pop()
+        if not self._front:
+            self._flip(first)
+        self._take(first, end)
+        front = self._front[-1][1] if self._front else None
+        made = self._joined(front, self._back)
+        self.bytes = sum(table.bytes for _, table in self._front) + (self._back.bytes if self._back else 0)
+        return made
+
+    def _flip(self, first: int) -> None:
+        """Makes the front anew of what was taken and is still needed."""
+        self._back = None
+        for number in reversed(self.panes.between(first, first if self._taken is None else self._taken)):
+            j, pane = number // self.advance, self.panes[number]
+            if self._front and self._front[-1][0] == j:
+                merge_into(self.spec.loops, self._front[-1][1], pane)
+            else:
+                self._front.append((j, self._joined(self._front[-1][1], pane) if self._front else pane.copy()))
+
+    def _take(self, first: int, end: int) -> None:
+        """Merges the panes that are new in this window into the back."""
+        for number in self.panes.between(first if self._taken is None else max(first, self._taken), end):
+            if self._back is None:
+                self._back = self.panes[number].copy()
+            else:
+                merge_into(self.spec.loops, self._back, self.panes[number])
+        self._taken = end
+
+    def _joined(self, a: Table | None, b: Table | None) -> Table:
+        """A table with the groups of both, which stay as they are."""
+        if a is None or b is None:
+            one = b if a is None else a
+            assert one is not None  # a window that fires has a pane
+            return one
+        large, small = (a, b) if a.rows >= b.rows else (b, a)
+        joined = large.copy()
+        merge_into(self.spec.loops, joined, small)
+        return joined
+
+    def panes_changed(self) -> None:
+        self._front, self._back, self._taken, self.bytes = [], None, None, 0

@@ -1,0 +1,120 @@
+"""The open panes of an aggregate: one table each. Pane p holds the rows with p·pane <= event time < (p + 1)·pane."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep.compile.aggregate_rows import Rows, oldest
+from cep.compile.aggregate_spec import TIME_MAX, AggregateSpec
+from cep.errors import DataError, ProtocolError
+from cep.kernels.jit import kernel
+from cep.kernels.table import SLOTS_MIN, Table
+
+#: Runs of rows of one pane found at a time, and how many in disorder are taken one by one rather than sorted.
+RUNS_MAX, RUNS_UNSORTED = 1024, 16
+#: Freed tables kept for new panes, and how many times larger than needed one may be.
+SPARES_MAX, SPARE_EXCESS = 2, 4
+
+
+@kernel("int64(const int64[:], int64, int64, int64, int64[:], int64[:])")
+def cut(time: np.ndarray, start: int, pane: int, time_max: int, numbers: np.ndarray, stops: np.ndarray) -> int:
+    """Cuts rows from `start` on into runs of one pane: their numbers, and the row after each. Returns how many runs, or
+    -1 - (row) for one beyond ±time_max."""
+    runs, i, n = 0, start, len(time)
+    while i < n and runs < len(stops):
+        if time[i] < -time_max or time[i] > time_max:
+            return -1 - i
+        low = time[i] // pane * pane  # floors, also before the epoch
+        high = low + pane
+        numbers[runs] = time[i] // pane
+        while i < n and low <= time[i] < high:
+            i += 1
+        stops[runs] = i
+        runs += 1
+    return runs
+
+
+class Panes:
+    """Tables by pane number. `numbers` is sorted."""
+
+    def __init__(self, spec: AggregateSpec) -> None:
+        self.spec, self.pane = spec, spec.window.pane
+        self.numbers: list[int] = []
+        self.bytes = 0  # of the tables of open panes and the spares
+        self._tables: dict[int, Table] = {}
+        self._spares: list[Table] = []
+        self._rows = 0  # groups of the pane freed last: what the next will need
+        self._cut_numbers, self._cut_stops = np.empty(RUNS_MAX, np.int64), np.empty(RUNS_MAX, np.int64)
+
+    def __getitem__(self, number: int) -> Table:
+        return self._tables[number]
+
+    def add(self, rows: Rows, watermark: int) -> None:
+        """Puts every row into its pane. Raises ProtocolError for a row of a pane that ended by `watermark`."""
+        start = 0
+        while start < len(rows.time):
+            numbers, stops = self._cut(rows, start)
+            if len(numbers) > RUNS_UNSORTED and numbers != sorted(numbers):
+                rows, start = rows.take(start + np.argsort(rows.time[start:] // self.pane, kind="stable")), 0
+                continue
+            for number, stop in zip(numbers, stops, strict=True):
+                if (number + 1) * self.pane <= watermark:
+                    raise ProtocolError(
+                        f"operator {self.spec.operator.name!r}: a row at {int(rows.time[start])} µs came after watermark {watermark}"
+                    )
+                self._add(number, rows, start, stop)
+                start = stop
+
+    def _cut(self, rows: Rows, start: int) -> tuple[list[int], list[int]]:
+        # The time of a partial row is an end of its pane.
+        runs = cut(rows.time, start, self.pane, TIME_MAX + self.pane, self._cut_numbers, self._cut_stops)
+        if runs < 0:
+            raise DataError(
+                f"operator {self.spec.operator.name!r}: event times must lie within ±{TIME_MAX} µs, got {int(rows.time[-1 - runs])}"
+            )
+        return self._cut_numbers[:runs].tolist(), self._cut_stops[:runs].tolist()
+
+    def _add(self, number: int, rows: Rows, start: int, stop: int) -> None:
+        table = self._tables.get(number) or self._open(number)
+        before = table.bytes
+        rows.into(table, start, stop)
+        table.created = oldest(table.created, rows.created)
+        self.bytes += table.bytes - before
+
+    def _open(self, number: int) -> Table:
+        fitting = [spare for spare in self._spares if spare.capacity >= self._rows]
+        if fitting:
+            table = fitting[0]
+            self._spares.remove(table)
+            table.clear()
+        else:
+            table = Table.make(self.spec.width, self.spec.sums, self._rows)
+            self.bytes += table.bytes
+        insort(self.numbers, number)
+        self._tables[number] = table
+        return table
+
+    def free(self, number: int) -> None:
+        """The pane is over."""
+        self.numbers.pop(bisect_left(self.numbers, number))
+        table = self._tables.pop(number)
+        self._rows = table.rows
+        freed = [*self._spares, table]
+        self._spares = [each for each in freed if each.capacity <= SPARE_EXCESS * max(self._rows, SLOTS_MIN)][-SPARES_MAX:]
+        self.bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
+
+    def before(self, number: int) -> list[int]:
+        """Numbers of the open panes before `number`."""
+        return self.numbers[: bisect_left(self.numbers, number)]
+
+    def between(self, first: int, end: int) -> list[int]:
+        """Numbers of the open panes from `first` to before `end`."""
+        return self.numbers[bisect_left(self.numbers, first) : bisect_left(self.numbers, end)]
+
+    def items(self) -> Iterator[tuple[int, Table]]:
+        """Panes and their tables, by number."""
+        for number in self.numbers:
+            yield number, self._tables[number]

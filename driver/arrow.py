@@ -1,0 +1,134 @@
+"""What users hand to a publisher, as Arrow record batches of the stream's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep.dataflow.elements import MIN_TIME
+from cep.errors import DataError
+from cep.model.schema import UNIT_US, Field, Schema
+from cep.model.streams import Stream
+
+
+def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
+    """`data` (Arrow batch or table, pandas or polars frame, iterable of dicts) as batches of `stream`'s schema.
+
+    Raises DataError naming the stream, the field, what was expected and what was got; then nothing of `data` is taken.
+    """
+    table = _table(data, stream)
+    wanted, got = stream.schema.names, tuple(table.column_names)
+    if set(wanted) != set(got):
+        missing, extra = sorted(set(wanted) - set(got)), sorted(set(got) - set(wanted))
+        raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
+    columns = [_column(table.column(f.name), f, stream.name) for f in stream.schema.fields]
+    return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
+
+
+def _table(data: Any, stream: Stream) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if hasattr(data, "to_arrow"):  # polars
+        return data.to_arrow()
+    if hasattr(data, "iloc"):  # pandas
+        return pa.Table.from_pandas(data, preserve_index=False)
+    if isinstance(data, Mapping):
+        data = [data]
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        return _from_records(list(data), stream)
+    raise DataError(f"stream {stream.name!r}: expected an Arrow table or batch, a pandas or polars frame, or dicts, got {type(data).__name__}")
+
+
+def _from_records(records: list[Any], stream: Stream) -> pa.Table:
+    for number, record in enumerate(records):
+        if not isinstance(record, Mapping):
+            raise DataError(f"stream {stream.name!r}, record {number}: expected a dict, got {record!r}")
+        unknown = record.keys() - set(stream.schema.names)
+        if unknown:
+            raise DataError(f"stream {stream.name!r}, record {number}: unknown fields {sorted(unknown)}; it has {stream.schema}")
+    arrays = [_values([record.get(f.name) for record in records], f, stream.name) for f in stream.schema.fields]
+    return pa.table(arrays, names=list(stream.schema.names))
+
+
+def _values(values: list[Any], field: Field, stream: str) -> pa.Array:
+    wanted = field.type.arrow
+    try:
+        if field.type.name == "timestamp" and not any(isinstance(v, datetime) for v in values):
+            return pa.array(values, pa.int64())
+        return pa.array(values, wanted)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
+        raise DataError(f"stream {stream!r}, field {field}: {error}") from None
+
+
+def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    if column.null_count and not field.nullable:
+        raise DataError(f"stream {stream!r}, field {field}: {column.null_count} NULLs where none is allowed (declare it {field.type}?)")
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if field.type.name == "timestamp":
+        return _timestamps(column, field, stream)
+    try:
+        same = pa.types.is_string(field.type.arrow) and pa.types.is_large_string(column.type)
+        return column.cast(field.type.arrow, safe=True) if same or _widens(column.type, field) else _refuse(column, field, stream)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"stream {stream!r}, field {field}: {error}") from None
+
+
+def _widens(given: pa.DataType, field: Field) -> bool:
+    """Types that may stand for a field without changing a value; safe casts check the values."""
+    wanted = field.type.arrow
+    if given == wanted or pa.types.is_null(given):
+        return True
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_integer(given))
+    if pa.types.is_floating(wanted):
+        return bool(pa.types.is_floating(given) or pa.types.is_integer(given))
+    if pa.types.is_string(wanted):
+        return bool(pa.types.is_large_string(given) or str(given) == "string_view")
+    return bool(pa.types.is_binary(wanted) and (pa.types.is_large_binary(given) or str(given) == "binary_view"))
+
+
+def _refuse(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    raise DataError(f"stream {stream!r}, field {field}: expected {field.type.arrow}, got {column.type}")
+
+
+def _timestamps(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    if pa.types.is_integer(column.type):
+        column = _from_integers(column.cast(pa.int64()), field, stream)
+    elif not pa.types.is_timestamp(column.type) and not pa.types.is_null(column.type):
+        return _refuse(column, field, stream)
+    if pa.types.is_timestamp(column.type) and column.type.tz is None:
+        column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
+    try:
+        return column.cast(field.type.arrow, safe=True)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"stream {stream!r}, field {field}: timestamps are stored in whole µs: {error}") from None
+
+
+def _from_integers(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    if not field.type.unit:
+        raise DataError(f"stream {stream!r}, field {field}: a timestamp without a unit takes no integers; declare timestamp[ms] or the like")
+    if field.type.unit == "ns":
+        return column.cast(pa.timestamp("ns", tz="UTC"))
+    scaled = pc.multiply_checked(column, UNIT_US[field.type.unit])
+    return scaled.cast(field.type.arrow)
+
+
+def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:
+    """int64[n], µs; MIN_TIME where it is NULL."""
+    return np.asarray(batch.column(column).cast(pa.int64()).fill_null(MIN_TIME))
+
+
+def without_hidden(batch: pa.RecordBatch, schema: Schema, event_time: bool) -> pa.RecordBatch:
+    """The columns that the user declared; with `event_time`, the rows' event time as a last column of that name."""
+    shown = batch.select(list(schema.names))
+    if not event_time:
+        return shown
+    return shown.append_column("event_time", batch.column("__time").cast(pa.timestamp("us", tz="UTC")))

@@ -1,0 +1,156 @@
+"""A cluster as its users see it: deploy, publish, subscribe, status."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cep.errors import CepError, QueryFailed
+from cep.model import query as model
+from cep.model import streams as stream_documents
+from cep.model.streams import Stream
+from driver.data import DataPlane
+from driver.publisher import Publisher
+from driver.query import Query
+from driver.rest import Rest
+from driver.subscription import Subscription
+
+
+class Running:
+    """A deployed query."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+
+    def __repr__(self) -> str:
+        return f"Running({self.name!r})"
+
+    def start(self) -> Running:
+        """Runs a query that was deployed with `start=False`."""
+        self._settle(self.cluster.rest.post(f"/queries/{self.name}/start?wait=true"))
+        return self
+
+    def subscribe(self, stream: str, *, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False) -> Subscription:
+        """Answers of the output stream `stream` from now on; returns when it is registered: nothing that comes after is lost.
+
+        Args:
+            on_slow: what happens when the reader is slower than the query: "block" slows the query, "drop" drops and counts rows.
+            keep_s: how long rows are held for a reader that is gone.
+            event_time: adds a last column `event_time`.
+
+        Raises:
+            StreamEnded: the query is over; names how many rows came out.
+            QueryFailed: it has failed.
+        """
+        return Subscription(self.cluster.rest, stream, on_slow, keep_s, event_time).attach(self.name)
+
+    def status(self) -> dict[str, Any]:
+        """State, cause, instances and what each of them waits for."""
+        return dict(self.cluster.rest.get(f"/queries/{self.name}"))
+
+    def explain(self) -> str:
+        """The plan in words."""
+        return str(self.cluster.rest.get(f"/queries/{self.name}/explain")["text"])
+
+    def dead_letters(self) -> dict[str, Any]:
+        """Bad input and failed functions: exact counts, and the last letters."""
+        return dict(self.cluster.rest.get(f"/queries/{self.name}/dead-letters"))
+
+    def stop(self, drain: bool = False) -> None:
+        """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""
+        self.cluster.rest.post(f"/queries/{self.name}/stop?wait=true&drain={str(drain).lower()}")
+
+    def delete(self) -> None:
+        """Stops and forgets it."""
+        self.cluster.rest.delete(f"/queries/{self.name}?wait=true")
+
+    def _settle(self, answer: Mapping[str, Any]) -> None:
+        if answer["state"] == "failed":
+            cause = answer["cause"] or {}
+            raise QueryFailed(self.name, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+
+
+class Cluster:
+    """A running cluster at `url`. Publishers and subscribers reach its instance managers directly, on this machine."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.rest = Rest(url, token)
+        self.plane: DataPlane | None = None
+        self.publishers: list[Publisher] = []
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def deploy(self, query: Query | model.Query | Mapping[str, Any], start: bool = True) -> Running:
+        """Deploys a query (builder, value or document); returns when it runs, or with `start=False` when it is ready.
+
+        Raises:
+            QueryError: it is no query. PlacementError: the cluster is too small. Conflict: the name is taken.
+            QueryFailed: it could not be started; says where and why.
+        """
+        document = query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
+        answer = self.rest.post(f"/queries?wait=true&start={str(start).lower()}", document)
+        running = Running(self, answer["name"])
+        running._settle(answer)
+        for publisher in self.publishers:
+            publisher.refresh()
+        return running
+
+    def query(self, name: str) -> Running:
+        """A query that is deployed already. Raises NotFound."""
+        self.rest.get(f"/queries/{name}")
+        return Running(self, name)
+
+    def queries(self) -> list[dict[str, Any]]:
+        return list(self.rest.get("/queries"))
+
+    def declare(self, stream: Stream) -> None:
+        """Declares a stream without a query. Raises Conflict if it is declared otherwise."""
+        self.rest.put(f"/streams/{stream.name}", stream_documents.to_json(stream))
+
+    def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
+        """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was."""
+        if isinstance(stream, Stream):
+            self.declare(stream)
+            stream = stream.name
+        document = self.rest.get(f"/streams/{stream}")
+        known = {key: document[key] for key in ("name", "schema", "event_time", "disorder", "idle_after") if key in document}
+        self.plane = self.plane or DataPlane()
+        publisher = Publisher(self.rest, self.plane, stream_documents.from_json(known), name, keep_open)
+        self.publishers = [p for p in self.publishers if not p.closing.is_set()] + [publisher]
+        return publisher.open()
+
+    def subscribe(self, stream: str, *, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False) -> Subscription:
+        """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
+        subscription = Subscription(self.rest, stream, on_slow, keep_s, event_time)
+        producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
+        for name in producers:
+            if stream in self.rest.get(f"/queries/{name}")["outputs"]:
+                return subscription.attach(name)
+        return subscription.register()
+
+    def explain(self, query: Query | Mapping[str, Any]) -> str:
+        """The plan that a query would get now; nothing is deployed."""
+        document = query.to_json() if isinstance(query, Query) else dict(query)
+        return str(self.rest.post("/explain", document)["text"])
+
+    def instance_managers(self) -> list[dict[str, Any]]:
+        return list(self.rest.get("/instance-managers"))
+
+    def topology(self) -> dict[str, Any]:
+        return dict(self.rest.get("/topology"))
+
+    def close(self) -> None:
+        """Closes what this client opened; queries go on. Publishers that are still open close without ending their streams."""
+        for publisher in self.publishers:
+            try:
+                publisher.close(keep_open=True)
+            except CepError:  # the cluster is gone, and the publisher with it
+                publisher.closing.set()
+        if self.plane is not None:
+            self.plane.close()
+        self.rest.close()
+

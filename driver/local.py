@@ -1,0 +1,89 @@
+"""`LocalCluster`: the real thing on this machine, for as long as a `with` block lasts (DESIGN §9)."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from cep.errors import ClusterError
+from driver.cluster import Cluster
+
+STOP_S = 20.0
+
+
+class LocalCluster(Cluster):
+    """Starts ZooKeeper, orchestrator, metric server and instance managers, each a process, and takes them all down again.
+
+    Args:
+        instances: instance managers; None: one per core this process may use, at most 4.
+        numa: bind each to a core and its NUMA node; False: no affinity, no memory policy, round-robin placement.
+        data: folders under which file sources may be.
+        options: further fields of `driver.supervisor.LocalConfig`, such as `rest_port`, `token`, `keep_home`.
+
+    Raises:
+        ClusterError: a part could not be started; names it, with the end of its log.
+    """
+
+    def __init__(self, instances: int | None = None, numa: bool = True, data: Iterable[str | Path] = (), **options: Any) -> None:
+        config = {"instances": instances, "numa": numa, "data": [str(folder) for folder in data], **options}
+        root = Path(__file__).resolve().parent.parent
+        command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(root)!r}); from driver import supervisor; sys.exit(supervisor.main(sys.argv[1:]))"]
+        # A session of its own: a Ctrl-C at the terminal is ours to answer, the supervisor sees the end of its stdin.
+        self.supervisor = subprocess.Popen(
+            [*command, json.dumps(config)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        self.asking = threading.Lock()
+        try:
+            self.facts = self._line()
+        except BaseException:
+            self._take_down()
+            raise
+        super().__init__(self.facts["rest"], options.get("token"))
+
+    @property
+    def home(self) -> str:
+        """The private folder with the logs."""
+        return str(self.facts["home"])
+
+    def processes(self) -> list[tuple[str, int]]:
+        """(name, pid) of every process of the cluster, as of now."""
+        with self.asking:
+            assert self.supervisor.stdin is not None
+            print(json.dumps({"processes": True}), file=self.supervisor.stdin, flush=True)
+            return [(name, pid) for name, pid in self._line()["processes"]]
+
+    def close(self) -> None:
+        """Takes everything down; returns when it is gone."""
+        super().close()
+        self._take_down()
+
+    def __enter__(self) -> LocalCluster:
+        return self
+
+    def _line(self) -> dict[str, Any]:
+        output: IO[str] | None = self.supervisor.stdout
+        assert output is not None
+        line = output.readline()
+        if not line:
+            raise ClusterError(f"the cluster's supervisor has gone, exit status {self.supervisor.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise ClusterError(answer["error"])
+        return answer
+
+    def _take_down(self) -> None:
+        if self.supervisor.stdin is not None and not self.supervisor.stdin.closed:
+            self.supervisor.stdin.close()
+        try:
+            self.supervisor.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.supervisor.send_signal(signal.SIGKILL)
+            self.supervisor.wait()
+        if self.supervisor.stdout is not None:
+            self.supervisor.stdout.close()

@@ -1,0 +1,251 @@
+"""A publisher: a partition of a stream, with a name (DESIGN 4.11). It numbers and stamps its own rows, so that every query agrees."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep import wire
+from cep.compile.chain import compile_chain
+from cep.dataflow.channel import Credit
+from cep.dataflow.columns import columns_from_arrow
+from cep.dataflow.elements import MIN_TIME
+from cep.dataflow.source import stamp_of
+from cep.errors import ClusterError
+from cep.model.operators import Map
+from cep.model.streams import Stream
+from cep.wire import Format, Header
+from driver.arrow import event_times, record_batches
+from driver.data import DataPlane
+from driver.rest import Rest
+
+BATCH_BYTES = 1 << 20
+ANSWER_S = 15.0
+
+
+class Reader:
+    """One source instance that reads the stream, and our channel to it."""
+
+    def __init__(self, document: dict[str, Any], stream: str, publisher: str) -> None:
+        self.query, self.endpoint = str(document["query"]), str(document["endpoint"])
+        self.entry = wire.name_id(f"{self.query}/{stream}<{document['instance']}")
+        self.channel = wire.name_id(f"{self.entry}<{publisher}")
+        self.credit = Credit()
+        self.sequence = 0
+        self.watermark = MIN_TIME  # the last one it was told
+        self.opened = self.gone = self.closed = False
+
+
+class Publisher:
+    """Use it as a context manager: leaving the block closes it and, if it was the last one open, ends the stream for the
+    queries deployed then (`keep_open=True`: it does not). Leaving by an exception closes it without ending the stream."""
+
+    def __init__(self, rest: Rest, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool) -> None:
+        self.rest, self.plane, self.stream, self.keep_open = rest, plane, stream, keep_open
+        self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
+        self.disorder = stream.disorder or 0
+        self.format = Format(stream.schema, False)
+        self.readers: dict[int, Reader] = {}
+        self.max_time = MIN_TIME
+        self.record = 0
+        self.changed = threading.Condition()
+        self.sending = threading.RLock()
+        self.version: Any = None
+        self.closing = threading.Event()
+        self._times = _event_time_of(stream)
+        self._turn = 0
+
+    def open(self) -> Publisher:
+        answer = self.rest.post(f"/streams/{self.stream.name}/publishers", {"name": self.name, "endpoint": self.plane.endpoint})
+        self._learn(answer)
+        self.plane.on_beat[self] = self._beat
+        self.follower = threading.Thread(target=self._follow, name=f"publisher {self.name}", daemon=True)
+        self.follower.start()
+        return self
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(keep_open=self.keep_open or kind is not None)
+
+    # Sending
+
+    def send(self, data: Any, created_ns: int | None = None) -> int:
+        """Sends rows; returns how many. Blocks while a query that reads them has no credit left.
+
+        Args:
+            data: Arrow table or batch, pandas or polars frame, dict or iterable of dicts.
+            created_ns: when the oldest of them was created, for latency; None: now.
+
+        Raises:
+            DataError: they do not fit the stream; none was taken.
+            ClusterError: the publisher is closed.
+        """
+        if self.closing.is_set():
+            raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
+        rows = 0
+        with self.sending:
+            for batch in record_batches(data, self.stream):
+                size = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1))
+                for start in range(0, batch.num_rows, size):
+                    self._send(batch.slice(start, size), created_ns or time.time_ns())
+                rows += batch.num_rows
+            self._tell_watermark()
+        return rows
+
+    def _send(self, batch: pa.RecordBatch, created_ns: int) -> None:
+        times = self._times(batch, self.max_time)
+        known = times[times > MIN_TIME]
+        before, self.max_time = self.max_time, max(self.max_time, int(known.max()) if len(known) else MIN_TIME)
+        arrays = [*batch.columns, pa.array(times)]
+        body = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow).serialize()
+        for reader in self._one_per_query():
+            self._wait_for_credit(reader, len(body))
+            header = self._header(wire.BATCH, reader, created=created_ns, stamp=before, record=self.record)
+            reader.credit.spend(len(body))
+            self.plane.send(reader.endpoint, header, body)
+        self.record += batch.num_rows
+
+    def _one_per_query(self) -> list[Reader]:
+        """Round-robin over the readers of each query."""
+        queries: dict[str, list[Reader]] = {}
+        for reader in list(self.readers.values()):
+            if reader.opened and not reader.gone:
+                queries.setdefault(reader.query, []).append(reader)
+        self._turn += 1
+        return [readers[self._turn % len(readers)] for readers in queries.values()]
+
+    def _wait_for_credit(self, reader: Reader, size: int) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: reader.gone or reader.credit.allows(size) or self.closing.is_set())
+
+    def _header(self, kind: int, reader: Reader, **fields: Any) -> Header:
+        watermark = stamp_of(self.max_time, self.disorder)
+        reader.watermark, sequence = watermark, reader.sequence
+        reader.sequence += 1
+        return Header(
+            kind,
+            reader.channel,
+            sequence,
+            stream=wire.stream_id(self.stream.name),
+            fingerprint=self.format.fingerprint,
+            watermark=watermark,
+            **fields,
+        )
+
+    def _tell_watermark(self) -> None:
+        watermark = stamp_of(self.max_time, self.disorder)
+        for reader in list(self.readers.values()):
+            if reader.opened and not reader.gone and reader.watermark < watermark:
+                self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
+
+    def _beat(self) -> None:
+        """Every second, in the plane's thread: we are alive; time of ingestion goes on without rows."""
+        for reader in list(self.readers.values()):
+            self.plane.send(reader.endpoint, Header(wire.BEAT, reader.channel))
+        if self.stream.event_time is None and self.sending.acquire(blocking=False):
+            try:
+                self.max_time = max(self.max_time, time.time_ns() // 1000)
+                self._tell_watermark()
+            finally:
+                self.sending.release()
+
+    # Readers
+
+    def _follow(self) -> None:
+        """Learns of queries that begin or end while we are open."""
+        while not self.closing.is_set():
+            try:
+                after = "" if self.version is None else f"&after={self.version}"
+                self._learn(self.rest.get(f"/streams/{self.stream.name}/readers?wait=10{after}", timeout=30))
+            except ClusterError:  # the orchestrator is away; what flows, flows
+                self.closing.wait(0.2)
+
+    def _learn(self, answer: dict[str, Any]) -> None:
+        found = {r.channel: r for r in (Reader(d, self.stream.name, self.name) for d in answer["readers"])}
+        # Before the lock: a `send` that waits for the credit of a reader that is gone holds it.
+        with self.changed:
+            for channel in self.readers.keys() - found.keys():
+                self.readers[channel].gone = True
+            self.changed.notify_all()
+        with self.sending:
+            self.version = answer["version"]
+            self.readers = {channel: reader for channel, reader in self.readers.items() if not reader.gone}
+            for channel in found.keys() - self.readers.keys():
+                self._open_at(found[channel])
+
+    def refresh(self) -> None:
+        """Learns of new readers now: a query that this process has just deployed gets the very next row."""
+        self._learn(self.rest.get(f"/streams/{self.stream.name}/readers"))
+
+    def _open_at(self, reader: Reader) -> None:
+        self.plane.handlers[reader.channel] = lambda header, body: self._heard(reader, header, body)
+        self.readers[reader.channel] = reader
+        document = {"publisher": self.name, "endpoint": self.plane.endpoint, "max_time": self.max_time}
+        self.plane.send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(document))
+        with self.changed:
+            if not self.changed.wait_for(lambda: reader.opened or reader.gone, timeout=ANSWER_S):
+                reader.gone = True
+        if reader.gone:
+            self.readers.pop(reader.channel, None)
+
+    def _heard(self, reader: Reader, header: Header, body: Any) -> None:
+        with self.changed:
+            if header.kind == wire.OPENED:
+                self._opened(reader, header, wire.from_json(body))
+            elif header.kind == wire.CREDIT:
+                reader.credit.grant(header.sequence, header.record, header.watermark)
+            elif header.kind == wire.CLOSED:
+                reader.closed = True
+            self.changed.notify_all()
+
+    def _opened(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
+        reader.opened, reader.gone = bool(document["here"]), not document["here"]
+        reader.credit.limit = document.get("limit", 0)
+        reader.watermark = header.watermark
+        if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
+            self.max_time = max(self.max_time, header.watermark + self.disorder)
+
+    def close(self, keep_open: bool = False) -> None:
+        """Closes this publisher; the last one ends the stream, unless `keep_open`."""
+        if self.closing.is_set():
+            return
+        with self.sending:
+            self.closing.set()
+            answer = self.rest.delete(f"/streams/{self.stream.name}/publishers/{self.name}?keep_open={str(keep_open).lower()}")
+            body = wire.to_json({"last": answer["last"], "endpoint": self.plane.endpoint})
+            for reader in self.readers.values():
+                self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
+            with self.changed:
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
+        self.plane.on_beat.pop(self, None)
+        for reader in self.readers.values():
+            self.plane.handlers.pop(reader.channel, None)
+
+
+def _event_time_of(stream: Stream) -> Callable[[pa.RecordBatch, int], np.ndarray]:
+    """(batch, greatest time so far) -> int64[n], µs, MIN_TIME where NULL."""
+    if stream.event_time is None:
+        return lambda batch, latest: np.full(batch.num_rows, max(latest, time.time_ns() // 1000), np.int64)
+    if (column := stream.event_time_column) is not None:
+        return lambda batch, latest: event_times(batch, column)
+    chain = compile_chain((Map("event_time", stream.name, (("t", stream.event_time),)),), stream.schema)
+
+    def computed(batch: pa.RecordBatch, latest: int) -> np.ndarray:
+        result = chain.process(columns_from_arrow(batch, stream.schema), batch.num_rows, 0)
+        times = np.full(batch.num_rows, MIN_TIME, np.int64)
+        found = result.columns["t"]
+        values = found.values if found.valid is None else np.where(found.valid, found.values, MIN_TIME)
+        times[slice(None) if result.kept is None else result.kept] = values
+        return times
+
+    return computed

@@ -1,0 +1,167 @@
+"""The query builder: `Query("name").source(...).map(...)....output("stream")`.
+
+Every call returns a new builder, so a half-built query can be branched. `build()` gives the frozen `cep.model.query.Query`, checked:
+an error names operator and field, and points into the query's JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+from cep.errors import QueryError
+from cep.model import query as model
+from cep.model.duration import parse_duration
+from cep.model.expr import Column, Expr, as_expr
+from cep.model.functions import Function
+from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.schema import Schema
+from cep.model.streams import BLOCK_BYTES, Stream, TextFiles
+from cep.model.windows import TimeWindow
+from cep.plan.validate import validate
+
+
+def stream(
+    name: str,
+    fields: Mapping[str, object] | None = None,
+    /,
+    *,
+    event_time: str | Expr | None = None,
+    disorder: str | timedelta | None = None,
+    **named: object,
+) -> Stream:
+    """Declares a stream that clients publish to.
+
+    Args:
+        name: unique in the cluster.
+        fields, named: field name -> type: `str`, `int | None`, `"timestamp[ms]"`, `"float64?"` ('?': NULL is allowed).
+        event_time: the column (or an expression) that says when a row happened; none: the time of ingestion.
+        disorder: how far a row may be behind the greatest event time before it; what is further behind is late.
+    """
+    return Stream(name, Schema.of({**(fields or {}), **named}), _event_time(event_time), _disorder(disorder))
+
+
+def files(
+    name: str,
+    fields: Mapping[str, object] | None = None,
+    /,
+    *,
+    paths: str | Iterable[str],
+    event_time: str | Expr | None = None,
+    disorder: str | timedelta | None = None,
+    separator: str = ",",
+    header: bool = False,
+    block_bytes: int = BLOCK_BYTES,
+    **named: object,
+) -> Stream:
+    """Declares a stream that is read from delimited text files, one record a line; see `stream` for the rest.
+
+    Args:
+        paths: one or more paths or globs, under a folder that the cluster was started with.
+        separator: one ASCII character; fields are not quoted. Fields beyond the declared ones are not looked at.
+        header: the first line of every file is no record.
+        block_bytes: files are cut into blocks of this size; a block is a partition.
+    """
+    found = (paths,) if isinstance(paths, str) else tuple(str(path) for path in paths)
+    schema = Schema.of({**(fields or {}), **named})
+    text = TextFiles(found, separator, header, block_bytes)
+    return Stream(name, schema, _event_time(event_time), _disorder(disorder), text)
+
+
+def _event_time(event_time: str | Expr | None) -> Expr | None:
+    return Column(event_time) if isinstance(event_time, str) else event_time
+
+
+def _disorder(disorder: str | timedelta | None) -> int | None:
+    return None if disorder is None else parse_duration(disorder, "disorder")
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query under construction. Operators read what stands before them; `at` goes back to something named."""
+
+    name: str
+    streams: tuple[Stream, ...] = ()
+    operators: tuple[Operator, ...] = ()
+    outputs: tuple[model.Output, ...] = ()
+    late_stream: str | None = None
+    plan_options: model.Options = field(default_factory=model.Options)
+    current: str | None = None
+
+    def source(self, source: Stream | str) -> Query:
+        """Reads a declared stream, or by name one that the cluster knows."""
+        if isinstance(source, str):
+            return replace(self, current=source)
+        known = source.name in {s.name for s in self.streams}
+        return replace(self, streams=self.streams if known else (*self.streams, source), current=source.name)
+
+    def at(self, name: str) -> Query:
+        """What follows reads operator or stream `name`."""
+        return replace(self, current=name)
+
+    def map(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
+        """One tuple for each tuple, with exactly these fields: expressions or constants."""
+        computed = tuple((key, as_expr(value)) for key, value in {**(fields or {}), **named}.items())
+        return self._then(Map(name, self._input(name), computed))
+
+    def filter(self, name: str, condition: Expr, /) -> Query:
+        """Keeps the tuples for which `condition` is true."""
+        return self._then(Filter(name, self._input(name), as_expr(condition)))
+
+    def union(self, name: str, *inputs: str) -> Query:
+        """The tuples of the operators or streams `inputs`, whose schemas are the same."""
+        return self._then(Union(name, inputs))
+
+    def aggregate(
+        self,
+        name: str,
+        window: TimeWindow,
+        functions: Mapping[str, Function] | None = None,
+        /,
+        *,
+        by: str | Iterable[str] = (),
+        **named: Function,
+    ) -> Query:
+        """Per window and group: the fields of `by`, then one field per function."""
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        found = tuple({**(functions or {}), **named}.items())
+        for field_name, function in found:
+            if not isinstance(function, Function):
+                raise QueryError(f"operator {name!r}, field {field_name!r}: expected a function such as count(), got {function!r}")
+        return self._then(Aggregate(name, self._input(name), window, keys, found))
+
+    def output(self, stream: str) -> Query:
+        """What stands before it leaves the query as the stream `stream`."""
+        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(stream))))
+
+    def late(self, stream: str) -> Query:
+        """Late rows leave the query as the stream `stream` instead of only being counted."""
+        return replace(self, late_stream=stream)
+
+    def options(self, **options: Any) -> Query:
+        """How it is planned, none of which changes an answer: see `cep.model.query.Options`."""
+        return replace(self, plan_options=model.options_from_json(model.options_to_json(self.plan_options) | options))
+
+    def build(self, known: Mapping[str, Stream] | None = None) -> model.Query:
+        """The query as a value. Raises QueryError where it is none; streams read by name are looked up in `known`."""
+        query = self.value()
+        validate(query, known or {})
+        return query
+
+    def value(self) -> model.Query:
+        """The query as a value, not checked: streams it reads by name may be known to the cluster alone."""
+        return model.Query(self.name, self.streams, self.operators, self.outputs, self.late_stream, self.plan_options)
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that REST and files take."""
+        return model.to_json(self.value())
+
+    def _input(self, reader: str) -> str:
+        if self.current is None:
+            raise QueryError(f"{reader!r} of query {self.name!r} reads nothing: call source(...) first")
+        return self.current
+
+    def _then(self, operator: Operator) -> Query:
+        return replace(self, operators=(*self.operators, operator), current=operator.name)

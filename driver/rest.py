@@ -1,0 +1,74 @@
+"""The orchestrator's REST API as the driver calls it: JSON in, JSON out, problem documents as this project's errors."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import httpx
+
+from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, QueryError
+
+TIMEOUT_S = 60.0
+PATIENCE_S = 20.0  # an orchestrator that was killed is back within this time
+_BY_STATUS: dict[int, type[CepError]] = {404: NotFound, 409: Conflict, 503: PlacementError}
+
+
+class Rest:
+    """`url` is the orchestrator's, such as http://127.0.0.1:8080."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
+        self.url = url
+        self.client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, limits=limits, trust_env=False)
+
+    def get(self, path: str, timeout: float = TIMEOUT_S) -> Any:
+        return self._call("GET", path, timeout=timeout)
+
+    def post(self, path: str, document: Any = None) -> Any:
+        return self._call("POST", path, json=document)
+
+    def put(self, path: str, document: Any) -> Any:
+        return self._call("PUT", path, json=document)
+
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path)
+
+    def text(self, path: str) -> str:
+        return str(self._answer("GET", path).text)
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _call(self, method: str, path: str, **options: Any) -> Any:
+        response = self._answer(method, path, **options)
+        return response.json() if response.content else None
+
+    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                response = self.client.request(method, path, **options)
+            except httpx.TransportError as error:
+                # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
+                safe = method in ("GET", "PUT", "DELETE") or isinstance(error, httpx.ConnectError)
+                if not safe or time.monotonic() > deadline:
+                    raise ClusterError(f"the orchestrator at {self.url} does not answer: {type(error).__name__}: {error}") from error
+                time.sleep(0.1)
+                continue
+            if response.is_success:
+                return response
+            raise _error_of(response)
+
+
+def _error_of(response: httpx.Response) -> CepError:
+    try:
+        problem = response.json()
+    except ValueError:
+        problem = {"detail": response.text}
+    detail = problem.get("detail") or problem.get("title") or f"HTTP {response.status_code}"
+    if response.status_code in (400, 422):
+        data = "records" in str(response.request.url)
+        return DataError(detail) if data else QueryError(detail, problem.get("pointer", ""))
+    return _BY_STATUS.get(response.status_code, ClusterError)(detail)

@@ -1,0 +1,222 @@
+"""A subscription: the answers of an output stream as Arrow record batches, from all instances that produce it (DESIGN 5.9)."""
+
+from __future__ import annotations
+
+import queue
+import time
+import uuid
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from cep import wire
+from cep.errors import CepError, ClusterError, QueryFailed, QueryStopped, StreamEnded
+from cep.model.schema import Schema
+from cep.wire import Format, Header
+from driver.arrow import without_hidden
+from driver.data import DataPlane
+from driver.rest import Rest
+
+WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
+ANSWER_S = 15.0
+IDLE_S = 1.0  # after this long without a message we ask the orchestrator what is the matter
+
+
+class Producer:
+    """One instance that produces the stream, and our channel from it."""
+
+    def __init__(self, document: dict[str, Any], query: str, stream: str, id_: str) -> None:
+        self.endpoint = str(document["endpoint"])
+        index = document["instance"]
+        self.outlet = wire.name_id(f"{query}/{stream}/{index}")
+        self.channel = wire.name_id(f"{query}/{stream}/{index}>{id_}")
+        self.consumed = 0
+        self.sequence = 0
+        self.open = True
+
+
+class Subscription:
+    """Iterate over it: it ends when the stream ends, and raises QueryFailed or QueryStopped when its query does not end by itself.
+
+    Everything that comes out from its creation on is held for it, within the budget.
+    """
+
+    def __init__(
+        self, rest: Rest, stream: str, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False, budget_bytes: int = 64 << 20
+    ) -> None:
+        self.rest, self.stream, self.event_time = rest, stream, event_time
+        self.id = f"s-{uuid.uuid4().hex[:12]}"
+        self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes}
+        self.query = ""
+        self.plane = DataPlane()  # its own, so that what comes before we know the query is ours too
+        self.messages: queue.SimpleQueue[tuple[Header, Any]] = queue.SimpleQueue()
+        self.plane.fallback = lambda header, body: self.messages.put((header, body))
+        self.producers: dict[int, Producer] = {}
+        self.schema: Schema | None = None
+        self.held: list[tuple[Header, Any]] = []
+        self.rows = 0
+        self.closed = False
+
+    # Registering
+
+    def register(self) -> Subscription:
+        """Before its query is deployed: the orchestrator hands it to the instances when they are made."""
+        document = {"id": self.id, "endpoint": self.plane.endpoint, "on_slow": self.terms["on_slow"], "keep": self.terms["keep_s"]}
+        self.rest.post(f"/streams/{self.stream}/subscriptions", document)
+        return self
+
+    def attach(self, query: str) -> Subscription:
+        """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
+        self.query = query
+        answer = self.rest.get(f"/queries/{query}")
+        if answer["state"] == "failed":
+            raise self._failure(answer)
+        for document in answer["outputs"].get(self.stream, ()):
+            producer = Producer(document, query, self.stream, self.id)
+            self.producers[producer.channel] = producer
+            body = wire.to_json({**self.terms, "endpoint": self.plane.endpoint})
+            self.plane.send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), body)
+        if not self.producers:
+            raise StreamEnded(self.stream, sum(answer.get("rows", {}).values()))
+        self._await_answers()
+        return self
+
+    def _await_answers(self) -> None:
+        waiting = {producer.outlet: producer for producer in self.producers.values()}
+        rows, ended = 0, 0
+        deadline = time.monotonic() + ANSWER_S
+        while waiting:
+            header, body = self._next(max(0.0, deadline - time.monotonic()))
+            if header is None:
+                raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: {len(waiting)} instances do not answer")
+            if header.kind != wire.SUBSCRIBED:
+                self.held.append((header, body))
+                continue
+            producer = waiting.pop(header.channel, None)
+            if producer is not None:
+                answer = wire.from_json(body)
+                rows, ended = rows + answer.get("rows", 0), ended + self._subscribed(producer, answer)
+        if ended == len(self.producers):
+            self.close()
+            raise StreamEnded(self.stream, rows)
+
+    def _subscribed(self, producer: Producer, answer: dict[str, Any]) -> int:
+        """1 if that instance is over."""
+        if not answer["here"] or answer["ended"]:
+            producer.open = False
+            return 1
+        self.schema = Schema.from_json(answer["schema"])
+        self._grant(producer)
+        self.plane.beats[producer.endpoint, producer.channel] = None
+        return 0
+
+    def _next(self, timeout: float) -> tuple[Header, Any] | tuple[None, None]:
+        try:
+            return self.messages.get(timeout=timeout) if timeout > 0 else self.messages.get_nowait()
+        except queue.Empty:
+            return None, None
+
+    # Reading
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
+        """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while any(producer.open for producer in self.producers.values()) or not self.query:
+            left = IDLE_S if deadline is None else min(IDLE_S, deadline - time.monotonic())
+            header, body = self.held.pop(0) if self.held and self.query else self._next(left)
+            if header is not None:
+                batch = self._take(header, body)
+                if batch is not None:
+                    return batch
+            elif deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
+            else:
+                self._ask()
+        self.close()
+        return None
+
+    def _take(self, header: Header, body: Any) -> pa.RecordBatch | None:
+        producer = self.producers.get(header.channel)
+        if producer is None:
+            if not self.query and header.kind != wire.SUBSCRIBED:
+                self.held.append((header, body))
+                self._ask()
+            return None
+        if header.kind < wire.CREDIT:
+            if header.sequence != producer.sequence:
+                raise ClusterError(f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost")
+            producer.sequence += 1
+        match header.kind:
+            case wire.BATCH:
+                return self._batch(producer, body)
+            case wire.END:
+                producer.open = False
+            case wire.STOP:
+                self.close()
+                raise QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire")
+            case wire.FAIL:
+                self.close()
+                fail = wire.from_json(body)
+                raise QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"])
+        return None
+
+    def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
+        assert self.schema is not None
+        batch = pa.ipc.read_record_batch(pa.py_buffer(wire.aligned(body)), Format(self.schema, False).arrow)
+        producer.consumed += len(body)
+        self.rows += batch.num_rows
+        self._grant(producer)
+        return without_hidden(batch, self.schema, self.event_time)
+
+    def _grant(self, producer: Producer) -> None:
+        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + WINDOW_BYTES)
+        self.plane.send(producer.endpoint, header)
+
+    def _ask(self) -> None:
+        """Nothing has come for a while: is the query there yet, has it failed? An orchestrator that is away is no answer."""
+        try:
+            if not self.query:
+                self._find()
+                return
+            answer = self.rest.get(f"/queries/{self.query}")
+        except ClusterError:
+            return
+        if answer["state"] == "failed":
+            self.close()
+            raise self._failure(answer)
+
+    def _find(self) -> None:
+        """Subscribed before deploy: looks for the query that produces the stream."""
+        for summary in self.rest.get("/queries"):
+            answer = self.rest.get(f"/queries/{summary['name']}")
+            if self.stream in answer["outputs"] and answer["state"] in ("ready", "running", "draining", "ended", "failed"):
+                self.attach(summary["name"])
+                return
+
+    def _failure(self, answer: dict[str, Any]) -> CepError:
+        cause = answer.get("cause") or {}
+        return QueryFailed(self.query, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+
+    # Ending
+
+    def close(self) -> None:
+        """Gives the subscription up; rows that wait for it are dropped and counted."""
+        if self.closed:
+            return
+        self.closed = True
+        for producer in self.producers.values():
+            self.plane.send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel))
+            producer.open = False
+        self.plane.close()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,67 @@
+"""`python -m orchestrator '<config>'`: REST in the main thread, the cluster's state in one of its own."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+import uvicorn
+
+from cep.config import ClusterConfig
+from cep.errors import ClusterError
+from cep.numa import available_cores, read_topology
+from orchestrator.door import ClosedDoor
+from orchestrator.metric_client import MetricClient
+from orchestrator.rest import Api, check_exposure, make_app
+from orchestrator.service import Service
+
+_GRACE_S = 1  # long-polls are cut off after it
+
+
+def main(arguments: Sequence[str]) -> int:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        serve(ClusterConfig.from_json(json.loads(arguments[0])))
+    except ClusterError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve(config: ClusterConfig) -> None:
+    """Until SIGTERM or SIGINT. Raises ClusterError: it may not, or cannot, listen where it should."""
+    check_exposure(config)
+    listener = listen(config)
+    service = Service(config, read_topology().restricted(available_cores()))
+    metrics = MetricClient(config.metrics_out)
+    app = make_app(Api(service, metrics, ClosedDoor(), config))
+    settings = uvicorn.Config(
+        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
+    service.start()
+    try:
+        uvicorn.Server(settings).run(sockets=[listener])
+    finally:
+        service.close()
+
+
+def listen(config: ClusterConfig) -> socket.socket:
+    """The socket it was started with, or a new one. Raises ClusterError: the port is taken."""
+    if config.rest_fd is not None:
+        return socket.socket(fileno=config.rest_fd)
+    family = socket.AF_INET6 if ":" in config.rest_host else socket.AF_INET
+    try:
+        return socket.create_server((config.rest_host, config.rest_port), family=family)
+    except OSError as error:
+        where = f"port {config.rest_port} of {config.rest_host}"
+        raise ClusterError(f"REST cannot listen at {where}: {error.strerror}; choose another port") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""The files of a query's sources: only under the cluster's folders, resolved and measured once, when the plan is made."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Mapping
+from itertools import takewhile
+from pathlib import Path
+
+from cep.errors import QueryError
+from cep.model.query import Query
+from cep.model.streams import Stream, TextFiles
+from cep.plan.physical import Files
+
+
+def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
+    """Stream -> (path, size in bytes) of its files, sorted by path, of every stream the query declares or reads.
+
+    Raises:
+        QueryError: a path matches nothing, is no readable file, or lies outside the folders; points at it.
+    """
+    own = {stream.name: f"/streams/{i}/files/paths" for i, stream in enumerate(query.streams)}
+    read = {name for operator in query.operators for name in operator.inputs} | {o.input for o in query.outputs}
+    streams = [*query.streams, *(known[name] for name in sorted(read - own.keys()) if name in known)]
+    return {s.name: resolve(s.files, folders, own.get(s.name, "")) for s in streams if s.files is not None}
+
+
+def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:
+    """The files that paths and globs name. Raises QueryError, pointing at `pointer` / index of the path."""
+    allowed = [Path(folder).resolve() for folder in folders]
+    found: dict[str, int] = {}
+    for i, pattern in enumerate(files.paths):
+        where = f"{pointer}/{i}" if pointer else ""
+        for path in _matches(pattern, allowed, where):
+            found[str(_inside(path, allowed, where))] = _size(path, where)
+    return tuple(sorted(found.items()))
+
+
+def _matches(pattern: str, allowed: list[Path], pointer: str) -> list[str]:
+    if not os.path.isabs(pattern):
+        raise QueryError(f"file {pattern!r}: expected an absolute path", pointer)
+    if not glob.has_magic(pattern) or os.path.exists(pattern):
+        return [pattern]
+    _inside(_fixed_part(pattern), allowed, pointer)
+    paths = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+    if not paths:
+        raise QueryError(f"no file matches {pattern!r}", pointer)
+    return paths
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder in which a glob begins to search."""
+    return str(Path(*takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts)))
+
+
+def _inside(path: str, allowed: list[Path], pointer: str) -> Path:
+    """The path behind all links. What is outside gets one answer, whether it exists or not."""
+    resolved = Path(path).resolve()
+    if not any(resolved.is_relative_to(folder) for folder in allowed):
+        there = ", ".join(map(str, allowed)) or "it has none: start it with --data DIR"
+        raise QueryError(f"{path!r} is not under a folder of this cluster ({there})", pointer)
+    return resolved
+
+
+def _size(path: str, pointer: str) -> int:
+    if not os.path.exists(path):
+        raise QueryError(f"file {path!r} does not exist", pointer)
+    if not os.path.isfile(path) or not os.access(path, os.R_OK):
+        raise QueryError(f"{path!r} is not a file that the cluster can read", pointer)
+    return os.path.getsize(path)

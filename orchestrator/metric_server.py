@@ -1,0 +1,242 @@
+"""Counts what the instance managers report (`python -m orchestrator.metric_server '<config>'`).
+
+A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON on a PULL socket and hold totals,
+so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
+are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`;
+`{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import zmq
+
+from cep.config import ClusterConfig
+
+LETTERS_MAX = 10_000
+"""Dead letters kept per query; counts are exact whatever is kept (DESIGN 4.9)."""
+
+SILENT_S_MAX = 600.0
+"""How long the last figures of an instance outlive its last report."""
+
+_LOG = logging.getLogger(__name__)
+
+# field of a report -> (metric, type, help)
+_INSTANCE = {
+    "rows_in": ("cep_rows_in_total", "counter", "Tuples taken in"),
+    "rows_out": ("cep_rows_out_total", "counter", "Tuples given out"),
+    "bytes_in": ("cep_bytes_in_total", "counter", "Bytes taken in"),
+    "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given out"),
+    "late": ("cep_late_rows_total", "counter", "Tuples that came later than the stream's disorder allows"),
+    "dropped_rows": ("cep_dropped_rows_total", "counter", "Answers nobody subscribed to, or dropped for slow subscribers"),
+    "incomplete": ("cep_incomplete_windows_total", "counter", "Windows that began before the query was attached"),
+    "cpu_ns": ("cep_cpu_seconds_total", "counter", "Processor time spent"),
+    "blocked_ns": ("cep_blocked_seconds_total", "counter", "Time without credit to send"),
+    "queue_bytes": ("cep_queue_bytes", "gauge", "Bytes that wait to be processed"),
+    "state_bytes": ("cep_state_bytes", "gauge", "Bytes of operators' state"),
+}
+_OPERATOR = {
+    "rows_in": ("cep_operator_rows_in_total", "counter", "Tuples an operator took in"),
+    "rows_out": ("cep_operator_rows_out_total", "counter", "Tuples an operator gave out"),
+    "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator"),
+}
+_LAG = ("cep_watermark_lag_seconds", "gauge", "How far the watermark is behind the clock")
+_LETTERS = ("cep_dead_letters_total", "counter", "Records that could not be used")
+_PROCESS = {
+    "cpu_ns": ("cep_process_cpu_seconds_total", "counter", "Processor time of an instance manager"),
+    "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
+    "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
+}
+
+
+class Where(NamedTuple):
+    """A subquery instance."""
+
+    query: str
+    subquery: str
+    instance: int
+
+
+@dataclass
+class Figures:
+    """The last report of an instance."""
+
+    im: str
+    time: float
+    report: Mapping[str, Any]
+
+
+class Metrics:
+    """Everything reported so far; no socket, no clock of its own."""
+
+    def __init__(self) -> None:
+        self.instances: dict[Where, Figures] = {}
+        self.managers: dict[str, tuple[float, Mapping[str, Any]]] = {}
+        self.letters: dict[str, deque[Mapping[str, Any]]] = {}
+        self.epochs: dict[str, int] = {}
+
+    def take(self, report: Mapping[str, Any], now: float) -> None:
+        """Notes a report. Raises KeyError or TypeError: it is none."""
+        im = report["im"]
+        self.managers[im] = now, report.get("process", {})
+        for each in report["instances"]:
+            self._take_instance(im, each, now)
+        self._forget_silent(now)
+
+    def answer(self, question: Mapping[str, Any], now: float) -> dict[str, Any]:
+        """What is asked for; `{"error"}` where that makes no sense."""
+        match question:
+            case {"get": "metrics"}:
+                return {"text": "".join(self.text(now))}
+            case {"get": "query", "query": query}:
+                return {"instances": [_told(where, f) for where, f in self.instances.items() if where.query == query]}
+            case {"get": "dead_letters", "query": query}:
+                return self.dead_letters(query)
+        return {"error": f"expected {{'get': 'metrics' | 'query' | 'dead_letters'}}, got {question!r}"}
+
+    def dead_letters(self, query: str) -> dict[str, Any]:
+        """Exact counts, and the last letters."""
+        counts: dict[str, int] = {}
+        for where, figures in self.instances.items():
+            for name, count in _letter_counts(figures.report) if where.query == query else ():
+                counts[name] = counts.get(name, 0) + count
+        return {"counts": counts, "total": sum(counts.values()), "letters": list(self.letters.get(query, ()))}
+
+    def text(self, now: float) -> Iterator[str]:
+        """In the format that Prometheus reads."""
+        for field, metric in _INSTANCE.items():
+            yield from _metric(metric, ((_labels(w, f), _value(field, f.report)) for w, f in self.instances.items()))
+        yield from _metric(_LAG, ((_labels(w, f), _lag_s(f.report, now)) for w, f in self.instances.items()))
+        for field, metric in _OPERATOR.items():
+            yield from _metric(metric, self._operators(field))
+        yield from _metric(_LETTERS, self._letters())
+        for field, metric in _PROCESS.items():
+            yield from _metric(metric, (({"im": im}, _value(field, p)) for im, (_, p) in self.managers.items()))
+
+    def _take_instance(self, im: str, report: Mapping[str, Any], now: float) -> None:
+        where = Where(report["query"], report["subquery"], report["instance"])
+        if self.epochs.setdefault(where.query, report["epoch"]) != report["epoch"]:
+            self._forget(where.query, report["epoch"])
+        letters = report.get("dead_letters", {}).get("letters", ())
+        at = {"subquery": where.subquery, "instance": where.instance}
+        self.letters.setdefault(where.query, deque(maxlen=LETTERS_MAX)).extend({**letter, **at} for letter in letters)
+        self.instances[where] = Figures(im, now, report)
+
+    def _forget(self, query: str, epoch: int) -> None:
+        """Another deployment of that name has begun."""
+        self.epochs[query] = epoch
+        self.letters.pop(query, None)
+        for where in [where for where in self.instances if where.query == query]:
+            del self.instances[where]
+
+    def _forget_silent(self, now: float) -> None:
+        for where in [w for w, f in self.instances.items() if now - f.time > SILENT_S_MAX]:
+            del self.instances[where]
+        for im in [im for im, (time_, _) in self.managers.items() if now - time_ > SILENT_S_MAX]:
+            del self.managers[im]
+        for query in self.epochs.keys() - {where.query for where in self.instances}:
+            del self.epochs[query]
+            self.letters.pop(query, None)
+
+    def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
+        for where, figures in self.instances.items():
+            for operator in figures.report.get("operators", ()):
+                yield _labels(where, figures) | {"operator": operator["name"]}, _value(field, operator)
+
+    def _letters(self) -> Iterator[tuple[dict[str, str], float | None]]:
+        for where, figures in self.instances.items():
+            for name, count in _letter_counts(figures.report):
+                yield _labels(where, figures) | {"operator": name}, count
+
+
+def _told(where: Where, figures: Figures) -> dict[str, Any]:
+    report = {key: value for key, value in figures.report.items() if key != "dead_letters"}
+    return {**report, **where._asdict(), "im": figures.im, "reported": figures.time}
+
+
+def _letter_counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    """(operator, or operator and reason; count)."""
+    for name, count in report.get("dead_letters", {}).get("count", ()):
+        yield name if isinstance(name, str) else ": ".join(map(str, name)), count
+
+
+def _labels(where: Where, figures: Figures) -> dict[str, str]:
+    return {"query": where.query, "subquery": where.subquery, "instance": str(where.instance), "im": figures.im}
+
+
+def _value(field: str, figures: Mapping[str, Any]) -> float | None:
+    value = figures.get(field)
+    return value / 1e9 if value is not None and field.endswith("_ns") else value
+
+
+def _lag_s(report: Mapping[str, Any], now: float) -> float | None:
+    watermark_us = report.get("watermark")
+    return None if watermark_us is None else now - watermark_us / 1e6
+
+
+def _metric(metric: Sequence[str], samples: Iterable[tuple[dict[str, str], float | None]]) -> Iterator[str]:
+    """One metric with all its samples; nothing at all if there are none."""
+    name, type_, help_ = metric
+    lines = [f"{name}{{{_text(labels)}}} {value}\n" for labels, value in samples if value is not None]
+    if lines:
+        yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
+        yield from lines
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    return ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+def serve(config: ClusterConfig) -> None:
+    """For ever."""
+    context = zmq.Context()
+    reports, questions = context.socket(zmq.PULL), context.socket(zmq.REP)
+    reports.bind(config.metrics_in)
+    questions.bind(config.metrics_out)
+    poller, metrics = zmq.Poller(), Metrics()
+    poller.register(reports, zmq.POLLIN)
+    poller.register(questions, zmq.POLLIN)
+    while True:
+        ready = dict(poller.poll())
+        if reports in ready:
+            _take(metrics, reports.recv())
+        if questions in ready:
+            questions.send(_answer(metrics, questions.recv()))
+
+
+def _take(metrics: Metrics, message: bytes) -> None:
+    try:
+        metrics.take(json.loads(message), time.time())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        _LOG.exception("not a report: %.200r", message)
+
+
+def _answer(metrics: Metrics, message: bytes) -> bytes:
+    try:
+        return json.dumps(metrics.answer(json.loads(message), time.time())).encode()
+    except ValueError as error:
+        return json.dumps({"error": f"not JSON: {error}"}).encode()
+
+
+def main(arguments: Sequence[str]) -> int:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    serve(ClusterConfig.from_json(json.loads(arguments[0])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,212 @@
+"""The shapes of REST's requests and answers, for checking and for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+QUERY_EXAMPLE: dict[str, Any] = {
+    "name": "per-ip",
+    "streams": [
+        {
+            "name": "visits",
+            "schema": [{"name": "ip", "type": "string"}, {"name": "ts", "type": "timestamp[ms]"}],
+            "event_time": "ts",
+            "disorder": "2s",
+        }
+    ],
+    "operators": [
+        {
+            "name": "window",
+            "type": "aggregate",
+            "input": "visits",
+            "window": {"type": "time", "size": "30s", "advance": "30s"},
+            "by": ["ip"],
+            "functions": {"visits": {"function": "count"}},
+        }
+    ],
+    "outputs": [{"stream": "per_ip", "input": "window"}],
+}
+STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
+
+
+class Model(BaseModel):
+    """An answer. What is not named here may come in a later version."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Cause(Model):
+    """Why a query failed, and where."""
+
+    subquery: str
+    instance: int | None
+    cause: str
+
+
+class QuerySummary(Model):
+    """A query."""
+
+    name: str
+    state: str = Field(description="A state of the life cycle: deploying, ready, running, draining, stopped, ended, failed …")
+    cause: Cause | None
+    start: bool
+    times: dict[str, float] = Field(description="State → when it was entered, seconds since 1970.")
+    subqueries: int
+    instances: int
+    rows: dict[str, int] = Field(description="Output stream → rows that came out, as last reported.")
+
+
+class Subquery(Model):
+    """Operators that run together."""
+
+    name: str
+    operators: list[str]
+    stateful: bool
+
+
+class PlanSummary(Model):
+    """How the query was cut and placed."""
+
+    subqueries: list[Subquery]
+    cost: float
+    notes: list[str]
+
+
+class PlacedInstance(Model):
+    """A subquery instance and what is known of it."""
+
+    subquery: str
+    instance: int
+    replica: int
+    im: str
+    node: int | None
+    core: int | None
+    endpoint: str
+    state: str | None
+    cause: str | None
+    waits_for: str | None = Field(None, description="Why nothing comes out of it, from the metric server.")
+    metrics: dict[str, Any] | None = None
+
+
+class Producer(Model):
+    """An instance from which an output stream comes."""
+
+    query: str
+    subquery: str
+    instance: int
+    im: str
+    endpoint: str
+    channel: str
+    epoch: int
+
+
+class QueryDetail(QuerySummary):
+    """A query with its plan, its instances and where its outputs come from."""
+
+    document: dict[str, Any]
+    epoch: int
+    plan: PlanSummary
+    placed: list[PlacedInstance]
+    outputs: dict[str, list[Producer]]
+    schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
+
+
+class Explanation(Model):
+    """The plan in words."""
+
+    text: str
+
+
+class StreamInfo(Model):
+    """A stream as declared, or as a query puts it out."""
+
+    name: str
+    publishers: list[dict[str, Any]] = []
+    read_by: list[str] = []
+    fed_by: str | None = None
+
+
+class Reader(Model):
+    """A source instance that reads a published stream."""
+
+    query: str
+    subquery: str
+    instance: int
+    replica: int
+    im: str
+    endpoint: str
+    channel: str
+    epoch: int
+    balancer: str
+    fields: list[str]
+    buckets: int
+
+
+class Readers(Model):
+    """Who reads a published stream now. Ask again with `after=version` to learn of the next change."""
+
+    version: str
+    readers: list[Reader]
+
+
+class Opening(BaseModel):
+    """A publisher that opens a stream."""
+
+    name: str = Field(min_length=1, examples=["p1"])
+    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/p1"])
+
+
+class Closing(Model):
+    """A publisher has closed."""
+
+    last: bool = Field(description="It was the last and did not keep the stream open: the stream ends.")
+
+
+class SubscriptionRequest(BaseModel):
+    """Somebody who will read an output stream."""
+
+    id: str = Field(min_length=1, examples=["s1"])
+    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/s1"])
+    on_slow: Literal["block", "drop"] = "block"
+    keep: float = Field(60.0, gt=0, description="Seconds that rows are held for a client that is gone.")
+
+
+class InstanceManagerInfo(Model):
+    """An instance manager as it registered itself."""
+
+    id: str
+    endpoint: str
+    instances: int = Field(description="Subquery instances it hosts.")
+
+
+class Health(Model):
+    """Whether this orchestrator works."""
+
+    role: Literal["leader", "standby"]
+    leader: str | None
+    zookeeper: Literal["connected", "away"]
+    instance_managers: int
+    queries: int
+
+
+class DeadLetters(Model):
+    """Records that could not be used: exact counts, and the last of them."""
+
+    counts: dict[str, int]
+    total: int
+    letters: list[dict[str, Any]]
+
+
+class Published(Model):
+    """Rows were taken."""
+
+    rows: int
+
+
+class Answers(Model):
+    """Rows of an output stream; `ended`: no more will come."""
+
+    rows: list[dict[str, Any]]
+    ended: bool

@@ -1,0 +1,83 @@
+"""Errors as RFC 9457 problem details; those of a document point into it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, ProtocolError, QueryError
+from orchestrator.service import NotLeading
+
+MEDIA_TYPE = "application/problem+json"
+
+STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
+    (QueryError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (DataError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ProtocolError, HTTPStatus.BAD_REQUEST),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (PlacementError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (ClusterError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+class Problem(BaseModel):
+    """What is wrong (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str = Field(examples=["Unprocessable Entity"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["operator 'pick' reads 'visit', which is no operator and no stream"])
+    error: str = Field(description="The kind of error, as in `cep.errors`.", examples=["QueryError"])
+    pointer: str | None = Field(None, description="Where in the document sent (RFC 6901).", examples=["/operators/0/input"])
+    leader: str | None = Field(None, description="Where the leading orchestrator answers, if this one does not lead.")
+
+
+def problem(status: int, detail: str, error: str, **more: Any) -> JSONResponse:
+    """The answer."""
+    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error, **more)
+    headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    return JSONResponse(body.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Has the application answer with problems."""
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[JSONResponse]]] = {
+        CepError: _of_ours,
+        RequestValidationError: _of_parameters,
+        HTTPException: _of_http,
+        Exception: _of_a_bug,
+    }
+    for error, handler in handlers.items():
+        app.add_exception_handler(error, handler)
+
+
+async def _of_ours(request: Request, error: CepError) -> JSONResponse:
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, QueryError) else {}
+    more |= {"leader": error.leader} if isinstance(error, NotLeading) else {}
+    return problem(status, str(error), type(error).__name__, **more)
+
+
+async def _of_parameters(request: Request, error: RequestValidationError) -> JSONResponse:
+    """A parameter or a body that is not of the declared shape: the first thing that is wrong."""
+    first = error.errors()[0]
+    place, *path = first["loc"]
+    where = "/" + "/".join(map(str, path)) if place == "body" and path else None
+    what = "" if place == "body" else f"{place} parameter {path[0] if path else ''!r}: "
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{what}{first['msg']}", "QueryError", pointer=where)
+
+
+async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
+    return problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
+
+
+async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}", "InternalError")

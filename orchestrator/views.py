@@ -1,0 +1,158 @@
+"""What REST tells of the state: pure functions from `ClusterState` to JSON values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from cep.model import streams as stream_documents
+from cep.plan.physical import Edge, Instance, PhysicalPlan
+from cep.plan.validate import validate
+from orchestrator.life_cycle import READABLE
+from orchestrator.records import Manager, QueryRecord
+from orchestrator.state import ClusterState
+
+_NOT_READING = frozenset(("ended", "stopped", "failed"))
+
+
+def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
+    """One line of the list of queries."""
+    plan = state.plans[record.name]
+    return {
+        "name": record.name,
+        "state": record.state,
+        "cause": None if record.cause is None else record.cause.to_json(),
+        "start": record.start,
+        "times": dict(record.times),
+        "subqueries": len(plan.subqueries),
+        "instances": len(plan.instances),
+        "rows": state.rows(record),
+    }
+
+
+def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
+    """Everything about one query that is not a measurement."""
+    plan = state.plans[record.name]
+    return summary(state, record) | {
+        "document": dict(record.document),
+        "epoch": record.epoch,
+        "plan": {
+            "subqueries": [{"name": s.name, "operators": list(s.operators), "stateful": s.stateful} for s in plan.subqueries],
+            "cost": plan.cost,
+            "notes": list(plan.notes),
+        },
+        "placed": [_placed(state, record, instance) for instance in plan.instances],
+        "outputs": outputs(plan, record),
+        "schemas": schemas(plan),
+    }
+
+
+def schemas(plan: PhysicalPlan) -> dict[str, Any]:
+    """Output stream -> its fields."""
+    found = validate(plan.query, plan.streams).schemas
+    return {edge.consumer: found[edge.consumer].to_json() for edge in plan.edges if edge.is_output}
+
+
+def outputs(plan: PhysicalPlan, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:
+    """Output stream -> the instances that produce it, and where a subscriber finds them."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for edge in plan.edges:
+        if edge.is_output:
+            found.setdefault(edge.consumer, []).extend(_producers(plan, record, edge))
+    return found
+
+
+def readers(state: ClusterState, stream: str) -> list[dict[str, Any]]:
+    """The source instances that read a published stream now."""
+    records = (record for record in state.queries.values() if record.state in READABLE)
+    return [reader for record in records for reader in _readers(state, record, stream)]
+
+
+def version(listing: list[dict[str, Any]]) -> str:
+    """Changes when the listing does; the same in every orchestrator."""
+    return hashlib.blake2b(json.dumps(listing).encode(), digest_size=8).hexdigest()
+
+
+def streams(state: ClusterState) -> list[dict[str, Any]]:
+    """Every declared stream, and every output stream, with who reads and who feeds it."""
+    found = {name: _stream(state, name) for name in state.streams}
+    for record in state.queries.values():
+        plan = state.plans[record.name]
+        for name, schema in schemas(plan).items():
+            found.setdefault(name, {"name": name, "schema": schema, "publishers": [], "read_by": []})["fed_by"] = record.name
+    return [found[name] for name in sorted(found)]
+
+
+def manager(state: ClusterState, manager: Manager) -> dict[str, Any]:
+    """An instance manager, as it registered, and how many instances of queries that are not over it hosts."""
+    hosted = sum(
+        instance.im == manager.im
+        for record in state.queries.values()
+        if not record.released
+        for instance in state.plans[record.name].instances
+    )
+    return dict(manager.info) | {"instances": hosted}
+
+
+def _stream(state: ClusterState, name: str) -> dict[str, Any]:
+    reading = [record.name for record in state.queries.values() if name in state.plans[record.name].streams]
+    publishers = [publisher.to_json() for publisher in state.publishers[name].values()]
+    document = stream_documents.to_json(state.streams[name])
+    return document | {"publishers": publishers, "read_by": reading, "fed_by": None}
+
+
+def _placed(state: ClusterState, record: QueryRecord, instance: Instance) -> dict[str, Any]:
+    worker, status = state.plans[record.name].worker_of(instance), state.status(record, instance)
+    return {
+        "subquery": instance.subquery,
+        "instance": instance.index,
+        "replica": instance.replica,
+        "im": instance.im,
+        "node": worker.node,
+        "core": worker.core,
+        "endpoint": worker.endpoint,
+        "state": None if status is None else status.state,
+        "cause": None if status is None else status.cause,
+    }
+
+
+def _producers(plan: PhysicalPlan, record: QueryRecord, edge: Edge) -> Iterator[dict[str, Any]]:
+    for instance in plan.instances_of(edge.source):
+        yield {
+            "query": record.name,
+            "subquery": instance.subquery,
+            "instance": instance.index,
+            "im": instance.im,
+            "endpoint": plan.worker_of(instance).endpoint,
+            "channel": f"{record.name}/{edge.consumer}/{instance.index}",
+            "epoch": record.epoch,
+        }
+
+
+def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[dict[str, Any]]:
+    plan = state.plans[record.name]
+    if stream not in plan.streams or plan.streams[stream].files is not None:
+        return
+    for edge in (edge for edge in plan.edges if edge.is_input and edge.consumer == stream):
+        for instance in plan.instances_of(edge.target):
+            status = state.status(record, instance)
+            if status is not None and status.state not in _NOT_READING:
+                yield _reader(plan, record, edge, instance)
+
+
+def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance) -> dict[str, Any]:
+    return {
+        "query": record.name,
+        "subquery": instance.subquery,
+        "instance": instance.index,
+        "replica": instance.replica,
+        "im": instance.im,
+        "endpoint": plan.worker_of(instance).endpoint,
+        "channel": f"{record.name}/{edge.consumer}<{instance.index}",
+        "epoch": record.epoch,
+        "balancer": edge.balancer,
+        "fields": list(edge.fields),
+        "buckets": plan.buckets,
+    }

@@ -1,0 +1,129 @@
+"""A small real instance manager for tests of the control plane: it plays the contract of ARCHITECTURE.md and moves no tuple.
+
+It registers, reads its assignments, and says what it was asked to be; a test may also have it say something else (`say`).
+As a process (`python tests/stand_in.py '<config>'`) it is what the supervisor starts instead of the real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.retry import KazooRetry
+
+from cep.config import InstanceManagerConfig, node
+
+BECOMES = {"ready": "ready", "run": "running", "drain": "ended", "stop": "stopped", "fail": "failed"}
+
+
+class StandIn:
+    """One instance manager, with a ZooKeeper session and a thread of its own."""
+
+    def __init__(self, zookeeper: str, im: str, endpoint: str = "", session_timeout_s: float = 6.0, pid: int | None = None):
+        self.im = im
+        self.facts = {"id": im, "host": "here", "pid": pid or os.getpid(), "node": 0, "core": 0, "endpoint": endpoint or f"ipc:///{im}"}
+        self.assignments: dict[str, dict[str, Any]] = {}
+        self.mute = False
+        self._words: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2)
+        self._client = KazooClient(zookeeper, timeout=session_timeout_s, connection_retry=retry)
+        self._said: dict[str, dict[str, Any]] = {}
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.registered = threading.Event()
+
+    def start(self) -> StandIn:
+        self._client.add_listener(lambda state: self._words.put("connected") if state == KazooState.CONNECTED else None)
+        self._client.start_async()
+        self._thread.start()
+        return self
+
+    def vanish(self) -> None:
+        """Its session ends now, as after a death once the session has timed out."""
+        if self._thread.is_alive():
+            self._words.put(None)
+            self._thread.join()
+            self._client.stop()
+            self._client.close()
+
+    def say(self, key: str, state: str, cause: str | None = None) -> None:
+        """Of an instance."""
+        self._words.put((key, state, cause))
+
+    def _run(self) -> None:
+        while (word := self._words.get()) is not None:
+            try:
+                self._obey(word)
+            except Exception as error:
+                if not self._client.connected:
+                    continue
+                raise error
+
+    def _obey(self, word: Any) -> None:
+        if word == "connected":
+            self._register()
+        elif isinstance(word, tuple):
+            self._say(*word)
+        self._look()
+
+    def _register(self) -> None:
+        for kind in ("assignments", "status"):
+            self._client.ensure_path(node(kind, self.im))
+        self._ephemeral(node("ims", self.im), self.facts)
+        for key, document in self._said.items():
+            self._ephemeral(node("status", self.im, key), document)
+        self.registered.set()
+
+    def _look(self) -> None:
+        found = {}
+        for name in self._client.get_children(node("assignments", self.im), watch=self._woken):
+            try:
+                data, _ = self._client.get(f"{node('assignments', self.im)}/{name}", watch=self._woken)
+            except NoNodeError:
+                continue
+            found[name] = json.loads(data)
+        for name in self.assignments.keys() - found.keys():
+            self._said.pop(name, None)
+            self._client.delete(f"{node('status', self.im)}/{name}")
+        before, self.assignments = self.assignments, found
+        for name, assignment in found.items():
+            asked = (assignment["desired"], assignment["epoch"])
+            if not self.mute and asked != (before.get(name, {}).get("desired"), before.get(name, {}).get("epoch")):
+                self._say(name, BECOMES[assignment["desired"]], assignment["cause"])
+
+    def _say(self, key: str, state: str, cause: str | None) -> None:
+        document = {"epoch": self.assignments[key]["epoch"], "state": state, "cause": cause, "rows": {"per_ip": 7}}
+        self._said[key] = document
+        self._ephemeral(f"{node('status', self.im)}/{key}", document)
+
+    def _ephemeral(self, path: str, document: dict[str, Any]) -> None:
+        data = json.dumps(document).encode()
+        try:
+            self._client.create(path, data, ephemeral=True)
+        except NodeExistsError:
+            stat = self._client.exists(path)
+            if stat is not None and stat.ephemeralOwner == self._client.client_id[0]:
+                self._client.set(path, data)
+                return
+            if stat is not None:
+                self._client.delete(path)
+            self._client.create(path, data, ephemeral=True)
+
+    def _woken(self, event: Any) -> None:
+        self._words.put("look")
+
+
+def main() -> None:
+    config = InstanceManagerConfig.from_json(json.loads(sys.argv[1]))
+    cluster = config.cluster
+    StandIn(cluster.zookeeper, config.id, config.endpoint, cluster.session_timeout_s).start()
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Answers: the checksum, what tells them apart, the reference against a naive loop, and the report's verdict."""
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from hibench.answers import ANSWER, AnswerSum, difference, summarise
+from hibench.dataset import Dataset, FileFacts, Keys, Prepared
+from hibench.errors import AnswersDiffer
+from hibench.machine import Machine, NumaNode
+from hibench.meter import Use, metered
+from hibench.records import addresses, event_times_ms, lines
+from hibench.reference import reference
+from hibench.report import Report, Step, expect_equal, show
+from hibench.run_result import Latency, RunResult
+
+ROWS = [
+    ("10.0.0.1", 1, 5, 3),
+    ("10.0.0.2", 1, 1, 1),
+    ("255.255.255.255", 0, 9, 2),
+    ("a-much-longer-key-than-that", 2, 2, 1),
+]
+
+
+def table(rows):
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), ANSWER, strict=True)],
+        schema=ANSWER,
+    )
+
+
+def prepared(folder, dataset):
+    """The dataset's files without Spark."""
+    folder.mkdir()
+    facts = []
+    for index in range(dataset.files):
+        data = b"".join(map(bytes, lines(dataset, dataset.file_range(index))))
+        (folder / dataset.file_name(index)).write_bytes(data)
+        facts.append(FileFacts(dataset.file_name(index), len(dataset.file_range(index)), len(data), ""))
+    return Prepared(dataset, folder, tuple(facts))
+
+
+def naive_answers(dataset, window_ms):
+    found = {}
+    times = event_times_ms(dataset, range(dataset.events)).tolist()
+    for ip, time in zip(addresses(dataset, range(dataset.events)).to_pylist(), times, strict=True):
+        first, last, visits = found.get((ip, time // window_ms), (time, time, 0))
+        found[ip, time // window_ms] = min(first, time), max(last, time), visits + 1
+    return [(ip, *values) for (ip, _), values in found.items()]
+
+
+@pytest.mark.parametrize("record_bytes", [0, 200])
+@pytest.mark.parametrize("disorder_ms", [0, 700])
+@pytest.mark.parametrize("window_ms", [500, 30_000, 3_600_000])
+def test_the_reference_equals_a_naive_loop(tmp_path, record_bytes, disorder_ms, window_ms):
+    dataset = Dataset(5_000, 3, Keys("zipf", 40), record_bytes, event_rate=97, disorder_ms=disorder_ms, file_events=700)
+    expected = table(naive_answers(dataset, window_ms))
+    done = []
+    found = reference(prepared(tmp_path / "set", dataset), window_ms, done.append)
+    assert difference(expected, found.rows()) == ""
+    assert found.answers == summarise(expected)
+    assert found.answers.events == dataset.events
+    assert done[-1] == dataset.events
+
+
+def test_the_reference_is_kept(tmp_path):
+    made = prepared(tmp_path / "set", Dataset(1_000, file_events=1_000))
+    first = reference(made, 30_000)
+    made.paths[0].unlink()
+    assert reference(made, 30_000) == first
+
+
+def test_the_checksum_knows_no_order_and_no_cutting():
+    whole = summarise(table(ROWS))
+    total = AnswerSum()
+    for row in reversed(ROWS):
+        total.add(table([row]))
+    assert total.result() == whole
+    assert whole.rows == 4
+    assert whole.events == 7
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [*ROWS[1:]],
+        [*ROWS, ROWS[0]],
+        [("10.0.0.3", *ROWS[0][1:]), *ROWS[1:]],
+        [("10.0.0.1", 2, 5, 3), *ROWS[1:]],
+        [("10.0.0.1", 1, 6, 3), *ROWS[1:]],
+        [("10.0.0.1", 1, 5, 4), *ROWS[1:]],
+        [("10.0.0.1", 5, 1, 3), *ROWS[1:]],
+        [("10.0.0.2", 1, 5, 3), ("10.0.0.1", 1, 1, 1), *ROWS[2:]],
+        [*ROWS[:3], ("a-much-longer-key-than-thaT", 2, 2, 1)],
+        [*ROWS, ROWS[0], ROWS[0]],
+    ],
+)
+def test_the_checksum_and_the_difference_see_every_change(changed):
+    assert summarise(table(changed)) != summarise(table(ROWS))
+    assert summarise(table(changed)).checksum != summarise(table(ROWS)).checksum
+    assert difference(table(ROWS), table(changed)) != ""
+
+
+def test_random_answers_hardly_ever_collide():
+    numbers = np.arange(100_000)
+    rows = pa.table([pa.array(numbers.astype(str)), numbers, numbers, numbers], schema=ANSWER)
+    total = [summarise(rows.slice(first, 1)).checksum for first in range(0, 2_000)]
+    assert len(set(total)) == 2_000
+
+
+def test_no_answers_at_all():
+    assert summarise(ANSWER.empty_table()).rows == 0
+    assert difference(ANSWER.empty_table(), ANSWER.empty_table()) == ""
+
+
+def test_the_difference_names_rows_of_both_sides():
+    text = difference(table(ROWS), table([("10.0.0.1", 1, 5, 4), *ROWS[1:]]))
+    assert "expected but missing: 1 different rows\n  '10.0.0.1': 3 visits, 1 to 5 ms" in text
+    assert "got but not expected: 1 different rows\n  '10.0.0.1': 4 visits, 1 to 5 ms" in text
+
+
+def result(rows=ROWS, numa="on", **changes):
+    expected = table(ROWS)
+    use = Use(seconds=2.0, peak_anonymous_bytes=3 << 20)
+    run = RunResult.measured("cep", numa, 7, use, table(rows), {"instance managers": 2})
+    return replace(run.checked(summarise(expected), lambda: expected, table(rows)), **changes)
+
+
+def report(*runs, nodes=1, rate=None):
+    machine = replace(Machine.here(), numa_nodes=tuple(NumaNode(node, str(node), (10,)) for node in range(nodes)))
+    return Report("fixed-window", 7, 30_000, {"seed": 7}, runs, (Step("prepare", 1.0),), machine, rate)
+
+
+def shown(the_report):
+    console = Console(width=100, record=True, file=io.StringIO())
+    show(the_report, console)
+    return console.export_text()
+
+
+def test_equal_answers_pass():
+    expect_equal(report(result(), result(numa="off")))
+
+
+def test_unequal_answers_fail_loudly():
+    bad = report(result(), result([*ROWS[1:]], numa="off"))
+    assert not bad.answers_equal
+    with pytest.raises(
+        AnswersDiffer, match=r"(?s)ANSWERS DIFFER.*cep unpinned: 3 answers.*missing.*'10\.0\.0\.1'"
+    ) as failure:
+        expect_equal(bad)
+    assert failure.value.exit_code == 1
+
+
+def test_nothing_run_is_not_equal():
+    with pytest.raises(AnswersDiffer, match="no engine ran"):
+        expect_equal(report())
+
+
+def test_one_node_promises_no_numa_gain():
+    text = shown(report(result(), result(numa="off")))
+    assert "cep pinned" in text
+    assert "cep unpinned" in text
+    assert "no NUMA gain can be shown" in " ".join(text.split())
+    assert "latency" not in text
+
+
+def test_several_nodes_are_called_by_their_name():
+    text = " ".join(shown(report(result(), nodes=2)).split())
+    assert "NUMA-aware" in text
+    assert "no NUMA gain" not in text
+
+
+def test_latency_is_shown_with_a_rate():
+    text = shown(report(result(latency_ms=Latency(1.25, 2.5, 3.75, 10)), rate=1000))
+    assert "1.25 ms" in text
+    assert "3.75 ms" in text
+    assert "latency: from the scheduled creation" in text
+
+
+def test_the_json_has_what_programs_look_for(tmp_path):
+    file = tmp_path / "report.json"
+    report(result()).write_json(file)
+    document = json.loads(file.read_text())
+    assert {"workload", "events", "answers_equal", "runs"} <= document.keys()
+    wanted = {"engine", "numa", "seconds", "events_per_second", "cpu_seconds", "answers", "checksum", "latency_ms"}
+    assert wanted <= document["runs"][0].keys()
+    assert document["answers_equal"] is True
+
+
+def test_the_meter_sees_cpu_and_memory_of_this_process():
+    with metered([("gone", 2**22 - 1)]) as use:
+        assert np.ones(4 << 20).sum() > 0
+    assert [process.name for process in use.processes] == ["client"]
+    assert use.peak_anonymous_bytes > 10 << 20
+    assert use.seconds > 0
