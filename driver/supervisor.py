@@ -203,7 +203,7 @@ class Supervisor:
         process, child.process = child.process, None
         assert process is not None
         process.wait()
-        if not self.ready or child.restart and child.dies_too_often(time.monotonic()):
+        if not self.ready or (child.restart and child.dies_too_often(time.monotonic())):
             log = processes.tail(self.home.log(child.name))
             raise ClusterError(f"{child.name} {processes.ending(process)}" + (f"; it said:\n{log}" if log else ""))
         if child.restart:

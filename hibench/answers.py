@@ -70,9 +70,7 @@ def difference(expected: pa.Table, got: pa.Table) -> str:
 
 
 def _one_sided(table: pa.Table, side: int) -> pa.Table:
-    return (
-        table.select(ANSWER.names).cast(ANSWER).append_column("side", pa.array(np.full(table.num_rows, side, np.int64)))
-    )
+    return table.select(ANSWER.names).cast(ANSWER).append_column("side", pa.array(np.full(table.num_rows, side, np.int64)))
 
 
 def _shown(label: str, rows: pa.Table) -> str:

@@ -67,16 +67,12 @@ def _runs_over_files(options: Comparison, prepared: Prepared, screen: Screen) ->
                 yield run.checked(expected.answers, expected.rows, answers)
     if "spark" in options.engines:
         with screen.step("run spark, twice", 2 * events) as progress:
-            run, answers = run_on_spark(
-                prepared, window_ms, options.cores, lambda stage, done: progress(done + events * (stage == "run"))
-            )
+            run, answers = run_on_spark(prepared, window_ms, options.cores, lambda stage, done: progress(done + events * (stage == "run")))
             yield run.checked(expected.answers, expected.rows, answers)
 
 
 def _runs_at_rate(options: Comparison, rate: int, screen: Screen) -> Iterator[RunResult]:
     for numa in options.numa_modes:
         with screen.step(f"run cep at {rate:,}/s, numa {numa}", options.dataset.events) as progress:
-            run, answers, expected = run_at_rate(
-                options.dataset, options.window_ms, rate, options.instances, numa == "on", progress
-            )
+            run, answers, expected = run_at_rate(options.dataset, options.window_ms, rate, options.instances, numa == "on", progress)
             yield run.checked(summarise(expected), lambda expected=expected: expected, answers)

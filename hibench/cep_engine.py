@@ -51,9 +51,7 @@ def run_on_cep(
                 done += pc.sum(batch["visits"]).as_py() or 0
                 progress(done)
     answers = answer_table(batches)
-    result = RunResult.measured(
-        "cep", "on" if numa else "off", prepared.dataset.events, use, answers, settings(instances, numa)
-    )
+    result = RunResult.measured("cep", "on" if numa else "off", prepared.dataset.events, use, answers, settings(instances, numa))
     return result, answers
 
 
@@ -69,9 +67,7 @@ def answer_table(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def settings(instances: int, numa: bool) -> dict[str, object]:
-    bound = (
-        "each instance manager bound to a core and its node" if numa else "no affinity, no memory policy, round-robin"
-    )
+    bound = "each instance manager bound to a core and its node" if numa else "no affinity, no memory policy, round-robin"
     return {"instance managers": instances, "placement": bound, "warm-up": "none"}
 
 

@@ -45,12 +45,8 @@ class Numa(StrEnum):
 
 
 Seed = Annotated[int, typer.Option(help="Seed of everything random. Same options, same bytes.")]
-Keys = Annotated[
-    str, typer.Option(help="Source addresses: 'uniform' (HiBench's own, nearly unique) or 'zipf:N' (s = 1.0 over N).")
-]
-RecordBytes = Annotated[
-    int, typer.Option(help="Bytes of every record, newline included; 0: unpadded, about 133 on average.")
-]
+Keys = Annotated[str, typer.Option(help="Source addresses: 'uniform' (HiBench's own, nearly unique) or 'zipf:N' (s = 1.0 over N).")]
+RecordBytes = Annotated[int, typer.Option(help="Bytes of every record, newline included; 0: unpadded, about 133 on average.")]
 EventRate = Annotated[int, typer.Option(help="Records per second of event time (not of the wall clock).")]
 Disorder = Annotated[str, typer.Option(help="How far event times may lie behind the greatest before, e.g. 2s.")]
 Cache = Annotated[
@@ -66,17 +62,13 @@ def run() -> None:
 
 @run_app.command("fixed-window", help=_FIXED_WINDOW)
 def fixed_window(
-    events: Annotated[
-        int | None, typer.Option(help="Number of records.", show_default="10,000,000; with --rate 20 seconds' worth")
-    ] = None,
+    events: Annotated[int | None, typer.Option(help="Number of records.", show_default="10,000,000; with --rate 20 seconds' worth")] = None,
     engine: Annotated[Engine, typer.Option(help="Which engine to run.")] = Engine.all,
     numa: Annotated[
         Numa,
         typer.Option(help="cep only. on: NUMA-aware; off: no affinity, no memory policy, round-robin placement."),
     ] = Numa.both,
-    instances: Annotated[
-        int | None, typer.Option(help="Instance managers (cep).", show_default="usable cores, at most 4")
-    ] = None,
+    instances: Annotated[int | None, typer.Option(help="Instance managers (cep).", show_default="usable cores, at most 4")] = None,
     keys: Keys = "zipf:100000",
     seed: Seed = 7,
     window: Annotated[str, typer.Option(help="Length of the event-time window, e.g. 30s, 500ms, 2m.")] = "30s",
@@ -92,9 +84,7 @@ def fixed_window(
         ),
     ] = None,
     cache: Cache = None,
-    json: Annotated[
-        Path | None, typer.Option(help="Also write the report here, as JSON.", metavar="FILE", show_default=False)
-    ] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the report here, as JSON.", metavar="FILE", show_default=False)] = None,
 ) -> None:
     from hibench.bench import compare
     from hibench.dataset import Dataset
@@ -146,9 +136,7 @@ def prepare_records(
     from hibench.machine import cores_usable
     from hibench.screen import Screen
 
-    dataset = Dataset(
-        events, seed, KeyDistribution.parse(keys), record_bytes, event_rate, duration_ms("--disorder", disorder, 0)
-    )
+    dataset = Dataset(events, seed, KeyDistribution.parse(keys), record_bytes, event_rate, duration_ms("--disorder", disorder, 0))
     folder, screen = cache_folder(cache), Screen(Console(stderr=True))
     with locked(folder, lambda holder: screen.say(waiting(folder, holder))):
         print(prepared_on_screen(folder, dataset, cores_usable(), screen).folder)
@@ -163,9 +151,7 @@ def list_datasets(cache: Cache = None) -> None:
     table = Table("dataset", "events", "bytes", "keys", "disorder", title=str(folder))
     for found in datasets(folder):
         options = found.dataset
-        table.add_row(
-            found.folder.name, f"{options.events:,}", f"{found.bytes:,}", str(options.keys), f"{options.disorder_ms} ms"
-        )
+        table.add_row(found.folder.name, f"{options.events:,}", f"{found.bytes:,}", str(options.keys), f"{options.disorder_ms} ms")
     Console().print(table if table.row_count else f"no datasets in {folder}")
 
 

@@ -91,9 +91,7 @@ class Dataset:
         _expect(0 <= self.disorder_ms <= 86_400_000, "--disorder", "at most one day", f"{self.disorder_ms} ms")
         _expect(self.file_events >= 1, "file_events", "at least 1", self.file_events)
         padded = RECORD_BYTES_LEAST <= self.record_bytes <= RECORD_BYTES_LARGEST
-        expected = (
-            f"0 (unpadded) or {RECORD_BYTES_LEAST} to {RECORD_BYTES_LARGEST} (the ten fields need up to 159 bytes)"
-        )
+        expected = f"0 (unpadded) or {RECORD_BYTES_LEAST} to {RECORD_BYTES_LARGEST} (the ten fields need up to 159 bytes)"
         _expect(self.record_bytes == 0 or padded, "--record-bytes", expected, self.record_bytes)
 
     @property
@@ -188,9 +186,7 @@ class Prepared:
             found = cls(dataset, folder, tuple(FileFacts(**file) for file in manifest["files"]))
             sizes = [path.stat().st_size for path in found.paths]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CacheError(
-                f"dataset {str(folder)!r} is damaged ({error}); delete that folder and run again"
-            ) from error
+            raise CacheError(f"dataset {str(folder)!r} is damaged ({error}); delete that folder and run again") from error
         for path, file, size in zip(found.paths, found.files, sizes, strict=True):
             if size != file.bytes:
                 raise CacheError(

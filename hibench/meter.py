@@ -91,10 +91,7 @@ class _Sampler:
         self.peak = max(self.peak, total)
 
     def result(self) -> list[ProcessUse]:
-        return [
-            ProcessUse(self._names[pid], pid, last - self._cpu_first[pid], self._peaks[pid])
-            for pid, last in self._cpu_last.items()
-        ]
+        return [ProcessUse(self._names[pid], pid, last - self._cpu_first[pid], self._peaks[pid]) for pid, last in self._cpu_last.items()]
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -120,7 +120,7 @@ def run_at_rate(
 
 @contextlib.contextmanager
 def _sending(sender: _Sender, cluster: LocalCluster) -> Iterator[None]:
-    """The sender's thread runs while the block does; the block's own failure gives way to the sender's."""
+    """The sender's thread runs while the block does; its failure is raised after a block that had none of its own."""
     thread = threading.Thread(target=sender.run, args=(cluster,), daemon=True)
     thread.start()
     try:
@@ -128,8 +128,8 @@ def _sending(sender: _Sender, cluster: LocalCluster) -> Iterator[None]:
     finally:
         sender.stopped.set()
         thread.join(timeout=10)
-        if sender.failure is not None:
-            raise sender.failure
+    if sender.failure is not None:
+        raise sender.failure
 
 
 def latencies(
@@ -146,9 +146,7 @@ def latencies(
     return Latency(*np.percentile(every, [50, 95, 99]).tolist(), samples=len(every))
 
 
-def _batch_latencies_ms(
-    schedule: Schedule, window_ms: int, disorder_ms: int, first_ms: np.ndarray, delivered_s: float
-) -> np.ndarray:
+def _batch_latencies_ms(schedule: Schedule, window_ms: int, disorder_ms: int, first_ms: np.ndarray, delivered_s: float) -> np.ndarray:
     """One per answer of the batch whose window a record closed."""
     closes_s = ((first_ms // window_ms + 1) * window_ms + disorder_ms) / 1000
     closing = np.maximum(0, np.ceil((closes_s - schedule.start_s) * schedule.rate))

@@ -37,9 +37,7 @@ class Comparison:
         if self.rate is not None and not 1 <= self.rate <= 10**8:
             raise OptionError(f"--rate: expected 1 to 10**8 records a second, got {self.rate}")
         if self.rate is not None and "cep" not in self.engines:
-            raise OptionError(
-                "--rate: only the engine 'cep' can be run at a rate (Spark reads files); got --engine spark"
-            )
+            raise OptionError("--rate: only the engine 'cep' can be run at a rate (Spark reads files); got --engine spark")
         if self.json_file is not None:
             _expect_writable(self.json_file)
 
@@ -49,9 +47,7 @@ def duration_ms(option: str, text: str, least: int) -> int:
     found = re.fullmatch(r"(\d{1,12})(ms|s|m|h)", text.strip())
     value = int(found[1]) * _UNITS_MS[found[2]] if found else -1
     if value < least:
-        raise OptionError(
-            f"{option}: expected a duration of at least {least}ms such as 30s, 500ms, 2m or 1h, got {text!r}"
-        )
+        raise OptionError(f"{option}: expected a duration of at least {least}ms such as 30s, 500ms, 2m or 1h, got {text!r}")
     return value
 
 

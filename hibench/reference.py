@@ -64,9 +64,7 @@ def _make(prepared: Prepared, window_ms: int, rows_file: Path, progress: Callabl
         unfinished.unlink(missing_ok=True)
 
 
-def window_answers(
-    prepared: Prepared, window_ms: int, progress: Callable[[int], None] = lambda done: None
-) -> Iterator[pa.Table]:
+def window_answers(prepared: Prepared, window_ms: int, progress: Callable[[int], None] = lambda done: None) -> Iterator[pa.Table]:
     """Tables like ANSWER of windows that are done, every window exactly once."""
     pending, newest, done = None, 0, 0
     for path, file in zip(prepared.paths, prepared.files, strict=True):
@@ -105,7 +103,5 @@ def _records(path: Path, padded: bool) -> pa.Table:
         path,
         read_options=csv.ReadOptions(column_names=[*FIELDS, *(["padding"] if padded else [])]),
         parse_options=csv.ParseOptions(quote_char=False),
-        convert_options=csv.ConvertOptions(
-            include_columns=[first, second], column_types={first: pa.int64(), second: pa.string()}
-        ),
+        convert_options=csv.ConvertOptions(include_columns=[first, second], column_types={first: pa.int64(), second: pa.string()}),
     )

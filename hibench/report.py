@@ -18,8 +18,7 @@ DEFINITIONS = (
     "compiled, sources held) and stops when the last answer has reached the client (Spark: its sink).",
     "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
     "peak anonymous: greatest sum over those processes of memory they made themselves (RssAnon); no file pages.",
-    "answers, checksum: rows of (ip, first and last time, count), added up so that order plays no part; times of "
-    "emission are outside.",
+    "answers, checksum: rows of (ip, first and last time, count), added up so that order plays no part; times of emission are outside.",
 )
 LATENCY_DEFINITION = (
     "latency: from the scheduled creation of the record that lets a window close (the first with event time ≥ the "
@@ -99,8 +98,7 @@ def expect_equal(report: Report) -> None:
     if report.answers_equal:
         return
     unequal = [
-        f"{report.name(run)}: {run.answers:,} answers, checksum {run.checksum}\n"
-        f"expected {run.expected}\n{run.difference}"
+        f"{report.name(run)}: {run.answers:,} answers, checksum {run.checksum}\nexpected {run.expected}\n{run.difference}"
         for run in report.runs
         if not run.equal
     ]

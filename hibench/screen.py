@@ -34,6 +34,4 @@ class Screen:
 
     def _bars(self) -> Progress:
         columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-        return Progress(
-            SpinnerColumn(), *columns, console=self._console, transient=True, disable=not self._console.is_terminal
-        )
+        return Progress(SpinnerColumn(), *columns, console=self._console, transient=True, disable=not self._console.is_terminal)

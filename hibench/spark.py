@@ -50,9 +50,7 @@ def local_spark(cores: int, settings: dict[str, str] | None = None) -> Iterator[
         scratch, memory_mb = Path(folder), min(8192, psutil.virtual_memory().total // 2**21)
         try:
             with _environment(scratch), open(scratch / "log", "wb") as log:
-                conf = SparkConf(loadDefaults=False).setAll(
-                    {**_conf(scratch, cores, memory_mb), **(settings or {})}.items()
-                )
+                conf = SparkConf(loadDefaults=False).setAll({**_conf(scratch, cores, memory_mb), **(settings or {})}.items())
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": STDOUT})
                 context = SparkContext(conf=conf, gateway=gateway)
                 _restore(interrupt)

@@ -94,12 +94,7 @@ def _start(spark: LocalSpark, feed: Path, sink: Path, window_ms: int, disorder_m
     columns = ", ".join(f"{name} {'long' if name == FIELDS[0] else 'string'}" for name in (*FIELDS, "padding"))
     reader = spark.session.readStream.schema(columns).option("quote", "").option("maxFilesPerTrigger", _FILES_PER_BATCH)
     writer = _answers(reader.csv(str(feed)), window_ms, disorder_ms).writeStream.format("parquet").outputMode("append")
-    return (
-        writer.option("path", str(sink))
-        .option("checkpointLocation", f"{sink}-checkpoint")
-        .trigger(availableNow=True)
-        .start()
-    )
+    return writer.option("path", str(sink)).option("checkpointLocation", f"{sink}-checkpoint").trigger(availableNow=True).start()
 
 
 def _answers(visits: DataFrame, window_ms: int, disorder_ms: int) -> DataFrame:

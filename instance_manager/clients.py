@@ -14,9 +14,9 @@ from cep import wire
 from cep.dataflow.channel import Inbox
 from cep.dataflow.elements import MIN_TIME, Batch, Element, Watermark
 from cep.dataflow.source import Closing, Published, Publisher
+from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subscription, publisher_channel
-from cep.transport import Sockets
 from instance_manager.subscriptions import Subscription, Terms
 
 SILENCE_US = 10_000_000

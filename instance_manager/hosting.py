@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from cep import wire
-from cep.config import InstanceManagerConfig
 from cep.compile.text import TextParser
-from cep.dataflow.build import Layout, Wiring, build
+from cep.config import InstanceManagerConfig
+from cep.dataflow.build import Wiring, build
 from cep.dataflow.channel import Channel, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.elements import MAX_TIME
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
-from cep.dataflow.source import PublishedSource, Publisher, Source
+from cep.dataflow.source import PublishedSource, Source
+from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan, channel_name
-from cep.wire import Format, Header
 from cep.transport import Sockets
+from cep.wire import Format
 from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription, Terms
 
@@ -95,6 +97,7 @@ class _Maker:
         for source, _ in instance.sources:
             if isinstance(source, TextSource):
                 source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)
+        warm()  # everything that is imported by now: nothing compiles on the data path
         key = f"{self.plan.query.name}~{self.subquery.name}~{self.index}"
         return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)
 

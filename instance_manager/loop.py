@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.elements import Fail, Stop
+from cep.transport import Sockets
 from instance_manager.clients import Clients
 from instance_manager.hosting import Hosted
-from cep.transport import Sockets
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 
 SLICE_NS = 5_000_000

@@ -10,9 +10,9 @@ from cep import wire
 from cep.config import InstanceManagerConfig
 from cep.dataflow.elements import MAX_TIME, MIN_TIME
 from cep.dataflow.operators import AggregateOperator
+from cep.transport import Sockets
 from instance_manager.hosting import Hosted
 from instance_manager.loop import Loop
-from cep.transport import Sockets
 
 INTERVAL_NS = 500_000_000
 LETTERS_MAX = 500  # per instance and report

@@ -10,11 +10,11 @@ import socket
 
 from cep.config import InstanceManagerConfig
 from cep.numa import Binding
+from cep.transport import Sockets
 from instance_manager.control import Control
 from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
 from instance_manager.metrics import Reporter
-from cep.transport import Sockets
 
 VERSION = 1
 

@@ -14,8 +14,8 @@ from cep import wire
 from cep.dataflow.channel import Credit
 from cep.dataflow.elements import LAST, MAX_TIME, Batch, Element
 from cep.errors import QueryError
-from cep.wire import Format, Header
 from cep.transport import Sockets
+from cep.wire import Format, Header
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0

@@ -190,6 +190,7 @@ class Service:
         except Deposed:
             _LOG.warning("another orchestrator leads")
             self._drop_office()
+            self._try_again = True  # to see who; perhaps it stands first again
         self._answer()
         return True
 

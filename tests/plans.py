@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from cep.errors import QueryError
 from cep.model.expr import col, now
 from cep.model.functions import Function, count, first, last
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
@@ -18,6 +19,7 @@ from cep.model.topology import Node, Topology
 from cep.model.windows import TIME
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.plan.planner import plan
+from cep.plan.split import split
 
 SCHEMA = Schema.of({"ip": str, "url": str, "bytes": "int64", "price": "float64", "ts": "timestamp[ms]"})
 
@@ -39,15 +41,11 @@ def keep(name: str, input_: str) -> Filter:
     return Filter(name, input_, col("bytes") > 0)
 
 
-def group(
-    name: str, input_: str, *by: str, functions: tuple[tuple[str, Function], ...] = (("n", count()),)
-) -> Aggregate:
+def group(name: str, input_: str, *by: str, functions: tuple[tuple[str, Function], ...] = (("n", count()),)) -> Aggregate:
     return Aggregate(name, input_, TIME("30s"), by, functions)
 
 
-def query(
-    *operators: Operator, outputs: tuple[str, ...] = (), declared: tuple[Stream, ...] = (), **options: Any
-) -> Query:
+def query(*operators: Operator, outputs: tuple[str, ...] = (), declared: tuple[Stream, ...] = (), **options: Any) -> Query:
     """`outputs` name what is put out, by default what nobody reads. Streams not `declared` are published."""
     made = {operator.name for operator in operators}
     read = list(dict.fromkeys(name for operator in operators for name in operator.inputs))
@@ -129,12 +127,12 @@ def queries(draw: DrawFn, operators_max: int = 6) -> Query:
     operators: list[Operator] = []
     wide = ["s", "t"]  # what has SCHEMA
     for i in range(count_):
-        name, inputs = f"o{i}", st.sampled_from(tuple(wide))
-        kind = draw(st.sampled_from(("map", "filter", "union", "aggregate")))
+        name, inputs = f"o{i}", st.sampled_from(tuple(wide[-3:]))  # deep rather than wide
+        kind = draw(st.sampled_from(("map", "filter", "union", "aggregate", "aggregate")))
         match kind:
             case "map":
-                url = draw(st.sampled_from(("url", "ip")))
-                operators.append(pick(name, draw(inputs), url=url))
+                renamed = draw(st.sampled_from(({}, {"url": "ip"}, {"url": "ip", "ip": "url"})))
+                operators.append(pick(name, draw(inputs), **renamed))
             case "filter":
                 operators.append(keep(name, draw(inputs)))
             case "union":
@@ -148,7 +146,22 @@ def queries(draw: DrawFn, operators_max: int = 6) -> Query:
                 name = widened
         wide.append(name)
     asked = query(*operators, outputs=() if operators else ("s",))
-    return replace(asked, late=draw(st.sampled_from((None, "late"))), options=draw(options()))
+    own = draw(subqueries(asked)) if draw(st.booleans()) else ()
+    return replace(asked, late=draw(st.sampled_from((None, "late"))), options=replace(draw(options()), subqueries=own))
+
+
+@st.composite
+def subqueries(draw: DrawFn, asked: Query) -> tuple[tuple[str, ...], ...]:
+    """A user's own split, if the one drawn is sound; otherwise none."""
+    groups: dict[int, list[str]] = {}
+    for operator in asked.operators:
+        groups.setdefault(draw(st.integers(0, 2)), []).append(operator.name)
+    own = tuple(map(tuple, groups.values()))
+    try:
+        split(replace(asked, options=Options(subqueries=own)))
+    except QueryError:
+        return ()
+    return own
 
 
 def options() -> st.SearchStrategy[Options]:

@@ -72,8 +72,8 @@ class StandIn:
         self._look()
 
     def _register(self) -> None:
-        for kind in ("assignments", "status"):
-            self._client.ensure_path(node(kind, self.im))
+        for path in (node("ims"), node("assignments", self.im), node("status", self.im)):
+            self._client.ensure_path(path)
         self._ephemeral(node("ims", self.im), self.facts)
         for key, document in self._said.items():
             self._ephemeral(node("status", self.im, key), document)

@@ -457,7 +457,7 @@ def _broken(draw: DrawFn, texts: list[bytes]) -> list[bytes]:
     place = draw(st.integers(0, len(texts) - 1))
     if draw(st.booleans()):
         return texts[:place] or [b""]
-    wrong = draw(st.sampled_from((b"", b"nonsense", b"9" * 30, b"1.2.3", b"--1", b"\xff\xfe", b"12x")))
+    wrong = draw(st.sampled_from((b"", b"nonsense", b"9" * 30, b"1.2.3", b"--1", b" 1", b"\xff\xfe", b"12x")))
     return [*texts[:place], wrong, *texts[place + 1 :]]
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.errors import PlacementError, QueryError
 from cep.model.expr import coalesce, col
 from cep.model.functions import avg, first, last, max_, sum_
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
-from cep.model.query import Query
-from cep.model.topology import Topology
+from cep.model.query import BALANCERS, Query
 from cep.plan.lineage import common_key
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.pre_aggregate import decisions
@@ -29,11 +29,7 @@ PER_IP_AND_URL = group("a", "s", "ip", "url", functions=tuple((name, last(name))
 
 def inner(plan: PhysicalPlan) -> dict[str, str]:
     """consumer -> balancer(fields), of the edges between subqueries."""
-    return {
-        f"{e.producer}>{e.consumer}": e.balancer + (f"({','.join(e.fields)})" if e.fields else "")
-        for e in plan.edges
-        if e.is_inner
-    }
+    return {f"{e.producer}>{e.consumer}": e.balancer + (f"({','.join(e.fields)})" if e.fields else "") for e in plan.edges if e.is_inner}
 
 
 def parallelism(plan: PhysicalPlan) -> dict[str, int]:
@@ -189,11 +185,15 @@ UNSOUND: dict[str, tuple[tuple[Operator, ...], dict[str, str], str]] = {
         {"a": "point-to-point"},
         "tuples of one group are at different instances of SQ1",
     ),
-    "route-key, stateless": (STATELESS, {"f": "route-key"}, "no operator of SQ2 is stateful, so there is no key"),
+    "route-key, stateless": (
+        STATELESS,
+        {"f": "route-key"},
+        "no stateful operator of SQ2 gets its tuples, so there is no key",
+    ),
     "point-to-point, one to two": (
         (group("a", "s"), Filter("f", "a", col("n") > 0)),
         {"f": "point-to-point"},
-        "SQ2 has 1 instances and SQ3 2, so 1 would get nothing",
+        "SQ2 has parallelism 1 and SQ3 2, so 1 of these would get nothing",
     ),
     "before the stream is read": (STATELESS, {"m": "route-key"}, "a stream is shared out before it is read"),
     "unknown": (STATELESS, {"x": "route-key"}, "no operator 'x'; there are m, f"),
@@ -207,6 +207,23 @@ def test_unsound_overrides_are_refused_with_the_reason(case: str) -> None:
         planned(query(*operators, split="per-operator", balancers=balancers))
     assert message in raised.value.message
     assert raised.value.pointer == f"/options/balancers/{next(iter(balancers))}"
+
+
+def test_an_override_of_one_way_in_reroutes_the_other_too() -> None:
+    """x and y bring rows of one group from b; were only one of them routed anew, the group would be torn."""
+    asked = query(
+        PER_IP,
+        keep("b", "a"),
+        keep("x", "b"),
+        keep("y", "b"),
+        Union("u", ("x", "y")),
+        group("c", "u", "url", "ip"),
+        subqueries=[["a", "b"], ["x", "y", "u", "c"]],
+    )
+    kept, rerouted = "point-to-point(ip)", "route-key(url,ip)"
+    assert inner(planned(asked)) == {"s>a": "route-key(ip)", "b>x": kept, "b>y": kept}
+    one = planned(replace(asked, options=replace(asked.options, balancers=(("y", "route-key"),))))
+    assert inner(one) == {"s>a": "route-key(ip)", "b>x": rerouted, "b>y": rerouted}
 
 
 def test_there_is_no_balancer_inside_a_subquery() -> None:
@@ -269,9 +286,7 @@ def test_replicas_stay_on_their_nodes() -> None:
     plan = planned(fixed_window(replicas=2), plans.two_nodes(3))
     node = {worker.im: worker.node for worker in plan.workers}
     assert parallelism(plan) == {"SQ1": 3, "SQ2": 3}
-    assert [(i.index, i.replica, node[i.im]) for i in plan.instances_of("SQ2")] == [
-        (i, i // 3, i // 3) for i in range(6)
-    ]
+    assert [(i.index, i.replica, node[i.im]) for i in plan.instances_of("SQ2")] == [(i, i // 3, i // 3) for i in range(6)]
     (edge,) = [edge for edge in plan.edges if edge.is_inner]
     assert set(plan.channels(edge)) == {(r * 3 + i, r * 3 + j) for r in range(2) for i in range(3) for j in range(3)}
     assert plan.cost == planned(fixed_window(), plans.one_node(3)).cost
@@ -311,22 +326,34 @@ def test_replicas_that_would_tear_groups_are_refused(case: str) -> None:
 
 @pytest.mark.parametrize("numa", [True, False])
 def test_more_replicas_than_there_is_room_for(numa: bool) -> None:
-    with pytest.raises(PlacementError, match="replicas=3, but .* 2 "):
+    with pytest.raises(PlacementError, match=r"replicas=3, but .* 2 "):
         planned(fixed_window(replicas=3), plans.two_nodes(1), numa=numa)
 
 
 # --- the reason for it all: rows of one group meet at one instance ---------------------------------------------------
 
-ROW = st.fixed_dictionaries({"ip": st.integers(0, 3), "url": st.integers(0, 3)})
+ROWS = tuple({"ip": ip, "url": url} for ip in range(4) for url in range(4)) * 3
 
 
-@given(asked=plans.queries(), machine=plans.machines(), rows=st.lists(ROW, max_size=12), seed=st.integers(0, 99))
-def test_rows_of_one_group_meet_at_one_instance(
-    asked: Query, machine: Topology, rows: list[dict[str, int]], seed: int
-) -> None:
+@settings(max_examples=300, deadline=None)
+@given(
+    asked=plans.queries(),
+    balancer=st.sampled_from(BALANCERS),
+    parallelism=st.sampled_from((3, 2)),
+    seed=st.integers(0, 99),
+)
+def test_rows_of_one_group_meet_at_one_instance(asked: Query, balancer: str, parallelism: int, seed: int) -> None:
     """Rows walk through the plan, to any instance where the balancer says any; an aggregate passes its rows on."""
-    walk = _Walk(planned(asked, machine), random.Random(seed))
-    for row in rows:
+    rnd = random.Random(seed)
+    options = replace(asked.options, parallelism=parallelism)
+    plain = planned(replace(asked, options=options))
+    overridden = [(rnd.choice(asked.operators).name, balancer)] if asked.operators else []
+    try:
+        plan = planned(replace(asked, options=replace(options, balancers=tuple(overridden))))
+    except QueryError:  # an unsound override: the plan without it
+        plan = plain
+    walk = _Walk(plan, rnd)
+    for row in ROWS:
         for name in asked.streams:
             walk.enter(name.name, row)
     assert all(len(instances) == 1 for instances in walk.met.values())

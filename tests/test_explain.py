@@ -31,7 +31,7 @@ subqueries, split by policy 'stateful'
 
 edges
   visits → SQ1           round-robin                            publishers send batches in turn
-  SQ1.pick → SQ2.window  route-key (ip), partials  traffic 0.2  SQ2 has state; the tuples of one group meet at one instance
+  SQ1.pick → SQ2.window  route-key (ip), partials  traffic 0.2  SQ2 has state; a group's tuples meet at one instance
   SQ2.stamp → per_ip     point-to-point                         to the subscribers
 
 pre-aggregation
@@ -82,7 +82,8 @@ SAYS: dict[str, tuple[Query, list[str]]] = {
     "partitioned already": (
         query(group("a", "s", "ip"), group("b", "a", "ip")),
         [
-            "point-to-point (ip)  traffic 0.1   partitioned so already; instance i sends to instance i",
+            "point-to-point (ip) ",
+            "traffic 0.1  partitioned so already; instance i sends to instance i",
             "b: no, rows go straight to one instance each",
         ],
     ),
@@ -92,7 +93,7 @@ SAYS: dict[str, tuple[Query, list[str]]] = {
     ),
     "replicas": (
         fixed_window(replicas=2),
-        ["publishers choose one of 2 replicas by ip; SQ1 has one instance", "SQ1  2 × 1 instance  "],
+        ["publishers choose one of 2 replicas by ip; SQ1 has one instance", "SQ1  2 replicas of 1 instance  "],
     ),
     "stateless": (
         query(pick("m", "s"), pick("n", "m"), split="per-operator"),
@@ -122,9 +123,7 @@ def test_no_numa() -> None:
 
 def test_workers_that_are_not_bound() -> None:
     unbound = [Worker(f"im-{i}", None, None, f"ipc:///tmp/{i}") for i in range(2)]
-    assert "no node  no core  im-0 … im-1  SQ1[0-1] SQ2[0-1]" in explain(
-        plan(fixed_window(), {}, unbound, plans.one_node(2))
-    )
+    assert "no node  no core  im-0 … im-1  SQ1[0-1] SQ2[0-1]" in explain(plan(fixed_window(), {}, unbound, plans.one_node(2)))
 
 
 @given(asked=plans.queries(), machine=plans.machines())

@@ -149,9 +149,7 @@ def test_equal_answers_pass():
 def test_unequal_answers_fail_loudly():
     bad = report(result(), result([*ROWS[1:]], numa="off"))
     assert not bad.answers_equal
-    with pytest.raises(
-        AnswersDiffer, match=r"(?s)ANSWERS DIFFER.*cep unpinned: 3 answers.*missing.*'10\.0\.0\.1'"
-    ) as failure:
+    with pytest.raises(AnswersDiffer, match=r"(?s)ANSWERS DIFFER.*cep unpinned: 3 answers.*missing.*'10\.0\.0\.1'") as failure:
         expect_equal(bad)
     assert failure.value.exit_code == 1
 

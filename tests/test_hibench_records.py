@@ -105,9 +105,7 @@ def test_unknown_keys_are_refused(keys):
         Keys.parse(keys)
 
 
-@pytest.mark.parametrize(
-    "options", [{"events": 0}, {"record_bytes": 159}, {"record_bytes": -1}, {"seed": -1}, {"disorder_ms": -1}]
-)
+@pytest.mark.parametrize("options", [{"events": 0}, {"record_bytes": 159}, {"record_bytes": -1}, {"seed": -1}, {"disorder_ms": -1}])
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(OptionError, match=r"expected .* got"):
         Dataset(**options)

@@ -14,9 +14,7 @@ from hibench.reference import reference
 from hibench.spark import local_spark
 from hibench.spark_engine import CONF, run_in
 
-SMALL = Dataset(
-    events=12_345, record_bytes=0, file_events=1_000, event_rate=100, keys=Keys("zipf", 50), disorder_ms=900
-)
+SMALL = Dataset(events=12_345, record_bytes=0, file_events=1_000, event_rate=100, keys=Keys("zipf", 50), disorder_ms=900)
 
 
 @pytest.fixture(scope="module")

@@ -365,6 +365,8 @@ NULL_BOOL = lit(None, "bool")
         (lit("TRUE").cast("bool"), True),
         (lit("1e3").cast("float64"), 1000.0),
         (lit("1_0").try_cast("int64"), None),
+        (lit(" 1").try_cast("float64"), None),
+        (lit("0").cast("bool"), False),
         (lit("é").cast("binary"), b"\xc3\xa9"),
         (lit(1500).cast("timestamp[ms]"), 1_500_000),
         (lit("1500").cast("timestamp[ms]"), 1_500_000),

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile import aggregate_results as results
-from cep.compile.aggregate_results import Groups, GroupFailure
+from cep.compile.aggregate_results import GroupFailure, Groups
 from cep.compile.aggregate_rows import Rows, partial_rows, tuple_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count
@@ -24,6 +24,7 @@ from cep.compile.window_panes import Panes
 from cep.dataflow.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
+from cep.kernels.keys import decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import INT64, Field, Schema
 
@@ -117,7 +118,7 @@ class WindowState:
     @property
     def bytes(self) -> int:
         """Memory of all tables."""
-        restored = sum(batch.nbytes for _, batch in self._restored)
+        restored: int = sum(batch.nbytes for _, batch in self._restored)
         return self._panes.bytes + self._firing.bytes + restored
 
     @property
@@ -137,7 +138,7 @@ class WindowState:
         groups = Groups(table, 0, table.rows)
         counts = groups.word(self.spec.places[Count()]) if Count() in self.spec.places else np.zeros(len(groups), np.int64)
         order = np.argsort(-counts, kind="stable")[:most].tolist()
-        keys = results.decode_keys(groups.keys(0), self.spec.by)
+        keys = decode_keys(groups.keys(0), self.spec.by)
         counted = [f" ({counts[row]} rows)" if counts[row] else "" for row in order]
         return [results.describe(keys, self.spec.by, row) + count for row, count in zip(order, counted, strict=True)]
 

@@ -76,9 +76,7 @@ class Groups:
         return out.view(np.float64)
 
 
-def answers(
-    spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]
-) -> Batch:
+def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]) -> Batch:
     """The answers of a window for `groups`; results that do not fit go to `failures`."""
     end = window_start + spec.window.size
     keys = groups.keys(0)

@@ -180,5 +180,3 @@ class _Matrix:
 
 def _joined(parts: Sequence[np.ndarray], none: np.ndarray) -> np.ndarray:
     return np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else none
-
-

@@ -33,42 +33,70 @@ from cep.compile.aggregate_words import (
     raise_text,
 )
 from cep.kernels.exact_sum import add_exact, merge_exact
+from cep.kernels.hashing import is_long
 from cep.kernels.jit import kernel
-from cep.kernels.table import AHEAD, find, key_room, look_ahead, look_ahead_entries, put_key, text_room
+from cep.kernels.table import (
+    AHEAD,
+    AHEAD_FROM,
+    ARENA_USED,
+    ARENA_WANTED,
+    POOL_USED,
+    ROWS,
+    key_room,
+    look_ahead,
+    look_ahead_entries,
+    put_key,
+    same_long,
+    text_room,
+)
 '''
 
 _TABLE = "slots, entries, control, arena, pool, start, stop"
 _TABLE_TYPES = "int32[:], int64[:], int64[:], uint8[:], int64[:, :], int64, int64"
 
-_LOOP = '''
+_LOOP = """
 
 @kernel("int64({table_types}, {types})")
 def {name}({table}, {arguments}):
-    rows, used, pooled = control[0], control[1], control[2]
-    capacity = len(slots) // 2
-    places = np.empty(AHEAD, np.int64)
+    rows, used, pooled = control[ROWS], control[ARENA_USED], control[POOL_USED]
+    capacity, mask = len(slots) // 2, len(slots) - 1
     for block in range(start, stop, AHEAD):
         end = min(block + AHEAD, stop)
         {look_ahead}
         for i in range(block, end):
-{room}            at = find(slots, entries, {width}, places[i - block], {key}, arena)
-            if at < 0:
+            w0, w1, place = {w0}, {w1}, control[AHEAD_FROM + i - block]
+            elsewhere = is_long(w1)
+{room}            row = np.int64(slots[place])
+            at = (row - 1) * {width}
+            while row != 0:
+                if entries[at] == np.int64(w0):
+                    if not elsewhere:
+                        if entries[at + 1] == np.int64(w1):
+                            break
+                    elif same_long(entries[at + 1], arena, w1, {key_data}):
+                        break
+                place = (place + 1) & mask
+                row = np.int64(slots[place])
+                at = (row - 1) * {width}
+            if row == 0:
                 if rows == capacity:
-                    control[0], control[1], control[2], control[3] = rows, used, pooled, 0
+                    control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, 0
                     return i
+                at = rows * {width}
                 rows += 1
-                slots[-1 - at] = rows
-                at = (rows - 1) * {width}
-                used = put_key(entries, at, arena, used, {key})
+                slots[place] = rows
+                entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
+                if elsewhere:
+                    used = put_key(entries, at, arena, used, w1, {key_data})
 {identity}
 {change}
-    control[0], control[1], control[2], control[3] = rows, used, pooled, 0
+    control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, 0
     return stop
-'''
+"""
 
 _ROOM = """            wanted = {wanted}
             if used + wanted > len(arena) or pooled + {sums} > len(pool):
-                control[0], control[1], control[2], control[3] = rows, used, pooled, wanted
+                control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, wanted
                 return i
 """
 
@@ -112,7 +140,7 @@ def places_of(states: Sequence[State]) -> list[int]:
 def _update(states: Sequence[State], arguments: Arguments, types: dict[str, DataType]) -> str:
     change = [line for state, k in _placed(states) for line in state.update(arguments, f"at + {k}")]
     origin = any(state.origin for state in states)
-    names = ["w0", "w1", "key_data", "time", *["origin"] * origin, *arguments.used]
+    names = ["key0", "key1", "key_data", "time", *["origin"] * origin, *arguments.used]
     kinds = ["const uint64[:]", "const uint64[:]", "const uint8[:]", _WORDS, *["const int64[:, :]"] * origin]
     kinds += [_type(what, types[column]) for column, what in arguments.used.values()]
     texts = [arguments.words(state.column)[1:] for state in states if isinstance(state, TextExtreme | TextEdge)]
@@ -120,8 +148,8 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
         "update",
         dict(zip(names, kinds, strict=True)),
         states,
-        look_ahead="look_ahead(slots, entries, {width}, w0, w1, block, end, places)",
-        key="w0[i], w1[i], key_data",
+        look_ahead="look_ahead(slots, entries, {width}, key0, key1, block, end, control)",
+        key=("key0[i]", "key1[i]", "key_data"),
         texts=texts,
         change=change,
     )
@@ -129,13 +157,15 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
 
 def _merge(states: Sequence[State]) -> str:
     change = ["s = i * {width}"] + [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
-    texts = [(f"np.uint64(other[i * {{width}} + {k + state.text + 1}])", "other_arena") for state, k in _placed(states) if state.text is not None]
+    texts = [
+        (f"np.uint64(other[i * {{width}} + {k + state.text + 1}])", "other_arena") for state, k in _placed(states) if state.text is not None
+    ]
     return _loop(
         "merge",
         {"other": _WORDS, "other_arena": "const uint8[:]", "other_pool": "const int64[:, :]"},
         states,
-        look_ahead="look_ahead_entries(slots, entries, {width}, other, block, end, places)",
-        key="np.uint64(other[i * {width}]), np.uint64(other[i * {width} + 1]), other_arena",
+        look_ahead="look_ahead_entries(slots, entries, {width}, other, block, end, control)",
+        key=("np.uint64(other[i * {width}])", "np.uint64(other[i * {width} + 1])", "other_arena"),
         texts=texts,
         change=change,
     )
@@ -147,13 +177,13 @@ def _loop(
     states: Sequence[State],
     *,
     look_ahead: str,
-    key: str,
+    key: tuple[str, str, str],
     texts: Sequence[tuple[str, ...]],
     change: Sequence[str],
 ) -> str:
     sums = sum(isinstance(state, FloatSum) for state in states)
-    key_high = key.split(", ", 1)[1]
-    wanted = [f"key_room({key_high})"] + [f"text_room({', '.join(text)})" for text in texts]
+    w0, w1, key_data = key
+    wanted = [f"key_room(w1, {key_data})"] + [f"text_room({', '.join(text)})" for text in texts]
     room = _ROOM.format(wanted=" + ".join(wanted), sums=sums)
     identity = [f"entries[at + {k + j}] = {word}" for state, k in _placed(states) for j, word in enumerate(state.identity())]
     source = _LOOP.format(
@@ -164,7 +194,9 @@ def _loop(
         types=", ".join(arguments.values()),
         look_ahead=look_ahead,
         room=room,
-        key=key,
+        w0=w0,
+        w1=w1,
+        key_data=key_data,
         width="{width}",
         identity=_indented(identity, 16),
         change=_indented(change, 12),

@@ -49,9 +49,7 @@ class AggregateSpec:
     origin: bool = field(default=False)
 
     @staticmethod
-    def of(
-        operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False
-    ) -> AggregateSpec:
+    def of(operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False) -> AggregateSpec:
         """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column,
         a window is longer than 2**61 µs, or there is no partial stage."""
         spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin)
@@ -171,7 +169,7 @@ class AggregateSpec:
         place = self.places[states[0]] if states else 0
         count = self.places[states[1]] if len(states) > 1 else None
         is_time = function.column in self.time_columns
-        return Answer(result_field(name, function, column), function.name, column and column.type, is_time, place, count)
+        return Answer(result_field(name, function, column), function.name, None if column is None else column.type, is_time, place, count)
 
 
 def _partial_types(state: State) -> list[tuple[DataType, bool]]:

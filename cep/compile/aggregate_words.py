@@ -101,7 +101,7 @@ def put_row(words: np.ndarray, at: int, time: int, origin0: int, origin1: int, v
 @inlined
 def compare_text_row(
     words: np.ndarray, at: int, arena: np.ndarray, time: int, origin0: int, origin1: int, w0: Any, w1: Any, data: np.ndarray
-) -> int:
+) -> Any:
     """`compare_row` for a text, whose words are behind (time, origin)."""
     order = compare_place(words, at, time, origin0, origin1)
     if order == 0:
@@ -121,7 +121,7 @@ def put_text_row(
     w0: Any,
     w1: Any,
     data: np.ndarray,
-) -> int:
+) -> Any:
     words[at], words[at + 1], words[at + 2] = time, origin0, origin1
     return put_text(words, at + 3, arena, used, w0, w1, data)
 
@@ -157,4 +157,5 @@ def round_128(low: np.ndarray, high: np.ndarray, out: np.ndarray) -> None:
 
 def from_ordered(values: np.ndarray) -> np.ndarray:
     """float64[n] from int64[n] that `ordered` has made."""
-    return (values ^ ((values >> 63) & _MAGNITUDE)).view(np.float64)
+    bits: np.ndarray = values ^ ((values >> 63) & _MAGNITUDE)
+    return bits.view(np.float64)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cep.compile.chain_expr import Site, Value, Writer, may_fail
-from cep.compile.chain_steps import Assign, Check, Keep, LoopStep
+from cep.compile.chain_steps import Add, Assign, Check, Keep, LoopStep
 from cep.model.expr import Column
 from cep.model.schema import DataType, Field
 from cep.plan.types import Typed
@@ -97,19 +97,20 @@ class _Loop:
         writer = self.writer
         writer.operator = step.operator
         match step:
-            case Assign(_, fields, hidden):
-                values = {name: self._assigned(name, tree) for name, tree in fields}
-                writer.there = {**writer.there, **values} if hidden else values
+            case Assign(_, fields):
+                writer.there = {name: self._computed(f"field {name!r}", tree) for name, tree in fields}
+            case Add(_, where, name, tree):
+                writer.there = {**writer.there, name: self._computed(where, tree)}
             case Keep(_, condition):
                 self._filter(condition, last)
                 writer.there = {name: value for name, value in writer.there.items() if not name.startswith("__")}
             case Check(_, ok, reason):
                 writer.fail_if(None, f"not {writer.load(ok).code}", reason)
 
-    def _assigned(self, name: str, tree: Typed) -> Value:
+    def _computed(self, where: str, tree: Typed) -> Value:
         if isinstance(tree.expr, Column):  # a pick: not even loaded
             return replace(self.writer.there[tree.expr.name], type=tree.type)
-        self.writer.where = f"field {name!r}"
+        self.writer.where = where
         return self.writer.write(tree)
 
     def _filter(self, condition: Typed, last: bool) -> None:

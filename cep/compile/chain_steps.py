@@ -19,11 +19,20 @@ from cep.plan.types import Typed, can_fail, operator_schema, text_of, typed
 
 @dataclass(frozen=True)
 class Assign:
-    """Columns computed from columns: they replace what is there, or are added to it for the operator's own use."""
+    """Columns computed from columns, which replace what is there."""
 
     operator: str
     fields: tuple[tuple[str, Typed], ...]
-    hidden: bool = False
+
+
+@dataclass(frozen=True)
+class Add:
+    """One hidden column more, computed from columns, for the part `where` of the operator."""
+
+    operator: str
+    where: str
+    name: str
+    tree: Typed
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Convert:
     ok: str | None = None
 
 
-LoopStep = Assign | Keep | Check
+LoopStep = Assign | Add | Keep | Check
 Step = LoopStep | Convert
 
 
@@ -111,13 +120,13 @@ class _Lowering:
             return replace(tree, args=args)
         if isinstance(tree.expr, Cast) and args[0].type.is_text and not can_fail(args[0].type, tree.type):
             return _relabelled(args[0], tree.type)
-        return self._convert(replace(tree, args=tuple(self._materialised(arg) for arg in args)), where)
+        return self._convert(replace(tree, args=tuple(self._materialised(arg, where) for arg in args)), where)
 
-    def _materialised(self, arg: Typed) -> Typed:
+    def _materialised(self, arg: Typed, where: str) -> Typed:
         if is_leaf(arg):
             return arg
         name = self._name()
-        self.steps.append(Assign(self.operator, ((name, arg),), hidden=True))
+        self.steps.append(Add(self.operator, where, name, arg))
         return Typed(Column(name), arg.type, arg.nullable)
 
     def _convert(self, tree: Typed, where: str) -> Typed:

@@ -1,6 +1,6 @@
 """Text records to columns: one kernel generated for the types and positions of the fields a query needs (DESIGN 4.9).
 
-A record is a line; its fields stand between separators, without quoting. '\\r' before '\\n' belongs to the line end.
+A record is a line; its fields stand between separators, without quoting. '\\r' before '\\n' is a part of the line end.
 Only the fields up to the last one needed are looked at, so what is behind them may be missing. How values are written:
 `cep.kernels.literals`. An empty field is the empty text, or NULL if it is no text. A record with a needed field that is
 missing or wrong, or NULL where the schema has no NULL or the event time is read, is *bad*: counted, described, left out.
@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 from cep.dataflow.columns import Column
 from cep.errors import QueryError
 from cep.kernels.jit import Kernel, generate
+from cep.kernels.memory import BLOCK
 from cep.kernels.text import EMPTY, NEWLINE, RANGE, gather
 from cep.model.schema import FLOAT64, STRING, UNIT_US, DataType, Field, Schema
 
 #: So many bad records of one call are described, the last ones; all are counted.
 BAD_MAX = 10_000
 
+_LOOK_BACK = 1 << 16  # bytes, for a line end
 _SHORT = 7  # beside the errors of the kernels
 _SHOWN_MAX = 40
 
@@ -45,8 +47,8 @@ class Parsed:
 
     `columns` are the needed fields; texts are views of `data`. `records` is int64[n], the number of each row's record
     within the call, bad ones counted. `count` records were taken, good and bad, up to byte `consumed`.
-    `bad` are the last ones of `bad_count`. Bad records whose event times parse move the stamp of the source: the greatest
-    of those before row `bad_rows[k]` (rising; n = behind the last row) is `bad_times[k]`, for `late_among`.
+    `bad` are the last ones of `bad_count`. Bad records whose event times parse move the stamp of the source: the
+    greatest of those before row `bad_rows[k]` (rising; n = behind the last row) is `bad_times[k]`, for `late_among`.
     """
 
     columns: dict[str, Column]
@@ -74,9 +76,7 @@ class TextParser:
         self._line_bytes = 64.0  # of the lines seen last: how many rows to expect
 
     @staticmethod
-    def make(
-        schema: Schema, needed: Collection[str], separator: str = ",", event_time: str | None = None
-    ) -> TextParser:
+    def make(schema: Schema, needed: Collection[str], separator: str = ",", event_time: str | None = None) -> TextParser:
         """A parser of the fields `needed` and of `event_time`, one that is a timestamp or None.
 
         Raises QueryError for a separator that is not one byte or an event time of another type.
@@ -102,11 +102,14 @@ class TextParser:
         """
         if start < end and (end > len(data) or data[end - 1] != NEWLINE):
             raise ValueError(f"bytes {start} to {end} of {len(data)}: expected whole lines, the last ended by '\\n'")
+        behind = 0
+        if end + BLOCK > len(data):
+            data, start, end, behind = _room_behind(data, start, end)
         run = _Run(self, min(rows_max, 64 + int((end - start) / self._line_bytes)))
         run.parse(data, start, end)
         if run.seen:
             self._line_bytes = max(1.0, 0.9 * (run.at - start) / run.seen)
-        return run.parsed(data)
+        return run.parsed(data, behind)
 
     def first_time(self, data: np.ndarray, start: int, end: int) -> int | None:
         """Event time of the first record of `data[start:end]` whose event time parses, µs; None if there is none."""
@@ -125,14 +128,15 @@ class TextParser:
 
 
 def _room_behind(data: np.ndarray, start: int, end: int) -> tuple[np.ndarray, int, int, int]:
-    """(data, start, end, d) of lines that have a block of readable bytes behind; they are those at `start + d` of `data`.
+    """(data, start, end, d): lines that have a block of readable bytes behind them; d more is where they are in `data`.
 
-    All lines but the last few, and once these are reached, a copy of them.
+    All lines but the last few and, once these are reached, a copy of them.
     """
-    safe = max(start, len(data) - BLOCK)
-    line_ends = np.flatnonzero(data[max(start, safe - _LOOK_BACK) : safe] == NEWLINE)
+    safe = len(data) - BLOCK + 1
+    low = max(start, safe - _LOOK_BACK)
+    line_ends = np.flatnonzero(data[low : max(low, safe)] == NEWLINE)
     if len(line_ends):
-        return data, start, max(start, safe - _LOOK_BACK) + int(line_ends[-1]) + 1, 0
+        return data, start, low + int(line_ends[-1]) + 1, 0
     copy = np.zeros(end - start + BLOCK, np.uint8)
     copy[: end - start] = data[start:end]
     return copy, 0, end - start, start
@@ -155,7 +159,7 @@ class _Run:
         counts = self.parser.kernel(data, start, end, ord(self.parser._separator), *scratch, *self.outputs)
         self.rows, self.seen, self.wrong, self.timed, self.slowed, self.at = counts
 
-    def parsed(self, data: np.ndarray) -> Parsed:
+    def parsed(self, data: np.ndarray, behind: int) -> Parsed:
         outputs = iter(self.outputs)
         columns = [self._column(field, outputs, data) for field in self.parser.needed]
         _convert_slow(columns, data, self.slow[: self.slowed])
@@ -163,8 +167,8 @@ class _Run:
             {field.name: column for field, column in zip(self.parser.needed, columns, strict=True)},
             self.records[: self.rows],
             self.seen,
-            self.at,
-            tuple(_describe(self.parser, data, *row) for row in self._bad_records()),
+            self.at + behind,
+            tuple(_describe(self.parser, data, behind, *row) for row in self._bad_records()),
             self.wrong,
             self.bad_rows[: self.timed],
             self.bad_times[: self.timed],
@@ -179,9 +183,10 @@ class _Run:
 
     def _bad_records(self) -> list[list[int]]:
         """The last BAD_MAX, in order, of a ring."""
-        if self.wrong <= BAD_MAX:
-            return self.parser._bad[: self.wrong].tolist()
-        return np.roll(self.parser._bad, -(self.wrong % BAD_MAX), axis=0).tolist()
+        ring = self.parser._bad
+        described = ring[: self.wrong] if self.wrong <= BAD_MAX else np.roll(ring, -(self.wrong % BAD_MAX), axis=0)
+        rows: list[list[int]] = described.tolist()
+        return rows
 
 
 _DTYPES = {"bool": np.uint8, "int32": np.int32, "int64": np.int64, "timestamp": np.int64, "float64": np.float64}
@@ -215,8 +220,8 @@ def _floats(data: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarr
         return np.array([float(text) for text in texts.to_pylist()])
 
 
-def _describe(parser: TextParser, data: np.ndarray, record: int, offset: int, end: int, code: int) -> Bad:
-    line = data[offset:end].tobytes().removesuffix(b"\r")
+def _describe(parser: TextParser, data: np.ndarray, behind: int, record: int, at: int, end: int, code: int) -> Bad:
+    line = data[at:end].tobytes().removesuffix(b"\r")
     fields = line.split(parser._separator)
     index, error = divmod(code, 8)
     if error == _SHORT:
@@ -224,7 +229,7 @@ def _describe(parser: TextParser, data: np.ndarray, record: int, offset: int, en
         reason = f"expected at least {wanted} fields separated by {parser._separator.decode()!r}, got {len(fields)}"
     else:
         reason = _reason(parser.needed[index], error, fields[parser._positions[index]])
-    return Bad(record, offset, len(line), reason)
+    return Bad(record, at + behind, len(line), reason)
 
 
 def _reason(field: Field, error: int, text: bytes) -> str:

@@ -8,7 +8,6 @@ from typing import Protocol
 import numpy as np
 
 from cep.dataflow.elements import Batch
-from cep.kernels.hashing import hash_words
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets, partition
 from cep.model.schema import Field
@@ -55,10 +54,8 @@ class RouteKey:
 
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         keys = encode_keys(batch.columns, self.fields)
-        hashes = np.empty(len(batch), np.uint64)
-        hash_words(keys.w0, keys.w1, hashes)
         targets = np.empty(len(batch), np.int32)
-        bucket_targets(hashes, self.table, targets)
+        bucket_targets(keys.w0, keys.w1, self.table, targets)
         order, bounds = partition(targets, self.targets)
         for target in range(self.targets):
             rows = order[bounds[target] : bounds[target + 1]]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop
 from cep.dataflow.operators import AggregateOperator, Operator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
@@ -72,6 +72,7 @@ class SubqueryInstance:
         self.since = MIN_TIME
         self._cursor: Iterator[None] | None = None
         self._turn = 0
+        self._finished: set[int] = set()  # sources that have ended
 
     @property
     def watermark(self) -> int:
@@ -135,7 +136,7 @@ class SubqueryInstance:
     # Sources
 
     def _poll(self, source: Source, node: Node) -> Iterator[None] | None:
-        if node.merge.combined == MAX_TIME:
+        if id(source) in self._finished:
             return None
         before = source.watermark
         batch = None if source.ended else source.poll()
@@ -148,6 +149,7 @@ class SubqueryInstance:
         if batch is not None:
             yield from self._push(node, batch)
         if source.ended:
+            self._finished.add(id(source))
             yield from self._end(node, None)
         else:
             yield from self._advance(node, None, source.watermark)

@@ -74,17 +74,15 @@ def add_exact(words: np.ndarray, at: int, pool: np.ndarray, used: int, bits: int
 
 
 @inlined
-def merge_exact(
-    words: np.ndarray, at: int, pool: np.ndarray, used: int, other: np.ndarray, other_at: int, other_pool: np.ndarray
-) -> int:
+def merge_exact(words: np.ndarray, at: int, pool: np.ndarray, used: int, other: np.ndarray, other_at: int, other_pool: np.ndarray) -> int:
     """Adds the sum at `other[other_at]` to the one at `words[at]`; returns the rows of `pool` in use after."""
     tag = other[other_at]
     words[at] |= tag & _SPECIAL
     x, y, z = other[other_at + 1], np.uint64(other[other_at + 2]), np.uint64(other[other_at + 3])
-    if not (words[at] | tag) & SPILLED:
-        if -_TOP <= words[at + 3] < _TOP and -_TOP <= other[other_at + 3] < _TOP:
-            _add_three(words, at + 1, np.uint64(x), y, z)
-            return used
+    small = -_TOP <= words[at + 3] < _TOP and -_TOP <= other[other_at + 3] < _TOP
+    if small and not (words[at] | tag) & SPILLED:
+        _add_three(words, at + 1, np.uint64(x), y, z)
+        return used
     if not words[at] & SPILLED:
         used = _spill(words, at, pool, used)
     if tag & SPILLED:
@@ -154,8 +152,8 @@ def _add_word(pool: np.ndarray, row: int, i: int, x: Any, carry: Any) -> Any:
 
 
 @inlined
-def _bit_length(value: Any) -> int:
-    length = 0
+def _bit_length(value: Any) -> Any:
+    length: Any = 0
     for step in _HALVES:
         if value >> step:
             value = value >> step
@@ -164,7 +162,7 @@ def _bit_length(value: Any) -> int:
 
 
 @inlined
-def _rounded(whole: np.ndarray) -> int:
+def _rounded(whole: np.ndarray) -> Any:
     """The bits of the float64 nearest to the POOL_WORDS words `whole`, ties to even; `whole` is used up."""
     negative = whole[POOL_WORDS - 1] < 0
     if negative:
@@ -186,7 +184,7 @@ def _negate(whole: np.ndarray) -> None:
 
 
 @inlined
-def _nearest(whole: np.ndarray, length: int) -> int:
+def _nearest(whole: np.ndarray, length: Any) -> Any:
     """`whole` is positive and `length` bits long."""
     if length <= 53:
         return whole[0]  # a subnormal, or the first of the normal numbers: its bits are its value
@@ -204,7 +202,7 @@ def _nearest(whole: np.ndarray, length: int) -> int:
 
 
 @inlined
-def _round_up(whole: np.ndarray, half: int, odd: int) -> bool:
+def _round_up(whole: np.ndarray, half: Any, odd: Any) -> bool:
     word, bit = half >> 6, _1 << np.uint64(half & 63)
     value = np.uint64(whole[word])
     if value & bit == _0:
@@ -218,7 +216,7 @@ def _round_up(whole: np.ndarray, half: int, odd: int) -> bool:
 
 
 @inlined
-def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> int:
+def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> Any:
     tag = words[at]
     if tag & NAN or tag & (PLUS | MINUS) == PLUS | MINUS:
         return _NAN_BITS

@@ -47,7 +47,7 @@ R = TypeVar("R")
 _PACKAGE = Path(__file__).parent.parent
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+(cep(?:\.\w+)*)", re.M)
 _ARRAY = re.compile(r"(const )?(\w+)\[(:(?:, :)*)\]")
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
 normalize_signature: Callable[[str], Any] = sigutils.normalize_signature

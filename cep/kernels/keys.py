@@ -2,8 +2,8 @@
 
 - Equal values give equal keys, different values different keys: -0.0 is 0.0, every NaN is one NaN, NULL is a value of
   its own. Whether a field may be NULL does not change the keys of values that are not, but for one case of FIXED.
-- Bytes lie in the words in memory order: byte i is bits 8i.. of w0 for i < 8, of w1 beyond. The top byte of w1 is 254 if
-  and only if the key is *long*: then w0 is `hash_bytes` of its bytes and the rest of w1 an offset in `data`, where a
+- Bytes lie in the words in memory order: byte i is bits 8i.. of w0 for i < 8, of w1 beyond. The top byte of w1 is 254
+  if and only if the key is *long*: then w0 is `hash_bytes` of its bytes and the rest of w1 an offset in `data`, where a
   little-endian uint32 length and the bytes stand. Two keys are equal when their words are and they are not long, or
   when both are long, have the same w0, and the same bytes.
 - The fields decide the layout, nothing else:
@@ -80,7 +80,7 @@ def layout(by: tuple[Field, ...]) -> Layout:
 
 
 def encode_keys(columns: Columns, by: tuple[Field, ...]) -> Keys:
-    """The keys of the rows of `columns`. If there is neither column nor field, see `empty_keys`: nothing says how many."""
+    """The keys of the rows of `columns`; where that has no column, and so no length, see `empty_keys`."""
     kind = layout(by)
     chosen = [columns[field.name] for field in by]
     if kind is Layout.EMPTY:
@@ -119,9 +119,7 @@ def _encode_text(column: Column) -> Keys:
     return Keys(w0, w1, data)
 
 
-def _put_long(
-    source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: np.ndarray, w1: np.ndarray, size: int
-) -> np.ndarray:
+def _put_long(source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: np.ndarray, w1: np.ndarray, size: int) -> np.ndarray:
     """Makes the rows whose top byte is 254 long; returns their bytes."""
     data = np.empty(size, np.uint8)
     _fill_long(source, starts, lengths, w0, w1, data)
@@ -129,9 +127,7 @@ def _put_long(
 
 
 @kernel("int64(const uint8[:], const int64[:], const int32[:], const uint8[:], uint64[:], uint64[:])")
-def _pack_text(
-    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray, w0: np.ndarray, w1: np.ndarray
-) -> int:
+def _pack_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray, w0: np.ndarray, w1: np.ndarray) -> int:
     """Keys of texts; of long ones only their top byte. Returns the bytes that long keys will take in their `data`."""
     size, nullable, long_bytes = len(data), len(valid) > 0, 0
     for i in range(len(starts)):
@@ -173,9 +169,7 @@ def _words_at_end(data: np.ndarray, start: int, length: int) -> tuple[Any, Any]:
 
 
 @kernel("void(const uint8[:], const int64[:], const int32[:], uint64[:], uint64[:], uint8[:])")
-def _fill_long(
-    source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: np.ndarray, w1: np.ndarray, data: np.ndarray
-) -> None:
+def _fill_long(source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: np.ndarray, w1: np.ndarray, data: np.ndarray) -> None:
     at = 0
     for i in range(len(w1)):
         if (w1[i] >> _TOP) == np.uint64(LONG):
@@ -256,9 +250,7 @@ def _word_of(column: Column) -> np.ndarray:
         values = np.where(np.isnan(values), np.nan, values + 0.0)  # adding 0.0 makes 0.0 of -0.0
     elif column.type.name == "bool":
         values = values != 0
-    words = values.view(np.uint32 if values.dtype == np.int32 else f"u{values.dtype.itemsize}").astype(
-        np.uint64, copy=False
-    )
+    words = values.view(np.uint32 if values.dtype == np.int32 else f"u{values.dtype.itemsize}").astype(np.uint64, copy=False)
     return words if column.valid is None else np.where(column.valid, words, np.uint64(0))
 
 
@@ -390,9 +382,7 @@ def _append_word(words: np.ndarray, width: int, cursor: np.ndarray, body: np.nda
 
 
 @kernel("void(const uint8[:], const int64[:], const int32[:], int64[:], uint8[:])")
-def _append_text(
-    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, cursor: np.ndarray, body: np.ndarray
-) -> None:
+def _append_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, cursor: np.ndarray, body: np.ndarray) -> None:
     """Writes length and bytes of each text at its cursor, and moves that."""
     for i in range(len(starts)):
         at, rest = cursor[i], int(lengths[i])
@@ -422,9 +412,7 @@ def _split(runs: Column, by: tuple[Field, ...]) -> list[Column]:
     found = np.empty(len(marked), np.uint64)
     _take_word(runs.data, _null_bytes(by), cursor[marked], found)
     bits[marked] = found
-    return [
-        _part(runs.data, field, *each, _valid(bits, k)) for k, (field, each) in enumerate(zip(by, taken, strict=True))
-    ]
+    return [_part(runs.data, field, *each, _valid(bits, k)) for k, (field, each) in enumerate(zip(by, taken, strict=True))]
 
 
 def _part(data: np.ndarray, field: Field, places: np.ndarray, values: np.ndarray, valid: np.ndarray | None) -> Column:

@@ -1,21 +1,43 @@
-"""Which instance gets which rows."""
+"""Cutting a batch into the parts that go to different instances (DESIGN 6, buckets)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from cep.kernels.hashing import hash64
 from cep.kernels.jit import kernel
 
 
-@kernel("void(const uint64[:], const int32[:], int32[:])")
-def bucket_targets(hashes: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
-    mask = np.uint64(len(table) - 1)
-    for i in range(len(hashes)):
-        out[i] = table[np.int64(hashes[i] & mask)]
+@kernel("void(const uint64[:], const uint64[:], const int32[:], int32[:])")
+def bucket_targets(w0: np.ndarray, w1: np.ndarray, table: np.ndarray, out: np.ndarray) -> None:
+    """`out[i]`, int32[n], is the instance that `table`, int32[a power of two], gives for the bucket of key i.
+
+    The bucket is the low bits of `hash64`; tables of groups use the high ones.
+    """
+    low_bits = np.uint64(len(table) - 1)
+    for i in range(len(w0)):
+        out[i] = table[np.int64(hash64(w0[i], w1[i]) & low_bits)]
 
 
 def partition(targets: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(targets, kind="stable")
-    bounds = np.zeros(parts + 1, np.int64)
-    np.cumsum(np.bincount(targets, minlength=parts), out=bounds[1:])
+    """(order int64[n], bounds int64[parts + 1]): rows `order[bounds[p] : bounds[p + 1]]` go to part p, as they came.
+
+    `targets` is int32[n], each in [0, parts).
+    """
+    order, bounds = np.empty(len(targets), np.int64), np.empty(parts + 1, np.int64)
+    _sort_by_counting(targets, order, bounds, np.empty(parts, np.int64))
     return order, bounds
+
+
+@kernel("void(const int32[:], int64[:], int64[:], int64[:])")
+def _sort_by_counting(targets: np.ndarray, order: np.ndarray, bounds: np.ndarray, cursor: np.ndarray) -> None:
+    bounds[:] = 0
+    for target in targets:
+        bounds[target + 1] += 1
+    for part in range(len(cursor)):
+        bounds[part + 1] += bounds[part]
+        cursor[part] = bounds[part]
+    for i in range(len(targets)):
+        target = targets[i]
+        order[cursor[target]] = i
+        cursor[target] += 1

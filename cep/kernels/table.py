@@ -7,7 +7,8 @@
 - Bytes of long keys and values lie in `arena`, uint8[any]: a uint32 of bytes reserved, then (where the offset points) a
   uint32 length and the bytes, so `Keys(w0, w1, arena)` can be decoded. A value that changes is written over the old one if it fits,
   else reserved anew with room for its double; the bytes left behind are fewer than those in use.
-- `control`, int64[4]: entries, bytes of arena, rows of pool in use; and the bytes of arena that a kernel lacked.
+- `control`, int64[4 + 64]: entries, bytes of arena, rows of pool in use; the bytes of arena that a kernel lacked; and places in
+  `slots` looked up ahead.
 - A kernel never allocates. Where it lacks room for a row it stops *before* touching it, and says which row; the caller
   grows and goes on there.
 
@@ -34,7 +35,7 @@ from cep.kernels.keys import long_length, same_bytes
 AHEAD = 64
 SLOTS_MIN = 64
 
-ROWS, ARENA_USED, POOL_USED, ARENA_WANTED = 0, 1, 2, 3
+ROWS, ARENA_USED, POOL_USED, ARENA_WANTED, AHEAD_FROM = 0, 1, 2, 3, 4
 
 #: Top byte of the second word of a text that is NULL, and that word.
 NULL = 255
@@ -46,12 +47,11 @@ _LOW_8 = np.uint64(255)
 _BYTE, _INT, _VOID = ir.IntType(8), ir.IntType(32), ir.VoidType()
 
 
-def prefetch(array: np.ndarray, at: int) -> None:
+def prefetch(array: np.ndarray, at: Any) -> None:
     """Asks for the cache line of `array[at]`, which need not exist."""
 
 
-@intrinsic  # type: ignore[misc]  # Numba's decorators are untyped
-def _prefetch(typing: Any, array: Any, at: Any) -> Any:
+def _prefetching(typing: Any, array: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         address = builder.bitcast(builder.gep(first, [arguments[1]]), _BYTE.as_pointer())
@@ -63,6 +63,7 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
+_prefetch: Any = intrinsic(_prefetching)
 overload(prefetch, inline="always")(lambda array, at: lambda array, at: _prefetch(array, at))
 
 
@@ -71,30 +72,30 @@ overload(prefetch, inline="always")(lambda array, at: lambda array, at: _prefetc
 
 @inlined
 def look_ahead(
-    slots: np.ndarray, entries: np.ndarray, width: int, w0: np.ndarray, w1: np.ndarray, start: int, stop: int, places: np.ndarray
+    slots: np.ndarray, entries: np.ndarray, width: int, w0: np.ndarray, w1: np.ndarray, start: int, stop: int, control: np.ndarray
 ) -> None:
-    """Puts the places of keys `start` to `stop` into `places`, and asks for what they will touch."""
+    """Puts the places of keys `start` to `stop` into `control`, and asks for what they will touch."""
     shift = _shift(slots)
     for i in range(start, stop):
         place = np.int64(hash64(w0[i], w1[i]) >> shift)
-        places[i - start] = place
+        control[AHEAD_FROM + i - start] = place
         prefetch(slots, place)
     for i in range(stop - start):
-        prefetch(entries, (np.int64(slots[places[i]]) - 1) * width)
+        prefetch(entries, (np.int64(slots[control[AHEAD_FROM + i]]) - 1) * width)
 
 
 @inlined
 def look_ahead_entries(
-    slots: np.ndarray, entries: np.ndarray, width: int, other: np.ndarray, start: int, stop: int, places: np.ndarray
+    slots: np.ndarray, entries: np.ndarray, width: int, other: np.ndarray, start: int, stop: int, control: np.ndarray
 ) -> None:
     """The same for the keys of entries `start` to `stop` of `other`."""
     shift = _shift(slots)
     for i in range(start, stop):
         place = np.int64(hash64(np.uint64(other[i * width]), np.uint64(other[i * width + 1])) >> shift)
-        places[i - start] = place
+        control[AHEAD_FROM + i - start] = place
         prefetch(slots, place)
     for i in range(stop - start):
-        prefetch(entries, (np.int64(slots[places[i]]) - 1) * width)
+        prefetch(entries, (np.int64(slots[control[AHEAD_FROM + i]]) - 1) * width)
 
 
 @inlined
@@ -106,48 +107,29 @@ def _shift(slots: np.ndarray) -> Any:
 
 
 @inlined
-def find(
-    slots: np.ndarray, entries: np.ndarray, width: int, place: int, w0: Any, w1: Any, data: np.ndarray, arena: np.ndarray
-) -> int:
-    """Where in `entries` the entry of the key is; -1 - (the free slot for it) if there is none."""
-    mask = len(slots) - 1
-    elsewhere = is_long(w1)
-    while True:
-        row = np.int64(slots[place])
-        if row == 0:
-            return -1 - place
-        at = (row - 1) * width
-        if entries[at] == np.int64(w0):
-            found = np.uint64(entries[at + 1])
-            if elsewhere:
-                if is_long(found) and same_bytes(arena, found, data, w1):
-                    return at
-            elif found == w1:
-                return at
-        place = (place + 1) & mask
+def same_long(found: int, arena: np.ndarray, w1: Any, data: np.ndarray) -> bool:
+    """Is `found`, the second word of an entry, of a long key with the same bytes as the long key of `w1`?"""
+    return is_long(np.uint64(found)) and same_bytes(arena, np.uint64(found), data, w1)
 
 
 @inlined
-def put_key(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> int:
-    """Writes a key into a new entry; returns the bytes of `arena` in use after."""
-    entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
-    if is_long(w1):
-        length = long_length(data, w1)
-        _write_length(arena, used, length)
-        copy_bytes(data, offset_of(w1), arena, used + 4, length + 4)
-        entries[at + 1] = np.int64(long_word(used + 4))
-        return used + 8 + length
-    return used
+def put_key(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w1: Any, data: np.ndarray) -> Any:
+    """Copies the bytes of the long key of a new entry; returns the bytes of `arena` in use after."""
+    length = long_length(data, w1)
+    _write_length(arena, used, length)
+    copy_bytes(data, offset_of(w1), arena, used + 4, length + 4)
+    entries[at + 1] = np.int64(long_word(used + 4))
+    return used + 8 + length
 
 
 @inlined
-def key_room(w1: Any, data: np.ndarray) -> int:
+def key_room(w1: Any, data: np.ndarray) -> Any:
     """Bytes of arena that `put_key` may take."""
     return 8 + long_length(data, w1) if is_long(w1) else 0
 
 
 @inlined
-def text_room(w1: Any, data: np.ndarray) -> int:
+def text_room(w1: Any, data: np.ndarray) -> Any:
     """Bytes of arena that `put_text` may take."""
     return 8 + 2 * long_length(data, w1) if is_long(w1) else 0
 
@@ -156,7 +138,7 @@ def text_room(w1: Any, data: np.ndarray) -> int:
 
 
 @inlined
-def offset_of(w1: Any) -> int:
+def offset_of(w1: Any) -> Any:
     return np.int64(w1 & _LOW_56)
 
 
@@ -183,12 +165,12 @@ def copy_bytes(source: np.ndarray, start: int, target: np.ndarray, at: int, leng
 
 
 @inlined
-def _text_length(w1: Any, data: np.ndarray) -> int:
+def _text_length(w1: Any, data: np.ndarray) -> Any:
     return long_length(data, w1) if is_long(w1) else np.int64(w1 >> _56)
 
 
 @inlined
-def _text_byte(w0: Any, w1: Any, data: np.ndarray, i: int) -> int:
+def _text_byte(w0: Any, w1: Any, data: np.ndarray, i: int) -> Any:
     if is_long(w1):
         return np.int64(data[offset_of(w1) + 4 + i])
     word = w0 if i < 8 else w1
@@ -196,7 +178,7 @@ def _text_byte(w0: Any, w1: Any, data: np.ndarray, i: int) -> int:
 
 
 @inlined
-def compare_text(a0: Any, a1: Any, a_data: np.ndarray, b0: Any, b1: Any, b_data: np.ndarray) -> int:
+def compare_text(a0: Any, a1: Any, a_data: np.ndarray, b0: Any, b1: Any, b_data: np.ndarray) -> Any:
     """-1, 0 or 1: lexicographic by bytes, NULL before everything."""
     if a0 == b0 and a1 == b1 and not is_long(a1):
         return 0
@@ -211,9 +193,7 @@ def compare_text(a0: Any, a1: Any, a_data: np.ndarray, b0: Any, b1: Any, b_data:
 
 
 @inlined
-def put_text(
-    entries: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray
-) -> int:
+def put_text(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> Any:
     """Replaces the text in the two words at `at`; returns the bytes of `arena` in use after."""
     old = np.uint64(entries[at + 1])
     entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
@@ -262,7 +242,7 @@ class Table:
         """Room for `rows` entries."""
         count = slots_for(rows)
         arrays = np.zeros(count, np.int32), np.empty(count // 2 * width, np.int64), np.empty(0, np.uint8)
-        return Table(width, sums, *arrays, np.empty((sums, POOL_WORDS), np.int64), np.zeros(4, np.int64))
+        return Table(width, sums, *arrays, np.empty((sums, POOL_WORDS), np.int64), np.zeros(AHEAD_FROM + AHEAD, np.int64))
 
     @property
     def rows(self) -> int:

@@ -1,10 +1,10 @@
 """Text as bytes: records, their fields, UTF-8, gathering; and which rows of a source are late.
 
 A record is looked at in blocks of 64 bytes, beginning with its first: one compare gives all separators of a block as
-bits, another its line ends. [ran, time and address of records of 141 bytes, ns of CPU a record: byte by byte to the second
-separator and libc's `memchr` to the line end 33; bits and `memchr` 20; bits for both 11; four blocks at once 12; all line
-ends of a megabyte first, then the fields 13. Checks and error paths of the generated kernel add 4.] Blocks may reach
-behind the line end: 63 bytes there must be readable.
+bits, another its line ends. [ran, time and address of records of 141 bytes, ns of CPU a record: byte by byte to the
+second separator and libc's `memchr` to the line end 33; bits and `memchr` 20; bits for both 11; four blocks at once 12;
+all line ends of a megabyte first, then the fields 13. Checks and error paths of the generated kernel add 4.] A block may
+reach behind the line end: 63 bytes there must be readable.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ def scan(data: np.ndarray, at: int, separator: Any) -> tuple[Any, Any, Any]:
 
 
 @inlined
-def next_mark(
-    data: np.ndarray, separator: Any, block: int, marks: Any, newlines: Any, highs: Any
-) -> tuple[int, Any, int, Any, Any, Any]:
+def next_mark(data: np.ndarray, separator: Any, block: int, marks: Any, newlines: Any, highs: Any) -> tuple[int, Any, int, Any, Any, Any]:
     """The next separator or line end: where it is, if it is a line end, and the bits that remain of its block.
 
     A line end remains for ever: what is asked for behind it is missing.
@@ -128,9 +126,7 @@ def late(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray) -> in
 
 
 @kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")
-def late_among(
-    time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray, bad_rows: np.ndarray, bad_times: np.ndarray
-) -> int:
+def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray, bad_rows: np.ndarray, bad_times: np.ndarray) -> int:
     """`late` where bad records whose event times parse stood between the rows: they move the stamp too.
 
     The greatest of those that stood before row `bad_rows[k]` (rising, n = behind the last row) is `bad_times[k]`.

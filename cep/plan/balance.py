@@ -59,11 +59,13 @@ def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
         for port, producer in enumerate(operator.inputs)
         if producer not in inside
     ]
-    kept = _kept(plan, subquery, {edge.producer for edge in bare}, key)
     overrides = dict(plan.query.options.balancers)
+    # Rerouted, all of them or none: a group has to come together whichever way its rows go.
+    rerouted = any(overrides.get(edge.consumer) == "route-key" for edge in bare)
+    kept = () if rerouted else _kept(plan, subquery, {edge.producer for edge in bare}, key)
     for edge in bare:
         natural = _natural(subquery, edge, key.fields.get(edge.producer, ()), kept)
-        yield _overridden(plan, natural, kept, overrides[edge.consumer]) if edge.consumer in overrides else natural
+        yield _overridden(plan, natural, overrides.get(edge.consumer, natural.balancer))
 
 
 def _output_edges(plan: PhysicalPlan) -> Iterator[Edge]:
@@ -112,11 +114,8 @@ def _partitioning(plan: PhysicalPlan, subquery: Subquery, producer: str) -> Sequ
     """The labels (`cep.plan.lineage`) by which instances divide the rows of `producer`; none if they do by chance."""
     inside = {operator.name: operator for operator in operators_of(plan, subquery)}
     entries = entries_of(inside[producer], inside) if producer in inside else frozenset()
-    fields = {
-        edge.producer: edge.fields
-        for edge in plan.edges_into(subquery.name)
-        if edge.is_inner and edge.producer in entries
-    }
+    into = [edge for edge in plan.edges_into(subquery.name) if edge.is_inner and edge.producer in entries]
+    fields = {edge.producer: edge.fields for edge in into}
     if fields.keys() != entries:
         return []
     width = min(map(len, fields.values()), default=0)
@@ -126,7 +125,7 @@ def _partitioning(plan: PhysicalPlan, subquery: Subquery, producer: str) -> Sequ
 # --- overrides -------------------------------------------------------------------------------------------------------
 
 
-def _overridden(plan: PhysicalPlan, natural: Edge, kept: tuple[str, ...], balancer: str) -> Edge:
+def _overridden(plan: PhysicalPlan, natural: Edge, balancer: str) -> Edge:
     """The edge with the balancer asked for. Raises QueryError where that would change answers, saying why."""
     target, source = plan.subquery(natural.target), plan.subquery(natural.source)
     if target.parallelism == 1 or balancer == natural.balancer:
@@ -134,11 +133,7 @@ def _overridden(plan: PhysicalPlan, natural: Edge, kept: tuple[str, ...], balanc
     why = _unsound(source, target, natural, balancer)
     if why:
         raise _refusal(natural.consumer, balancer, natural.balancer, why)
-    if balancer == "route-key":  # instead of keeping a partitioning: by the whole key
-        return replace(
-            natural, balancer=balancer, fields=common_key(operators_of(plan, target)).fields[natural.producer]
-        )
-    return replace(natural, balancer=balancer, fields=kept)
+    return replace(natural, balancer=balancer)
 
 
 def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> str:
@@ -148,16 +143,15 @@ def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> s
             return (
                 f"each of the {n} instances of {target.name} would process every tuple, and every answer come {n} times"
             )
-        case "route-key" if not target.stateful:
-            return f"no operator of {target.name} is stateful, so there is no key to route by"
+        case "route-key" if not edge.fields:
+            return f"no stateful operator of {target.name} gets its tuples, so there is no key to route by"
         case "round-robin" if target.stateful:
             return f"tuples of one group would go to different instances of {target.name}, which has state"
         case "point-to-point" if target.stateful:
             return f"tuples of one group are at different instances of {source.name} and would stay apart"
         case "point-to-point" if source.parallelism != n:
-            return (
-                f"{source.name} has {source.parallelism} instances and {target.name} {n}, so {n - 1} would get nothing"
-            )
+            sizes = f"{source.name} has parallelism {source.parallelism} and {target.name} {n}"
+            return f"{sizes}, so {n - 1} of these would get nothing"
     return ""
 
 

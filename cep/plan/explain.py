@@ -81,7 +81,7 @@ def _policy(plan: PhysicalPlan) -> str:
 
 def _subqueries(plan: PhysicalPlan) -> Iterator[str]:
     replicas = plan.query.options.replicas
-    copies = f"{replicas} × " if replicas > 1 else ""  # noqa: RUF001 a person reads it
+    copies = f"{replicas} replicas of " if replicas > 1 else ""
     rows = [(s.name, f"{copies}{_counted(s.parallelism, 'instance')}", _content(s)) for s in plan.subqueries]
     return _table(rows)
 
@@ -141,7 +141,7 @@ def _why_inner(target: Subquery, edge: Edge) -> str:
     if target.parallelism == 1:
         return f"{target.name} has one instance"
     if edge.balancer == "route-key":
-        return f"{target.name} has state; the tuples of one group meet at one instance"
+        return f"{target.name} has state; a group's tuples meet at one instance"
     if edge.fields:
         return "partitioned so already; instance i sends to instance i"
     return f"{target.name} has no state; any instance will do"

@@ -12,12 +12,12 @@ from graphlib import CycleError, TopologicalSorter
 
 from cep.errors import QueryError
 from cep.model import streams
-from cep.model.expr import Column
+from cep.model.expr import Call, Column
 from cep.model.operators import Filter, Map, Operator, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.types import infer, operator_schema
+from cep.plan.types import Typed, operator_schema, typed
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,19 @@ def _check_event_time(stream: Stream, pointer: str) -> None:
         return
     where = f"event_time of stream {stream.name!r}"
     try:
-        type_, _ = infer(stream.event_time, stream.schema)
+        tree = typed(stream.event_time, stream.schema.by_name)
     except QueryError as error:
         raise QueryError(f"{where}: {error.message}", pointer + error.pointer) from None
-    if type_.name != "timestamp":
-        raise QueryError(f"{where}: expected a timestamp, got {type_}; declare it as such, or cast it", pointer)
+    if tree.type.name != "timestamp":
+        raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", pointer)
+    if _reads_clock(tree):  # what is late is a function of the data alone (DESIGN 4.7)
+        raise QueryError(
+            f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer
+        )
+
+
+def _reads_clock(tree: Typed) -> bool:
+    return (isinstance(tree.expr, Call) and tree.expr.function == "now") or any(map(_reads_clock, tree.args))
 
 
 def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:

@@ -1,7 +1,8 @@
-"""The value of an expression for one row: SQL's three-valued logic and the arithmetic of DESIGN 5.7.
+"""The value of an expression for one row: three-valued logic and the arithmetic of DESIGN 5.7 and docs/ARITHMETIC.md.
 
 A part that fails fails the row, unless it is not needed: `and`, `or` and `coalesce` go from left to right and stop
-where the outcome is known. All other operators need all their parts, also beside a NULL.
+where the outcome is known. All other operators need all their parts, also beside a NULL. Casts of numbers and
+timestamps to text are not here, nor is the exception that an operation yielding text always computes its arguments.
 """
 
 from __future__ import annotations
@@ -244,18 +245,19 @@ def _to_instant(value: int, to: DataType) -> int:
     return _in_range(literal(value, to), to)
 
 
+_BOOL_TEXT = {"true": True, "1": True, "false": False, "0": False}
 _INTEGER_TEXT = re.compile(r"[+-]?[0-9]+")
 _FLOAT_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 def _read(value: str | bytes, to: DataType) -> Any:
-    """What a text says. Raises ValueError or Failed."""
+    """What a text says: no blanks, no underscores. Raises ValueError or Failed."""
     if isinstance(value, bytes):
         return value.decode()
     if to.name == "binary":
         return value.encode()
-    if to.name == "bool" and value.lower() in ("true", "false"):
-        return value.lower() == "true"
+    if to.name == "bool" and value.lower() in _BOOL_TEXT:
+        return _BOOL_TEXT[value.lower()]
     if to.name == "float64" and _FLOAT_TEXT.fullmatch(value):
         return float(value)
     if to.name in ("int32", "int64") and _INTEGER_TEXT.fullmatch(value):

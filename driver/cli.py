@@ -1,0 +1,159 @@
+"""`cep`: a local cluster in the foreground, and the few things one does with any cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from cep.errors import CepError, QueryError
+from cep.model import query as queries
+from driver.cluster import Cluster
+from driver.local import LocalCluster
+
+PORT = 8765
+URL = f"http://127.0.0.1:{PORT}"
+
+app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
+out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+
+Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address.")]
+Token = Annotated[str | None, typer.Option(envvar="CEP_TOKEN", help="The cluster's token, if it has one.")]
+Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
+Name = Annotated[str, typer.Argument(help="The query's name.")]
+
+
+@app.command()
+def up(
+    instances: Annotated[int | None, typer.Option(min=1, help="Instance managers; default: one per core, at most 4.")] = None,
+    numa: Annotated[bool, typer.Option(help="Bind each instance manager to a core and its NUMA node.")] = True,
+    data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
+    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
+    token: Token = None,
+) -> None:
+    """Starts a local cluster in the foreground; Ctrl-C takes it down."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    folders = data or []
+    with LocalCluster(instances, numa, folders, rest_host=host, rest_port=port, token=token) as cluster:
+        out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
+        for manager in cluster.instance_managers():
+            out.print(_manager_line(manager))
+        out.print("Ctrl-C takes it down.")
+        stopped.wait()
+
+
+@app.command()
+def deploy(
+    document: Document,
+    start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Deploys a query and waits until it runs."""
+    with Cluster(url, token) as cluster:
+        running = cluster.deploy(_read(document), start=start)
+        out.print(f"{running.name}: {running.status()['state']}")
+
+
+@app.command()
+def explain(document: Document, url: Url = URL, token: Token = None) -> None:
+    """Prints the plan that a query would get now; deploys nothing."""
+    with Cluster(url, token) as cluster:
+        out.print(cluster.explain(_read(document)), markup=False, highlight=False)
+
+
+@app.command()
+def status(
+    name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Says in which state every query is, and what each of its instances waits for."""
+    with Cluster(url, token) as cluster:
+        names = [name] if name else [summary["name"] for summary in cluster.queries()]
+        found = [cluster.query(each).status() for each in names]
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif found:
+        out.print(_status_table(found))
+    else:
+        out.print("no queries")
+
+
+@app.command()
+def stop(
+    name: Name,
+    drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Stops a query."""
+    with Cluster(url, token) as cluster:
+        running = cluster.query(name)
+        running.stop(drain)
+        out.print(f"{name}: {running.status()['state']}")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The document, checked as far as it can be here: an error names the file and points into it."""
+    try:
+        text = path.read_text()
+        document = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
+        queries.from_json(document)
+    except OSError as error:
+        raise CepError(f"{path}: {error.strerror}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
+    except QueryError as error:
+        raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
+    return dict(document)
+
+
+def _manager_line(manager: dict[str, Any]) -> str:
+    binding = manager["binding"]
+    place = f"core {manager['core']}, node {manager['node']}" if binding["bound"] else "not bound"
+    return f"  {manager['id']}: pid {manager['pid']}, {place}" + (f" ({binding['note']})" if binding["note"] else "")
+
+
+def _status_table(found: list[dict[str, Any]]) -> Table:
+    table = Table("query", "state", "instance", "on", "rows", "waits for")
+    for query in found:
+        cause = query["cause"]
+        state = query["state"] + (f": {cause['subquery']}: {cause['cause']}" if cause else "")
+        for place in query["placed"]:
+            metrics = place.get("metrics") or {}
+            where = f"{place['im']} (core {place['core']}, node {place['node']})" if place["core"] is not None else place["im"]
+            rows = f"{metrics.get('rows_in', 0):,} → {metrics.get('rows_out', 0):,}"
+            table.add_row(query["name"], state, f"{place['subquery']}/{place['instance']}", where, rows, place.get("waits_for") or "")
+    return table
+
+
+def main() -> None:
+    """Errors in one line, Ctrl-C without a traceback."""
+    try:
+        app(standalone_mode=False)
+    except typer.Abort:
+        raise SystemExit(130) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except CepError as error:
+        pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
+        err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
+        raise SystemExit(1) from None
+    except typer.Exit as ended:
+        raise SystemExit(ended.exit_code) from None
+    except Exception as error:
+        if not hasattr(error, "exit_code"):
+            raise
+        error.show()  # a click usage error
+        raise SystemExit(error.exit_code) from None

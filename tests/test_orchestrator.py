@@ -1,0 +1,246 @@
+"""The orchestrator's service on a real ZooKeeper, with stand-in instance managers: deploy, take over, come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+
+from cep.config import node
+from cep.errors import ClusterError, Conflict, PlacementError
+from cep.model import query as queries
+from cep.model.query import Query
+from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
+from orchestrator.election import Candidate, Election
+from orchestrator.models import QUERY_EXAMPLE
+from orchestrator.registry import NODE_BYTES_MAX, Deposed, Registry, encode
+from orchestrator.service import NotLeading, Service
+from orchestrator.state import ClusterState, Delete, Forget, Put, Start, Stop
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
+    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
+        yield kept
+
+
+@pytest.fixture
+def two(zookeeper: Keeper, tmp_path: Path) -> Iterator[Cluster]:
+    """A service that leads and two instance managers."""
+    with cluster(zookeeper.fresh(), tmp_path) as made:
+        yield made
+
+
+def query(name: str = "per-ip") -> Query:
+    return queries.from_json(QUERY_EXAMPLE | {"name": name, "outputs": [{"stream": f"out-{name}", "input": "window"}]})
+
+
+def deploy(service: Service, name: str = "per-ip", start: bool = True) -> None:
+    service.deploy(query(name), {}, start).result(HANG_S)
+
+
+def state_is(service: Service, state: str, name: str = "per-ip") -> None:
+    reached(service, lambda seen: name in seen.queries and seen.queries[name].state == state)
+
+
+def written(client: KazooClient, made: Cluster, *names: str) -> Any:
+    tree = "/" + made.config.zookeeper.partition("/")[2]
+    return json.loads(client.get(tree + node(*names))[0])
+
+
+class TestLife:
+    def test_deploy_runs_and_is_written(self, zookeeper: Keeper, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service)
+        state_is(service, "running")
+        record = written(zookeeper.client, two, "queries", "per-ip")
+        assert record["state"] == "running" and record["desired"] == "run"
+        assert written(zookeeper.client, two, "assignments", "im-0", "per-ip~SQ1~0")["desired"] == "run"
+        assert written(zookeeper.client, two, "plans", "per-ip")["query"]["name"] == "per-ip"
+
+    def test_start_stop_forget(self, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service, start=False)
+        state_is(service, "ready")
+        service.do(Start("per-ip")).result(HANG_S)
+        state_is(service, "running")
+        service.do(Stop("per-ip", drain=True)).result(HANG_S)
+        state_is(service, "stopped")
+        service.do(Forget("per-ip")).result(HANG_S)
+        reached(service, lambda state: not state.queries)
+        until(lambda: not any(stand_in.assignments for stand_in in two.stand_ins.values()))
+
+    def test_an_instance_that_fails_fails_its_query_only(self, two: Cluster) -> None:
+        service = two.services[0]
+        for name in ("a", "b"):
+            deploy(service, name)
+            state_is(service, "running", name)
+        two.stand_ins["im-1"].say("a~SQ2~1", "failed", "no space left")
+        state_is(service, "failed", "a")
+        cause = service.ask(lambda state: state.queries["a"].cause).result(HANG_S)
+        assert cause is not None and (cause.subquery, cause.instance, cause.text) == ("SQ2", 1, "no space left")
+        until(lambda: two.stand_ins["im-0"].assignments["a~SQ1~0"]["desired"] == "fail")
+        assert two.stand_ins["im-0"].assignments["b~SQ1~0"]["desired"] == "run"
+
+    def test_a_vanished_instance_manager_fails_what_it_hosted(self, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service)
+        state_is(service, "running")
+        two.stand_ins["im-1"].vanish()
+        state_is(service, "failed")
+        assert "'im-1'" in service.ask(lambda state: state.queries["per-ip"].cause.text).result(HANG_S)
+
+    def test_refusals_come_back_as_errors(self, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service)
+        with pytest.raises(Conflict):
+            deploy(service)
+        for stand_in in two.stand_ins.values():
+            stand_in.vanish()
+        reached(service, lambda state: not state.managers)
+        with pytest.raises(PlacementError):
+            deploy(service, "nowhere")
+
+    def test_a_plan_that_no_node_holds_is_refused_whole(self, two: Cluster) -> None:
+        service = two.services[0]
+        document = QUERY_EXAMPLE | {"name": "x" * NODE_BYTES_MAX}
+        with pytest.raises(ClusterError, match="a ZooKeeper node holds 900,000"):
+            service.deploy(queries.from_json(document), {}, True).result(HANG_S)
+        assert service.ask(lambda state: len(state.queries)).result(HANG_S) == 0
+
+
+class TestTakingOver:
+    def test_the_standby_says_who_leads_and_takes_over(self, two: Cluster) -> None:
+        first, second = two.services[0], two.add_service()
+        deploy(first)
+        state_is(first, "running")
+        until(lambda: second.leader is not None)
+        with pytest.raises(NotLeading, match="http://127.0.0.1:1 does"):
+            second.ask(lambda state: None).result(HANG_S)
+        first.close()
+        state_is(second, "running")
+        second.do(Stop("per-ip")).result(HANG_S)
+        state_is(second, "stopped")
+
+    def test_a_deposed_leader_writes_nothing(self, zookeeper: Keeper, two: Cluster) -> None:
+        service = two.services[0]
+        tree = "/" + two.config.zookeeper.partition("/")[2]
+        zookeeper.client.set(tree + node("orchestrator"), b'{"rest": "http://usurper"}')
+        with pytest.raises(NotLeading):
+            deploy(service)
+        until(lambda: service.leads)  # still first in the election: it takes office anew
+        assert service.ask(lambda state: len(state.queries)).result(HANG_S) == 0
+
+    def test_a_lost_session_is_mended(self, zookeeper: Keeper, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service)
+        state_is(service, "running")
+        client = service._client
+        thief = KazooClient(two.config.zookeeper, client_id=client.client_id, timeout=HANG_S)
+        thief.start(timeout=HANG_S)
+        lost_fence = service._fence
+        thief.stop()  # closes the session under the service's feet
+        thief.close()
+        until(lambda: service.leads and service._fence > lost_fence)
+        state_is(service, "running")
+
+    def test_who_died_on_this_machine_is_not_waited_for(self, zookeeper: Keeper, two: Cluster) -> None:
+        client = KazooClient(two.config.zookeeper)
+        client.start(timeout=HANG_S)
+        alive = Candidate.here("http://alive")
+        dead = Candidate(alive.rest, alive.machine, 2**22 + 1, "0")
+        assert dead.is_gone and not alive.is_gone
+        assert not Candidate(alive.rest, "another machine", dead.pid, dead.born).is_gone
+        two.services[0].close()
+        two.services.clear()
+        assert Election(client, dead, lambda: None).leads()
+        assert Election(client, alive, lambda: None).leads()
+        client.stop()
+        client.close()
+
+
+class TestZooKeeperAway:
+    def test_nothing_is_redeployed_and_what_was_asked_for_is_done_when_it_is_back(
+        self, zookeeper: Keeper, two: Cluster
+    ) -> None:
+        service = two.services[0]
+        deploy(service)
+        state_is(service, "running")
+        tree = "/" + two.config.zookeeper.partition("/")[2]
+        path = tree + node("assignments", "im-0", "per-ip~SQ1~0")
+        before = zookeeper.client.get(path)[1].mzxid
+        zookeeper.kill()
+        until(lambda: not service.connected)
+        assert service.ask(lambda state: state.queries["per-ip"].state).result(HANG_S) == "running"
+        asked = service.deploy(query("meanwhile"), {}, True)
+        assert not asked.done()
+        zookeeper.start()
+        asked.result(HANG_S)
+        state_is(service, "running", "meanwhile")
+        assert zookeeper.client.retry(zookeeper.client.get, path)[1].mzxid == before
+        assert service.ask(lambda state: state.queries["per-ip"].state).result(HANG_S) == "running"
+
+
+class TestRegistry:
+    @pytest.fixture
+    def registry(self, zookeeper: Keeper) -> Iterator[tuple[Registry, KazooClient, int]]:
+        client = KazooClient(zookeeper.fresh())
+        client.start(timeout=HANG_S)
+        registry = Registry(client, HANG_S, lambda path: None)
+        fence = Election(client, Candidate.here("http://me"), lambda: None).take_office()
+        registry.read_all()
+        yield registry, client, fence
+        client.stop()
+        client.close()
+
+    def test_writes_what_differs(self, registry: tuple[Registry, KazooClient, int]) -> None:
+        written, client, fence = registry
+        path = node("publishers", "visits", "p1")
+        written.put([Put(path, {"n": 1}), Put(node("streams", "visits"), 1)])
+        written.flush(fence)
+        written.put([Put(path, {"n": 1})])
+        written.flush(fence)
+        assert client.get(path)[1].version == 0
+        written.put([Put(path, {"n": 2}), Delete(node("streams", "visits")), Put(path, {"n": 3})])
+        written.flush(fence)
+        assert json.loads(client.get(path)[0]) == {"n": 3} and not client.exists(node("streams", "visits"))
+        assert written.read_all()[path] == {"n": 3}
+
+    def test_somebody_elses_hand_is_seen_and_overruled(self, registry: tuple[Registry, KazooClient, int]) -> None:
+        written, client, fence = registry
+        there, gone = node("streams", "there"), node("streams", "gone")
+        written.put([Put(gone, 1)])
+        written.flush(fence)
+        client.create(there, b"0")
+        client.delete(gone)
+        written.put([Put(there, 1), Put(gone, 2)])
+        written.flush(fence)
+        assert (client.get(there)[0], client.get(gone)[0]) == (b"1", b"2")
+
+    def test_a_thousand_large_nodes_are_several_transactions(self, registry: tuple[Registry, KazooClient, int]) -> None:
+        written, client, fence = registry
+        written.put(Put(node("assignments", "im-0", f"q{i}"), "x" * 5000) for i in range(1000))
+        written.flush(fence)
+        assert len(client.get_children(node("assignments", "im-0"))) == 1000
+
+    def test_an_old_fence_writes_nothing(self, registry: tuple[Registry, KazooClient, int]) -> None:
+        written, client, fence = registry
+        written.put([Put(node("streams", "visits"), 1)])
+        with pytest.raises(Deposed):
+            written.flush(fence - 1)
+        assert not client.exists(node("streams", "visits"))
+
+    def test_too_large_is_said_with_the_place(self) -> None:
+        with pytest.raises(ClusterError, match=r"/cep/plans/big would take 900,003 bytes"):
+            encode(node("plans", "big"), "x" * 900_001)
+
+
+def test_a_state_is_told_what_zookeeper_has(two: Cluster) -> None:
+    def endpoints(state: ClusterState) -> list[str]:
+        return [worker.endpoint for worker in state.workers()]
+
+    assert two.services[0].ask(endpoints).result(HANG_S) == ["ipc:///im-0", "ipc:///im-1"]
