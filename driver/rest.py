@@ -11,7 +11,7 @@ from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, Pl
 
 TIMEOUT_S = 60.0
 PATIENCE_S = 20.0  # an orchestrator that was killed is back within this time
-_BY_STATUS: dict[int, type[CepError]] = {404: NotFound, 409: Conflict, 503: PlacementError}
+_BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, NotFound, PlacementError)}
 
 
 class Rest:
@@ -66,9 +66,8 @@ def _error_of(response: httpx.Response) -> CepError:
     try:
         problem = response.json()
     except ValueError:
-        problem = {"detail": response.text}
-    detail = problem.get("detail") or problem.get("title") or f"HTTP {response.status_code}"
-    if response.status_code in (400, 422):
-        data = "records" in str(response.request.url)
-        return DataError(detail) if data else QueryError(detail, problem.get("pointer", ""))
-    return _BY_STATUS.get(response.status_code, ClusterError)(detail)
+        problem = {}
+    detail = problem.get("detail") or f"HTTP {response.status_code}: {response.text[:200]}"
+    if problem.get("error") == "QueryError":
+        return QueryError(detail, problem.get("pointer") or "")
+    return _BY_NAME.get(problem.get("error", ""), ClusterError)(detail)

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done and all answers equal; 1 something failed or answers differ; 2 an option makes no sense;
 130 Ctrl-C; 143 SIGTERM. Either signal unwinds the stack once, so every `with` takes down what it started; further
-ones are ignored meanwhile.
+ones are ignored meanwhile. Python swallows an exception raised in a few places (hooks around a fork, finalizers); one
+that met that fate is raised again a moment later.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ import signal
 import sys
 
 
+_AGAIN_SECONDS = 0.05
+
+
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
+    sys.unraisablehook = _swallowed
     from cep.errors import CepError
     from hibench.commands import app
 
@@ -30,6 +35,16 @@ def _stop(number: int, frame: object) -> None:
         signal.signal(other, signal.SIG_IGN)
     print("\nhibench: stopping, taking everything down …", file=sys.stderr)
     sys.exit(128 + number)
+
+
+def _swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+    """Python's report of an exception it could not raise; ours is raised again, where it can be."""
+    if not isinstance(unraisable.exc_value, SystemExit):
+        sys.__unraisablehook__(unraisable)
+        return
+    code = unraisable.exc_value.code
+    signal.signal(signal.SIGALRM, lambda number, frame: sys.exit(code))
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
 
 
 if __name__ == "__main__":

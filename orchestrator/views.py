@@ -56,11 +56,11 @@ def schemas(plan: PhysicalPlan) -> dict[str, Any]:
 
 
 def outputs(plan: PhysicalPlan, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:
-    """Output stream -> the instances that produce it, and where a subscriber finds them."""
+    """Output stream -> the instances that produce it, and where a subscriber finds them; none once they are withdrawn."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for edge in plan.edges:
-        if edge.is_output:
-            found.setdefault(edge.consumer, []).extend(_producers(plan, record, edge))
+    for edge in (edge for edge in plan.edges if edge.is_output):
+        producers = [] if record.released else list(_producers(plan, record, edge))
+        found.setdefault(edge.consumer, []).extend(producers)
     return found
 
 

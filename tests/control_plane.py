@@ -76,10 +76,9 @@ class Cluster:
             home=str(folder),
             zookeeper=zookeeper,
             rest_host="127.0.0.1",
-            rest_port=1,
             metrics_in=f"ipc://{folder}/in",
             metrics_out=f"ipc://{folder}/out",
-            **{"session_timeout_s": SESSION_S, **settings},
+            **{"session_timeout_s": SESSION_S, "rest_port": 1, **settings},
         )
         self.stand_ins: dict[str, StandIn] = {}
         self.services: list[Service] = []

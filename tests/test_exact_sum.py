@@ -60,11 +60,13 @@ class Sum:
         return float(out.view(np.float64)[0])
 
 
+@settings(deadline=None)
 @given(st.lists(ANY, max_size=20))
 def test_is_the_exact_sum_rounded_once(values: list[float]) -> None:
     assert bits(exact_sum(np.array(values, np.float64))) == bits(reference(values))
 
 
+@settings(deadline=None)
 @given(st.lists(NUMBERS, max_size=20), st.data())
 def test_what_cancels_leaves_nothing(values: list[float], data: st.DataObject) -> None:
     rest = data.draw(st.lists(NUMBERS, max_size=3))
@@ -72,6 +74,7 @@ def test_what_cancels_leaves_nothing(values: list[float], data: st.DataObject) -
     assert bits(exact_sum(np.array(shuffled, np.float64))) == bits(reference(rest))
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(ANY, max_size=6), min_size=1, max_size=6), st.data())
 def test_any_merge_tree_gives_the_same_bits(parts: list[list[float]], data: st.DataObject) -> None:
     expected = reference([value for part in parts for value in part])
@@ -82,12 +85,13 @@ def test_any_merge_tree_gives_the_same_bits(parts: list[list[float]], data: st.D
     assert bits(sums[0].value) == bits(expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e15, 1e15), max_size=50))
 def test_equals_fsum(values: list[float]) -> None:
     assert bits(exact_sum(np.array(values, np.float64))) == bits(math.fsum(values))
 
 
-@settings(max_examples=20)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(ANY, max_size=8))
 def test_runs_uncompiled(values: list[float]) -> None:
     with interpreted():

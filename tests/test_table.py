@@ -49,6 +49,7 @@ def counts(table: Table) -> dict[bytes | None, int]:
     return dict(zip(texts_at(table, 0), table.matrix[:, 2].tolist(), strict=True))
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(TEXTS, max_size=40), max_size=4))
 def test_counts_like_a_dict(batches: list[list[bytes | None]]) -> None:
     expected: dict[bytes | None, int] = {}
@@ -95,7 +96,7 @@ def test_a_long_text_that_changes_is_written_over() -> None:
     assert table.control[ARENA_USED] < 4 * 2 * 2_000  # doubling: what is left behind is less than what is in use
 
 
-@settings(max_examples=200)
+@settings(deadline=None, max_examples=200)
 @given(TEXTS, TEXTS)
 def test_texts_compare_by_bytes_null_first(a: bytes | None, b: bytes | None) -> None:
     left, right = keys_of([a]), keys_of([b])

@@ -51,7 +51,7 @@ def raise_(words: np.ndarray, at: int, value: int) -> None:
 
 
 @inlined
-def lower_text(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> int:
+def lower_text(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> Any:
     """MIN; both the state and the text may be NULL, which counts for nothing."""
     if is_null(w1):
         return used
@@ -62,7 +62,7 @@ def lower_text(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any
 
 
 @inlined
-def raise_text(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> int:
+def raise_text(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> Any:
     """MAX; NULL sorts before every text."""
     if compare_text(w0, w1, data, np.uint64(words[at]), np.uint64(words[at + 1]), arena) > 0:
         return put_text(words, at, arena, used, w0, w1, data)

@@ -12,6 +12,9 @@
   folder that dies with the process). Its parts are named by a hash of the kernel's module, of every module of this
   package which that imports, directly or not, and of Numba, NumPy, Python and the CPU: Numba by itself does not notice
   a change in an imported function (numba#9483).
+- Kernels are compiled without Numba's reference counting, which costs an atomic add and a call for every look into an array
+  (a parser of 12 ns a record took 23 with it), unless they make arrays or pieces of them (`a[i:j]` but `a[i:j] = number`):
+  keep those out of kernels that matter.
 - Compiling happens under a lock (numba#10128); loading what is complete needs none.
 - `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
   checked indices.
@@ -39,6 +42,7 @@ import numba
 import numpy as np
 from numba.core import config as numba_config
 from numba.core import sigutils
+from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
 P = ParamSpec("P")
@@ -47,7 +51,7 @@ R = TypeVar("R")
 _PACKAGE = Path(__file__).parent.parent
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+(cep(?:\.\w+)*)", re.M)
 _ARRAY = re.compile(r"(const )?(\w+)\[(:(?:, :)*)\]")
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
 normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
@@ -189,7 +193,14 @@ def _compile(wanted: Kernel) -> Callable[..., Any]:
 
 
 def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
-    dispatcher: Any = numba.njit(**_OPTIONS)(wanted.function)
+    try:
+        return _compile_with(folder, wanted, _nrt=False)
+    except NumbaError:  # it allocates, or is wrong: then it fails again
+        return _compile_with(folder, wanted, _nrt=True)
+
+
+def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
+    dispatcher: Any = numba.njit(**_OPTIONS, **options)(wanted.function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it

@@ -177,7 +177,8 @@ def _fill_long(source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: 
             w0[i], w1[i] = hash_bytes(source, start, length), _LONG_WORD | np.uint64(at)
             for k in range(4):
                 data[at + k] = (length >> (8 * k)) & 255
-            data[at + 4 : at + 4 + length] = source[start : start + length]
+            for k in range(length):
+                data[at + 4 + k] = source[start + k]
             at += 4 + length
 
 

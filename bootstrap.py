@@ -1,0 +1,60 @@
+"""Installs this project into `.venv` beside this file, once per version of `pyproject.toml`, and runs a command there.
+
+    python3 bootstrap.py hibench run fixed-window
+    python3 bootstrap.py pytest
+
+It needs nothing but Python 3.11 or newer on Linux, and a package index that pip can reach.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+HOME = ROOT / ".venv"
+STAMP = HOME / "installed"
+
+
+def main() -> None:
+    if sys.version_info < (3, 11) or sys.platform != "linux":
+        sys.exit(f"bootstrap: expected Python 3.11 or newer on Linux, got {sys.version.split()[0]} on {sys.platform}")
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    install()
+    bin_folder = HOME / "bin"
+    os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
+    program = bin_folder / sys.argv[1]
+    if not program.exists():
+        sys.exit(f"bootstrap: no command {sys.argv[1]!r} in {bin_folder}; there are hibench, cep, pytest, python, ruff, mypy")
+    os.chdir(ROOT)
+    os.execv(program, [str(program), *sys.argv[2:]])
+
+
+def install() -> None:
+    """Does nothing when `.venv` holds what this `pyproject.toml` asks for. Two at once: the second waits."""
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + sys.version.encode()).hexdigest()
+    HOME.mkdir(exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if STAMP.exists() and STAMP.read_text() == wanted:
+            return
+        print("bootstrap: installing into .venv (once; about 600 MB with Spark and Java)", file=sys.stderr, flush=True)
+        venv.EnvBuilder(with_pip=True, symlinks=True).create(HOME)
+        pip = [str(HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)
+        STAMP.write_text(wanted)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"bootstrap: pip ended with status {error.returncode}; see above")
+    except ModuleNotFoundError as error:
+        sys.exit(f"bootstrap: this Python lacks {error.name!r}; on Debian: apt install python3-venv")

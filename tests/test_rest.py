@@ -1,0 +1,382 @@
+"""REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+import yaml
+import zmq
+
+from cep.config import ClusterConfig, argument
+from cep.errors import ClusterError, QueryError
+from cep.model.streams import TextFiles
+from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, until
+from orchestrator.__main__ import listen
+from orchestrator.door import ClosedDoor
+from orchestrator.file_sources import resolve
+from orchestrator.metric_client import MetricClient
+from orchestrator.metric_server import LETTERS_MAX, SILENT_S_MAX, Metrics
+from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
+from orchestrator.rest import Api, check_exposure, make_app
+from orchestrator.service import Service
+
+
+class Server:
+    """REST of a service, in a thread."""
+
+    def __init__(self, service: Service, config: ClusterConfig) -> None:
+        listener = listen(config)
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self.metrics = MetricClient(config.metrics_out)
+        app = make_app(Api(service, self.metrics, ClosedDoor(), config))
+        settings = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(settings)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
+        self._thread.start()
+
+    def client(self, **settings: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.url, timeout=HANG_S, trust_env=False, **settings)
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(HANG_S)
+        self.metrics.close()
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
+    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
+        yield kept
+
+
+@pytest.fixture
+def two(zookeeper: Keeper, tmp_path: Path) -> Iterator[Cluster]:
+    (tmp_path / "data").mkdir()
+    with cluster(zookeeper.fresh(), tmp_path, rest_port=0, data=(str(tmp_path / "data"),)) as made:
+        yield made
+
+
+@pytest.fixture
+def client(two: Cluster) -> Iterator[httpx.Client]:
+    server = Server(two.services[0], two.config)
+    with server.client() as client:
+        yield client
+    server.close()
+
+
+def named(name: str, output: str = "") -> dict[str, Any]:
+    return QUERY_EXAMPLE | {"name": name, "outputs": [{"stream": output or f"out-{name}", "input": "window"}]}
+
+
+def is_problem(answer: httpx.Response, status: int, error: str, detail: str, pointer: str | None = None) -> None:
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert (answer.status_code, body["status"], body["error"], body.get("pointer")) == (status, status, error, pointer), body
+    assert detail in body["detail"]
+
+
+class TestQueries:
+    def test_deploy_waits_until_it_runs(self, client: httpx.Client) -> None:
+        answer = client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        body = answer.json()
+        assert (answer.status_code, body["state"]) == (201, "running")
+        assert {placed["state"] for placed in body["placed"]} == {"running"}
+        assert [p["endpoint"] for p in body["outputs"]["per_ip"]] == ["ipc:///im-0", "ipc:///im-1"]
+        assert body["schemas"]["per_ip"][0] == {"name": "ip", "type": "string"}
+        assert [query["name"] for query in client.get("/queries").json()] == ["per-ip"]
+
+    def test_yaml_is_as_good(self, client: httpx.Client) -> None:
+        headers = {"Content-Type": "application/yaml"}
+        answer = client.post("/queries?wait=true&start=false", content=yaml.safe_dump(QUERY_EXAMPLE), headers=headers)
+        assert answer.json()["state"] == "ready"
+        assert client.post("/queries/per-ip/start?wait=true").json()["state"] == "running"
+        assert client.get("/queries/per-ip").json()["document"]["name"] == "per-ip"
+
+    def test_explain_before_and_after(self, client: httpx.Client) -> None:
+        before = client.post("/explain", json=QUERY_EXAMPLE).json()["text"]
+        assert client.get("/queries").json() == []
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        assert client.get("/queries/per-ip/explain").json()["text"] == before
+        assert client.get("/queries/per-ip/plan").json()["query"]["name"] == "per-ip"
+
+    def test_stop_and_delete(self, client: httpx.Client) -> None:
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        assert client.post("/queries/per-ip/stop?drain=true&wait=true").json()["state"] == "stopped"
+        released = client.post("/queries/per-ip/stop").json()
+        assert released["outputs"] == {"per_ip": []} and released["rows"] == {"per_ip": 28}  # every stand-in says 7
+        assert client.delete("/queries/per-ip?wait=true").status_code == 204
+        is_problem(client.get("/queries/per-ip"), 404, "NotFound", "there is no query 'per-ip'")
+
+    def test_a_failure_is_told_with_its_cause(self, two: Cluster, client: httpx.Client) -> None:
+        two.stand_ins["im-1"].mute = True
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(client.post, "/queries?wait=true", json=QUERY_EXAMPLE)
+            until(lambda: "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
+            two.stand_ins["im-1"].say("per-ip~SQ2~1", "failed", "no kernel")
+            body = answer.result(HANG_S).json()
+        assert (body["state"], body["cause"]) == ("failed", {"subquery": "SQ2", "instance": 1, "cause": "no kernel"})
+
+    def test_a_wait_that_is_over_says_202(self, two: Cluster, client: httpx.Client) -> None:
+        two.stand_ins["im-1"].mute = True
+        answer = client.post("/queries?wait=true&timeout=0.2", json=QUERY_EXAMPLE)
+        assert (answer.status_code, answer.json()["state"]) == (202, "deploying")
+
+
+class TestProblems:
+    def test_what_is_no_query_is_pointed_at(self, client: httpx.Client) -> None:
+        broken = json.loads(json.dumps(QUERY_EXAMPLE))
+        broken["operators"][0]["input"] = "nothing"
+        is_problem(client.post("/queries", json=broken), 422, "QueryError", "'nothing'", "/operators/0/input")
+        is_problem(client.post("/queries", json=[]), 422, "QueryError", "expected a query", "")
+        is_problem(client.post("/queries", content=b"{"), 400, "ProtocolError", "cannot be read")
+        is_problem(client.post("/queries", content=b"a: [", headers={"Content-Type": "text/yaml"}), 400, "ProtocolError", "")
+        slash = client.post("/queries", json=named("a/b"))
+        is_problem(slash, 422, "QueryError", "no '/'", "/name")
+
+    def test_a_name_that_is_taken(self, client: httpx.Client) -> None:
+        client.post("/queries", json=QUERY_EXAMPLE)
+        is_problem(client.post("/queries", json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+
+    def test_a_stream_that_is_declared_otherwise(self, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        other = QUERY_EXAMPLE | {"streams": [STREAM_EXAMPLE | {"disorder": "9s"}]}
+        assert client.post("/queries", json=other).status_code == 409
+
+    def test_without_instance_managers(self, two: Cluster, client: httpx.Client) -> None:
+        for stand_in in two.stand_ins.values():
+            stand_in.vanish()
+        until(lambda: client.get("/health").json()["instance_managers"] == 0)
+        answer = client.post("/queries", json=QUERY_EXAMPLE)
+        is_problem(answer, 503, "PlacementError", "instance manager")
+        assert answer.headers["retry-after"]
+
+    def test_parameters_bodies_and_addresses(self, client: httpx.Client) -> None:
+        is_problem(client.post("/queries?start=perhaps", json=QUERY_EXAMPLE), 422, "QueryError", "query parameter 'start'")
+        opening = client.post("/streams/visits/publishers", json={"name": "p"})
+        is_problem(opening, 422, "QueryError", "", "/endpoint")
+        is_problem(client.get("/nowhere"), 404, "HTTPException", "GET /nowhere")
+
+    def test_one_that_does_not_lead_says_who_does(self, two: Cluster, client: httpx.Client) -> None:
+        standby = two.add_service()
+        until(lambda: standby.leader is not None)
+        server = Server(standby, two.config)
+        with server.client() as other:
+            answer = other.get("/queries")
+            is_problem(answer, 503, "NotLeading", "does")
+            assert answer.json()["leader"] == two.config.rest
+            assert other.get("/health").status_code == 503
+        server.close()
+
+
+class TestFiles:
+    def files(self, *paths: str) -> dict[str, Any]:
+        stream = {**STREAM_EXAMPLE, "files": {"paths": list(paths)}}
+        return QUERY_EXAMPLE | {"streams": [stream]}
+
+    def test_globs_are_resolved_sorted_and_measured(self, client: httpx.Client, tmp_path: Path) -> None:
+        for name in ("b.csv", "a.csv"):
+            (tmp_path / "data" / name).write_text("x\n")
+        (tmp_path / "data" / "folder.csv").mkdir()
+        assert client.post("/queries", json=self.files(f"{tmp_path}/data/*.csv")).status_code == 201
+        found = client.get("/queries/per-ip/plan").json()["files"]["visits"]
+        assert found == [[f"{tmp_path}/data/a.csv", 2], [f"{tmp_path}/data/b.csv", 2]]
+        is_problem(client.get("/streams/visits/readers"), 409, "Conflict", "read from files")
+
+    @pytest.mark.parametrize(
+        ("path", "detail"),
+        [
+            ("{data}/none.csv", "does not exist"),
+            ("{data}/*.none", "no file matches"),
+            ("{data}", "is not a file"),
+            ("{data}/../secret", "is not under a folder"),
+            ("{data}/../*", "is not under a folder"),
+            ("{data}/link", "is not under a folder"),
+            ("{data}/link*", "is not under a folder"),
+            ("relative.csv", "expected an absolute path"),
+        ],
+    )
+    def test_what_is_no_file_of_ours(self, tmp_path: Path, path: str, detail: str) -> None:
+        data = tmp_path / "data"
+        data.mkdir()
+        (tmp_path / "secret").touch()
+        (data / "link").symlink_to(tmp_path / "secret")
+        (data / "a.csv").touch()
+        with pytest.raises(QueryError, match=detail) as caught:
+            resolve(TextFiles((f"{data}/a.csv", path.format(data=data))), (str(data),), "/files/paths")
+        assert caught.value.pointer == "/files/paths/1"
+
+
+class TestStreams:
+    def test_declare_list_and_inspect(self, client: httpx.Client) -> None:
+        for _ in range(2):
+            assert client.put("/streams/visits", json=STREAM_EXAMPLE).status_code == 200
+        is_problem(client.put("/streams/visits", json=STREAM_EXAMPLE | {"disorder": "3s"}), 409, "Conflict", "visits@2")
+        is_problem(client.put("/streams/other", json=STREAM_EXAMPLE), 422, "QueryError", "'visits' in the document", "/name")
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        listed = {stream["name"]: stream for stream in client.get("/streams").json()}
+        assert listed["visits"]["read_by"] == ["per-ip"] and listed["per_ip"]["fed_by"] == "per-ip"
+        assert client.get("/streams/visits").json()["disorder"] == "2s"
+
+    def test_publishers_learn_of_readers_as_they_come(self, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        opened = client.post("/streams/visits/publishers", json={"name": "p1", "endpoint": "ipc:///p1"}).json()
+        assert opened["readers"] == []
+        with ThreadPoolExecutor() as pool:
+            asked = pool.submit(client.get, f"/streams/visits/readers?after={opened['version']}&wait=30")
+            client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+            seen = asked.result(HANG_S).json()
+        assert seen["version"] != opened["version"]
+        until(lambda: len(client.get("/streams/visits/readers").json()["readers"]) == 2)
+        reader = client.get("/streams/visits/readers").json()["readers"][0]
+        assert (reader["subquery"], reader["endpoint"], reader["channel"]) == ("SQ1", "ipc:///im-0", "per-ip/visits<0")
+
+    def test_a_long_poll_without_news_ends(self, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        version = client.get("/streams/visits/readers").json()["version"]
+        again = client.get(f"/streams/visits/readers?after={version}&wait=0.1").json()
+        assert again == {"version": version, "readers": []}
+
+    def test_the_last_publisher_ends_the_stream(self, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        for name in ("p1", "p2", "p3"):
+            client.post("/streams/visits/publishers", json={"name": name, "endpoint": f"ipc:///{name}"})
+        assert client.delete("/streams/visits/publishers/p1").json() == {"last": False}
+        assert client.delete("/streams/visits/publishers/p2").json() == {"last": False}
+        assert client.delete("/streams/visits/publishers/p3?keep_open=true").json() == {"last": False}
+        assert client.delete("/streams/visits/publishers/p3").json() == {"last": True}
+        unknown = client.post("/streams/unknown/publishers", json={"name": "p1", "endpoint": "ipc:///p1"})
+        is_problem(unknown, 404, "NotFound", "declare it")
+
+    def test_subscriptions_before_deploy_reach_the_producers(self, two: Cluster, client: httpx.Client) -> None:
+        terms = {"id": "s1", "endpoint": "ipc:///s1", "on_slow": "drop", "keep": 5}
+        assert client.post("/streams/per_ip/subscriptions", json=terms).status_code == 201
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        found = two.stand_ins["im-0"].assignments["per-ip~SQ2~0"]["subscriptions"]
+        assert found == [{"stream": "per_ip", "id": "s1", "endpoint": "ipc:///s1", "on_slow": "drop", "keep_s": 5.0}]
+        assert client.delete("/streams/per_ip/subscriptions/s1").status_code == 204
+
+    def test_the_data_doors_say_that_they_are_closed(self, client: httpx.Client) -> None:
+        is_problem(client.post("/streams/visits/records", json=[{"ip": "1"}]), 503, "NoDoor", "use the driver")
+        is_problem(client.get("/streams/per_ip/answers"), 503, "NoDoor", "use the driver")
+
+
+class TestCluster:
+    def test_health_topology_and_instance_managers(self, client: httpx.Client) -> None:
+        health = client.get("/health").json()
+        assert (health["role"], health["zookeeper"], health["instance_managers"]) == ("leader", "connected", 2)
+        assert client.get("/topology").json()["nodes"][0]["cores"] == [0, 1]
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        assert [(im["id"], im["instances"]) for im in client.get("/instance-managers").json()] == [("im-0", 2), ("im-1", 2)]
+
+    def test_openapi_has_every_route_with_answers(self, client: httpx.Client) -> None:
+        document = client.get("/openapi.json").json()
+        assert {"/queries", "/queries/{name}", "/streams/{name}/readers", "/health", "/metrics"} <= document["paths"].keys()
+        deploy = document["paths"]["/queries"]["post"]
+        assert deploy["requestBody"]["content"]["application/json"]["example"] == QUERY_EXAMPLE
+        assert "QueryDetail" in json.dumps(deploy["responses"]["201"])
+        for route, methods in document["paths"].items():
+            for method, operation in methods.items():
+                assert operation.get("description"), f"{method} {route}"
+
+    def test_with_a_token_nothing_is_open_without_it(self, two: Cluster) -> None:
+        config = ClusterConfig.from_json(two.config.to_json() | {"token": "secret"})
+        server = Server(two.services[0], config)
+        with server.client() as nobody, server.client(headers={"Authorization": "Bearer secret"}) as somebody:
+            for path in ("/queries", "/health", "/openapi.json"):
+                is_problem(nobody.get(path), 401, "Unauthorized", "Authorization: Bearer TOKEN")
+                assert somebody.get(path).status_code == 200
+            assert nobody.get("/queries", headers={"Authorization": "Bearer wrong"}).status_code == 401
+        server.close()
+
+    @pytest.mark.parametrize(("host", "open_to_others"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True)])
+    def test_beyond_loopback_it_needs_a_token(self, two: Cluster, host: str, open_to_others: bool) -> None:
+        config = two.config.to_json() | {"rest_host": host}
+        check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
+        if open_to_others:
+            with pytest.raises(ClusterError, match="give the cluster a token"):
+                check_exposure(ClusterConfig.from_json(config))
+        else:
+            check_exposure(ClusterConfig.from_json(config))
+
+    def test_a_port_in_use_is_named(self, two: Cluster) -> None:
+        with listen(two.config) as taken:
+            port = taken.getsockname()[1]
+            config = ClusterConfig.from_json(two.config.to_json() | {"rest_port": port})
+            with pytest.raises(ClusterError, match=f"port {port} of 127.0.0.1: Address already in use"):
+                listen(config)
+
+
+def report(epoch: int = 1, rows: int = 10, letters: int = 0, dead: int = 0) -> dict[str, Any]:
+    own = {"query": "q", "subquery": "SQ1", "instance": 0, "epoch": epoch, "state": "running", "waits_for": "a publisher"}
+    figures = {"rows_in": rows, "cpu_ns": 2_000_000_000, "watermark": 5_000_000, "state_bytes": None}
+    operators = [{"name": 'say "hi"', "rows_in": rows, "rows_out": 1}]
+    dropped = {"count": [["parse", dead]], "letters": [{"reason": str(i)} for i in range(letters)]}
+    instance = own | figures | {"operators": operators, "dead_letters": dropped}
+    return {"im": "im-0", "time": 0.0, "instances": [instance], "process": {"pid": 1, "cpu_ns": 10**9}}
+
+
+class TestMetrics:
+    def test_text_is_what_prometheus_reads(self) -> None:
+        metrics = Metrics()
+        metrics.take(report(dead=3), now=100.0)
+        text = metrics.answer({"get": "metrics"}, now=100.0)["text"]
+        labels = 'query="q",subquery="SQ1",instance="0",im="im-0"'
+        assert f"# TYPE cep_rows_in_total counter\ncep_rows_in_total{{{labels}}} 10\n" in text
+        assert f"cep_cpu_seconds_total{{{labels}}} 2.0\n" in text
+        assert f"cep_watermark_lag_seconds{{{labels}}} 95.0\n" in text
+        assert f'cep_operator_rows_in_total{{{labels},operator="say \\"hi\\""}} 10\n' in text
+        assert f'cep_dead_letters_total{{{labels},operator="parse"}} 3\n' in text
+        assert 'cep_process_cpu_seconds_total{im="im-0"} 1.0\n' in text
+        assert "state_bytes" not in text  # nobody said any
+
+    def test_the_last_letters_are_kept_and_counts_stay_exact(self) -> None:
+        metrics = Metrics()
+        metrics.take(report(letters=LETTERS_MAX, dead=LETTERS_MAX), now=0.0)
+        metrics.take(report(letters=5, dead=LETTERS_MAX + 5), now=1.0)
+        found = metrics.dead_letters("q")
+        assert found["total"] == LETTERS_MAX + 5 and len(found["letters"]) == LETTERS_MAX
+        assert found["letters"][-1] == {"reason": "4", "subquery": "SQ1", "instance": 0}
+
+    def test_another_deployment_begins_at_nothing(self) -> None:
+        metrics = Metrics()
+        metrics.take(report(epoch=1, letters=2, dead=2), now=0.0)
+        metrics.take(report(epoch=2, rows=1), now=1.0)
+        assert metrics.dead_letters("q") == {"counts": {"parse": 0}, "total": 0, "letters": []}
+
+    def test_who_is_silent_for_long_is_forgotten(self) -> None:
+        metrics = Metrics()
+        metrics.take(report(letters=1, dead=1), now=0.0)
+        metrics.take({"im": "im-1", "instances": []}, now=SILENT_S_MAX + 1)
+        assert metrics.answer({"get": "query", "query": "q"}, now=0.0) == {"instances": []}
+        assert metrics.letters == {}
+
+    def test_nonsense_is_answered_with_what_was_expected(self) -> None:
+        assert "expected" in Metrics().answer({"get": "lost"}, now=0.0)["error"]
+
+    def test_the_process_serves_rest(self, two: Cluster, client: httpx.Client) -> None:
+        is_problem(client.get("/metrics"), 503, "ClusterError", "the metric server does not answer")
+        command = [sys.executable, "-m", "orchestrator.metric_server", argument(two.config)]
+        server = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
+        try:
+            body = client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()
+            message = json.loads(json.dumps(report(epoch=body["epoch"], letters=1, dead=1)).replace('"q"', '"per-ip"'))
+            with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+                push.connect(two.config.metrics_in)
+                push.send(b"nonsense")
+                push.send_json(message)
+                until(lambda: 'cep_rows_in_total{query="per-ip"' in client.get("/metrics").text)
+            assert client.get("/queries/per-ip/dead-letters").json()["letters"][0]["reason"] == "0"
+            assert client.get("/queries/per-ip").json()["placed"][0]["waits_for"] == "a publisher"
+        finally:
+            server.terminate()
+            assert server.wait(HANG_S) == 0

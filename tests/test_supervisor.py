@@ -1,0 +1,233 @@
+"""A local cluster as a whole: it starts, mends itself, and leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from control_plane import HANG_S, until
+from driver.processes import Home
+from driver.supervisor import Child, LocalConfig, instance_managers
+from cep.config import ClusterConfig
+from cep.errors import ClusterError
+from orchestrator.models import QUERY_EXAMPLE
+
+ROOT = Path(__file__).resolve().parent.parent
+STAND_IN = [sys.executable, str(ROOT / "tests" / "stand_in.py")]
+COMMAND = [sys.executable, "-m", "driver.supervisor"]
+
+# A parent that only starts the supervisor and tells what it says; it dies without having done anything about it
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+print(child.pid, flush=True)
+print(child.stdout.readline().decode(), end="", flush=True)
+sys.stdin.read()
+"""
+
+
+class Started:
+    """A supervisor with stand-ins, or a parent of one; and what it said."""
+
+    def __init__(self, command: list[str], folder: Path, parent: bool = False, **config: Any) -> None:
+        own = {"instance_manager": STAND_IN, "instances": 2, "folder": str(folder), "session_timeout_s": 2.0}
+        words = [*command, json.dumps(own | config)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PARENT, *words] if parent else words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            process_group=0,
+            text=True,
+        )
+        self.supervisor = int(self.read()) if parent else self.process.pid
+        self.said: dict[str, Any] = json.loads(self.read())
+
+    def read(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def ask(self, line: str) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        print(line, file=self.process.stdin, flush=True)
+        return dict(json.loads(self.read()))
+
+    def pids(self) -> Mapping[str, int]:
+        return dict(self.ask('{"processes": true}')["processes"])
+
+    def kill(self, name: str) -> None:
+        """With -9; returns when the supervisor has seen it."""
+        pid = self.pids()[name]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: self.pids().get(name) != pid)
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(base_url=self.said["rest"], timeout=HANG_S, trust_env=False)
+
+    def everything(self) -> list[psutil.Process]:
+        """All processes of the cluster, the supervisor among them."""
+        return [psutil.Process(pid) for pid in (self.supervisor, *dict(self.said["processes"]).values())]
+
+    def close(self) -> int:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        code = self.process.wait(HANG_S)
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where homes are made: short enough for sockets, and empty."""
+    made = Path("/tmp") / f"supervised-{os.getpid()}"
+    made.mkdir()
+    yield made
+    for left in made.iterdir():
+        Home.make(str(made)).leave(keep=False)  # sweeps what a killed one left
+        assert not left.exists()
+    made.rmdir()
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=HANG_S)
+    return not alive
+
+
+def settled(client: httpx.Client, state: str) -> bool:
+    answer = client.get("/queries/per-ip")
+    return answer.status_code == 200 and answer.json()["state"] == state
+
+
+class TestRunning:
+    def test_mends_itself_and_leaves_nothing(self, folder: Path) -> None:
+        cluster = Started(COMMAND, folder)
+        everything = cluster.everything()
+        assert set(cluster.pids()) == {"zookeeper", "orchestrator", "metric-server", "im-0", "im-1"}
+        with cluster.client() as client:
+            assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
+
+            cluster.kill("orchestrator")
+            until(lambda: settled(client, "running"))
+
+            cluster.kill("zookeeper")
+            until(lambda: client.get("/health").status_code == 200)
+            assert settled(client, "running")
+
+            cluster.kill("metric-server")
+            until(lambda: client.get("/metrics").status_code == 200)
+
+            cluster.kill("im-1")
+            until(lambda: settled(client, "failed"))
+            cause = client.get("/queries/per-ip").json()["cause"]["cause"]
+            assert "instance manager 'im-1'" in cause and "im-1" not in cluster.pids()
+
+            everything += [psutil.Process(pid) for pid in cluster.pids().values()]
+            assert client.post("/queries/per-ip/stop").status_code == 200
+        assert "expected" in cluster.ask("nonsense")["error"]
+        assert cluster.close() == 0
+        assert gone(everything) and not Path(cluster.said["home"]).exists()
+
+    def test_every_child_is_in_a_group_of_its_own(self, folder: Path) -> None:
+        cluster = Started(COMMAND, folder, instances=1, keep_home=True)
+        groups = {os.getpgid(pid) for pid in cluster.pids().values()}
+        assert len(groups) == 4 and os.getpgid(cluster.supervisor) not in groups
+        everything = cluster.everything()
+        os.kill(cluster.supervisor, signal.SIGTERM)
+        assert cluster.close() == 0 and gone(everything)
+        home = Path(cluster.said["home"])
+        assert {path.name for path in home.glob("*.log")} >= {"orchestrator.log", "im-0.log"}
+        subprocess.run(["rm", "-r", home], check=True)
+
+
+class TestEndings:
+    def test_killed_parent(self, folder: Path) -> None:
+        parent = Started(COMMAND, folder, parent=True)
+        everything = parent.everything()
+        parent.process.kill()
+        assert gone(everything) and not Path(parent.said["home"]).exists()
+        parent.close()
+
+    def test_killed_supervisor(self, folder: Path) -> None:
+        cluster = Started(COMMAND, folder)
+        everything = cluster.everything()
+        cluster.process.kill()
+        assert gone(everything)
+        cluster.close()
+        Home.make(str(folder)).leave(keep=False)
+        assert not Path(cluster.said["home"]).exists()
+
+
+class TestNoStart:
+    def refused(self, folder: Path, **config: Any) -> str:
+        cluster = Started(COMMAND, folder, **config)
+        assert cluster.close() == 1
+        assert not any(folder.iterdir()) if folder.exists() else True
+        return str(cluster.said["error"])
+
+    def test_a_port_in_use(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            assert f"port {port} of 127.0.0.1: Address already in use" in self.refused(folder, rest_port=port)
+
+    def test_a_child_that_dies_is_quoted(self, folder: Path) -> None:
+        error = self.refused(folder, instance_manager=[sys.executable, "-c", "raise SystemExit('no way')"])
+        assert error.startswith("im-0 ended with exit code 1; it said:") and "no way" in error
+
+    def test_an_open_address_without_a_token(self, folder: Path) -> None:
+        assert "give the cluster a token" in self.refused(folder, rest_host="0.0.0.0")
+
+    def test_a_home_that_cannot_be_made(self, folder: Path) -> None:
+        assert "cannot make a folder for the cluster" in self.refused(folder, folder="/proc")
+        assert "too long a path for sockets" in self.refused(folder, folder="/tmp/" + "x" * 100)
+
+    def test_no_configuration(self, folder: Path) -> None:
+        assert "unexpected keyword argument 'instanzes'" in self.refused(folder, instanzes=2)
+
+
+class TestPlaces:
+    def managers(self, tmp_path: Path, **config: Any) -> list[tuple[int | None, int | None]]:
+        home = Home.make("/tmp")
+        cluster = ClusterConfig(str(tmp_path), "", "127.0.0.1", 0, "", "")
+        found = instance_managers(LocalConfig(**config), cluster, home)
+        home.leave(keep=False)
+        return [(manager.core, manager.node) for manager in found]
+
+    def test_each_has_a_core_until_they_are_used_up(self, tmp_path: Path) -> None:
+        cores = sorted(os.sched_getaffinity(0))
+        found = self.managers(tmp_path, instances=len(cores) + 1)
+        assert sorted({core for core, _ in found if core is not None}) == cores and found[-1] == found[0]
+
+    def test_without_numa_they_run_anywhere(self, tmp_path: Path) -> None:
+        assert self.managers(tmp_path, instances=2, numa=False) == [(None, None)] * 2
+
+    def test_four_at_most_unless_asked(self, tmp_path: Path) -> None:
+        assert 1 <= len(self.managers(tmp_path)) <= 4
+
+
+def test_a_folder_in_use_is_not_swept(folder: Path) -> None:
+    first, second = Home.make(str(folder)), Home.make(str(folder))
+    assert first.folder.exists()
+    first.leave(keep=False)
+    second.leave(keep=False)
+
+
+def test_who_dies_again_and_again_is_given_up() -> None:
+    child = Child("zookeeper", [], restart=True)
+    assert not any(child.dies_too_often(now) for now in (0.0, 20.0, 40.0, 60.0, 80.0))
+    assert [child.dies_too_often(81.0 + i) for i in range(4)] == [False, False, False, True]
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    with pytest.raises(ClusterError, match="rest_host"):
+        ClusterConfig.from_json({"home": "", "zookeeper": ""})
