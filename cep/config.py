@@ -15,6 +15,7 @@ from cep.errors import ClusterError
 BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
+TOKEN_VARIABLE = "CEP_TOKEN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,9 @@ class ClusterConfig:
         host = f"[{self.rest_host}]" if ":" in self.rest_host else self.rest_host
         return f"http://{host}:{self.rest_port}"
 
+    def without_token(self) -> ClusterConfig:
+        return replace(self, token=None)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"data": list(self.data)}
 
@@ -95,8 +99,11 @@ class InstanceManagerConfig:
 
 
 def argument(config: ClusterConfig | InstanceManagerConfig) -> str:
-    """The configuration as the one word that a process gets on its command line."""
-    return json.dumps(config.to_json(), separators=(",", ":"))
+    """The configuration as the one word that a process gets on its command line, which every user of the machine can
+    read: so without the token, which travels in the environment as TOKEN_VARIABLE to whoever needs it."""
+    if isinstance(config, ClusterConfig):
+        return json.dumps(config.without_token().to_json(), separators=(",", ":"))
+    return json.dumps(replace(config, cluster=config.cluster.without_token()).to_json(), separators=(",", ":"))
 
 
 # --- where things are in ZooKeeper (the table in ARCHITECTURE.md) ------------------------------------------------------

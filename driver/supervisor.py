@@ -49,7 +49,8 @@ class LocalConfig:
         instances: instance managers; None: one per core that this process may use, at most 4.
         numa: bind each to a core and its node.
         data: folders under which file sources may be.
-        token: what REST requests must carry; needed for a `rest_host` beyond loopback.
+        token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
+            TOKEN_VARIABLE: command lines can be read by every user of the machine.
         rest_port: 0: any free one.
         folder: where the private folder is made; None: the temporary folder.
         keep_home: leave the private folder, with its logs, when the cluster ends.
@@ -76,8 +77,9 @@ class LocalConfig:
     def from_json(document: dict[str, Any]) -> LocalConfig:
         """Raises ClusterError: an unknown field."""
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
+        secret = {"token": os.environ[TOKEN_VARIABLE]} if TOKEN_VARIABLE in os.environ else {}
         try:
-            return LocalConfig(**document | lists)
+            return LocalConfig(**secret | document | lists)
         except TypeError as error:
             raise ClusterError(f"not the configuration of a local cluster: {error}") from None
 
@@ -107,7 +109,8 @@ class Supervisor:
         self.children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._input = b""
-        self._environment = os.environ | {"PYTHONPATH": _python_path()}
+        secret = {TOKEN_VARIABLE: config.token} if config.token else {}
+        self._environment = os.environ | {"PYTHONPATH": _python_path()} | secret
 
     def listen(self) -> None:
         """Takes notice of stdin, of signals and of the parent's death."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import uvicorn
 
-from cep.config import ClusterConfig
+from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
 from orchestrator.door import ClosedDoor
@@ -25,7 +27,8 @@ _GRACE_S = 1  # long-polls are cut off after it
 def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        serve(ClusterConfig.from_json(json.loads(arguments[0])))
+        config = ClusterConfig.from_json(json.loads(arguments[0]))
+        serve(replace(config, token=config.token or os.environ.get(TOKEN_VARIABLE)))
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
+from stand_in import StandIn
 
 from cep.config import ClusterConfig
 from cep.model.topology import Topology
@@ -19,7 +20,6 @@ from driver.java import java_home
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
-from stand_in import StandIn
 
 HANG_S = 30.0
 SESSION_S = 2.0  # the least the embedded ZooKeeper grants: two ticks

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
 from kazoo.client import KazooClient
 
 from cep.config import node
 from cep.errors import ClusterError, Conflict, PlacementError
 from cep.model import query as queries
 from cep.model.query import Query
-from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
 from orchestrator.election import Candidate, Election
 from orchestrator.models import QUERY_EXAMPLE
 from orchestrator.registry import NODE_BYTES_MAX, Deposed, Registry, encode

@@ -16,11 +16,11 @@ import pytest
 import uvicorn
 import yaml
 import zmq
+from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, until
 
 from cep.config import ClusterConfig, argument
 from cep.errors import ClusterError, QueryError
 from cep.model.streams import TextFiles
-from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, until
 from orchestrator.__main__ import listen
 from orchestrator.door import ClosedDoor
 from orchestrator.file_sources import resolve

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from control_plane import HANG_S, Keeper, keeper, until
 from kazoo.client import KazooClient, KazooState
 
 from cep.errors import ClusterError
-from control_plane import HANG_S, Keeper, keeper, until
 from driver.java import SUPPORTED, java_home, java_version
 from driver.zookeeper import reserve_port, spark_jars
 
