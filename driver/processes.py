@@ -86,7 +86,10 @@ def _die_with(parent: int) -> None:
 
 
 class Home:
-    """The private folder of one cluster: logs, sockets, ZooKeeper's data. Held by a lock that the kernel lets go when its owner ends: a folder without owner can be swept."""
+    """The private folder of one cluster: logs, sockets, ZooKeeper's data.
+
+    It is held by a lock that the kernel lets go when the owner ends, however it ends: a folder without owner can be swept.
+    """
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.folder, self._lock = folder, lock

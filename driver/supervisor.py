@@ -23,12 +23,21 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cep import numa
-from cep.config import BUDGET_BYTES, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES, ClusterConfig, InstanceManagerConfig, argument
+from cep.config import (
+    BUDGET_BYTES,
+    SESSION_TIMEOUT_S,
+    STATE_LIMIT_BYTES,
+    TOKEN_VARIABLE,
+    ClusterConfig,
+    InstanceManagerConfig,
+    argument,
+)
 from cep.errors import CepError, ClusterError
 from driver import processes
 from driver.java import java_home
@@ -154,10 +163,12 @@ class Supervisor:
             key.data()
 
     def stop(self) -> None:
-        """Takes down every child: ZooKeeper last, for the others say goodbye to it."""
-        running = [child for child in self.children if child.process is not None]
-        processes.stop(child.process for child in running if child.name != "zookeeper")
-        processes.stop(child.process for child in running)
+        """Takes down every child: ZooKeeper last, for the others say goodbye to it, and at once, if nobody wants its data."""
+        running = {child.name: child.process for child in self.children if child.process is not None}
+        zookeeper = running.pop("zookeeper", None)
+        processes.stop(running.values())
+        if zookeeper is not None:
+            processes.stop([zookeeper], patience_s=5.0 if self.config.keep_home else 0.0)
         for each in self._sockets:
             each.close()
 
@@ -185,8 +196,8 @@ class Supervisor:
         )
 
     def _bound(self, manager: InstanceManagerConfig) -> list[str]:
-        bound = manager.core is not None and manager.node is not None
-        prefix = numa.numactl_prefix(manager.core, manager.node) if bound else []
+        core, node = manager.core, manager.node
+        prefix = [] if core is None or node is None else numa.numactl_prefix(core, node)
         return [*prefix, *self.config.instance_manager, argument(manager)]
 
     def _start(self, name: str, command: Sequence[str], restart: bool, fds: tuple[int, ...] = ()) -> None:
@@ -284,10 +295,8 @@ def _python_path() -> str:
 
 
 def _say(line: dict[str, Any]) -> None:
-    try:
-        print(json.dumps(line), flush=True)
-    except BrokenPipeError:  # nobody listens any more: the end of stdin will say so too
-        sys.stdout = open(os.devnull, "w")
+    with suppress(BrokenPipeError):  # nobody listens any more: the end of stdin says so too
+        os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
 
 
 def run(config: LocalConfig) -> None:

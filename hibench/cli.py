@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 import sys
 
-
 _AGAIN_SECONDS = 0.05
 
 

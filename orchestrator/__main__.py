@@ -42,9 +42,7 @@ def serve(config: ClusterConfig) -> None:
     service = Service(config, read_topology().restricted(available_cores()))
     metrics = MetricClient(config.metrics_out)
     app = make_app(Api(service, metrics, ClosedDoor(), config))
-    settings = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S
-    )
+    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
     service.start()

@@ -149,8 +149,7 @@ _QUERY_BODY = {
         "required": True,
         "description": "A query. JSON, or YAML with `Content-Type: application/yaml`.",
         "content": {
-            kind: {"schema": {"type": "object"}, "example": models.QUERY_EXAMPLE}
-            for kind in ("application/json", "application/yaml")
+            kind: {"schema": {"type": "object"}, "example": models.QUERY_EXAMPLE} for kind in ("application/json", "application/yaml")
         },
     }
 }
@@ -276,9 +275,7 @@ async def declare(name: str, request: Request, api: Cluster) -> Any:
 
 
 @router.get("/streams/{name}/readers", response_model=models.Readers)
-async def readers(
-    name: str, api: Cluster, after: str | None = None, wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0
-) -> Any:
+async def readers(name: str, api: Cluster, after: str | None = None, wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0) -> Any:
     """Who reads a published stream now; with `after` and `wait`, as soon as that is another version."""
     await api.ask(lambda state: _published(state, name))
     changed = await api.wait(lambda state: _readers(state, name, after), wait) if after is not None and wait else None

@@ -382,7 +382,7 @@ class ClusterState:
         missing = self._missing(record)
         for instance in self.plans[record.name].instances:
             status = self.status(record, instance)
-            yield "gone" if instance.im in missing else status and status.state
+            yield "gone" if instance.im in missing else None if status is None else status.state
 
     def _failure(self, record: QueryRecord, now: Now) -> Cause | None:
         """The first failed instance in topological order, or the first whose instance manager is lost."""

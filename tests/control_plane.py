@@ -18,6 +18,7 @@ from cep.config import ClusterConfig
 from cep.model.topology import Topology
 from driver.java import java_home
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
+from orchestrator.registry import connect
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
 
@@ -35,7 +36,7 @@ class Keeper:
         self._log = (folder / "log").open("ab")
         self._numbers = itertools.count()
         self.start()
-        self.client = KazooClient(self.server.hosts, timeout=10)
+        self.client = connect(self.server.hosts, session_timeout_s=10)
         self.client.start(timeout=HANG_S)
 
     def start(self) -> None:

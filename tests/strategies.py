@@ -19,7 +19,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from cep.model import functions
 from cep.model.expr import Call, Column, Expr, Literal, coalesce, lit
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
-from cep.model.query import PRE_AGGREGATION, SPLITS, Options, Output, Query
+from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS, Options, Output, Query
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, UNIT_US, DataType, Field, Schema
 from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
@@ -484,12 +484,13 @@ class Execution:
     """One way of running a query; none of it may change an answer (DESIGN 5.8).
 
     `batch_rows` are the sizes into which input is cut, in turn. `table` sends bucket i to instance `table[i]`.
+    `balancers` are tried before every operator, in turn, and taken where they are sound.
     `credit_bytes` is what a channel may have outstanding. `seed` orders the turns of sources and instances.
     """
 
     options: Options
     batch_rows: tuple[int, ...]
-    readers: int
+    balancers: tuple[str, ...]
     table: tuple[int, ...]
     credit_bytes: int
     seed: int
@@ -508,7 +509,7 @@ def executions(draw: DrawFn) -> Execution:
     return Execution(
         options,
         tuple(draw(st.lists(st.sampled_from((1000, 1, 2, 3, 7)), min_size=1, max_size=3))),
-        draw(st.integers(1, 4)),
+        tuple(draw(st.lists(st.sampled_from(BALANCERS), max_size=2))),
         draw(_tables(buckets, parallelism)),
         draw(st.sampled_from((1 << 20, 4096, 1))),
         draw(st.integers(0, 2**16)),

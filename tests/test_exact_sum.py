@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.exact_sum import POOL_WORDS, SUM_WORDS, add_all, exact_sum, merge_exact, round_exact
-from cep.kernels.jit import interpreted, kernel
+from cep.kernels.jit import interpreted, kernel, warm
 
 LARGEST, LEAST = 1.7976931348623157e308, 5e-324
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.1, 2.0**53, -(2.0**53), LARGEST, -LARGEST, LEAST, -LEAST, 2.0**-1022, 2.0**77, 2.0**-114, 1e-30)
@@ -58,6 +58,12 @@ class Sum:
         out = np.zeros(1, np.int64)
         round_exact(self.words, 0, SUM_WORDS, self.pool, out)
         return float(out.view(np.float64)[0])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """Hypothesis watches every line that runs inside a property, a compiler's too."""
+    warm()
 
 
 @settings(deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from cep.model.query import Query
 from cep.model.topology import Topology
@@ -126,6 +126,7 @@ def test_workers_that_are_not_bound() -> None:
     assert "no node  no core  im-0 … im-1  SQ1[0-1] SQ2[0-1]" in explain(plan(fixed_window(), {}, unbound, plans.one_node(2)))
 
 
+@settings(deadline=None)
 @given(asked=plans.queries(), machine=plans.machines())
 def test_every_instance_edge_and_operator_is_named(asked: Query, machine: Topology) -> None:
     made = planned(asked, machine)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -36,12 +37,12 @@ OPTIONS = (
 def hibench(capsys, *arguments):
     """Exit code and output of `hibench ARGUMENTS` in this process."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before, sys.argv = sys.argv, ["hibench", *arguments]
+    before, hook, sys.argv = sys.argv, sys.unraisablehook, ["hibench", *arguments]
     try:
         with pytest.raises(SystemExit) as ended:
             cli.main()
     finally:
-        sys.argv = before
+        sys.argv, sys.unraisablehook = before, hook
         for number, handler in handlers.items():
             signal.signal(number, handler)
     output = capsys.readouterr()
@@ -124,11 +125,26 @@ def test_a_signal_takes_everything_down(tmp_path, number, code):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=0.05)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        try:
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == code
     assert "Traceback" not in errors
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
     assert [path.name for path in (tmp_path / "c").iterdir()] == ["lock"]
+
+
+def test_a_stop_that_python_swallowed_is_raised_again():
+    """As happens to an exception raised in a hook around a fork: Python only reports it."""
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            cli._swallowed(SimpleNamespace(exc_value=SystemExit(130)))
+            signal.pause()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert stopped.value.code == 130
 
 
 @pytest.mark.parametrize(("text", "value"), [("30s", 30_000), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000)])

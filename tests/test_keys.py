@@ -104,7 +104,7 @@ def _canonical(value: object) -> object:
     return type(value).__name__, value
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 @example((fields(["int64", "int64"]), [(5, -(2**57)), (5, -(2**57) - 1), (6, -(2**57) - 1), (5, -(2**57) - 1)]))
 def test_equal_keys_are_equal_values(table: tuple[tuple[Field, ...], list[Row]]) -> None:
@@ -114,7 +114,7 @@ def test_equal_keys_are_equal_values(table: tuple[tuple[Field, ...], list[Row]])
     assert [[a == b for b in keys] for a in keys] == [[a == b for b in values] for a in values]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(tables())
 @example((fields(["int64", "int64"]), [(5, -(2**57)), (5, -(2**57) - 1), (6, 0)]))
 def test_values_come_back(table: tuple[tuple[Field, ...], list[Row]]) -> None:

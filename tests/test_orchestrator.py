@@ -119,7 +119,7 @@ class TestTakingOver:
         deploy(first)
         state_is(first, "running")
         until(lambda: second.leader is not None)
-        with pytest.raises(NotLeading, match="http://127.0.0.1:1 does"):
+        with pytest.raises(NotLeading, match=r"http://127\.0\.0\.1:1 does"):
             second.ask(lambda state: None).result(HANG_S)
         first.close()
         state_is(second, "running")
@@ -164,9 +164,7 @@ class TestTakingOver:
 
 
 class TestZooKeeperAway:
-    def test_nothing_is_redeployed_and_what_was_asked_for_is_done_when_it_is_back(
-        self, zookeeper: Keeper, two: Cluster
-    ) -> None:
+    def test_nothing_is_redeployed_and_what_was_asked_for_is_done_when_it_is_back(self, zookeeper: Keeper, two: Cluster) -> None:
         service = two.services[0]
         deploy(service)
         state_is(service, "running")

@@ -160,6 +160,7 @@ def test_no_placement_is_cheaper(asked: Query, parallelism: int, machine: Topolo
     assert problem.total(best(problem)) <= least + 1e-6
 
 
+@settings(deadline=None)
 @given(asked=plans.queries(), machine=plans.machines(), numa=st.booleans())
 def test_rules(asked: Query, machine: Topology, numa: bool) -> None:
     made = planned(asked, machine, numa=numa)

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.errors import ProtocolError, QueryError
@@ -22,6 +22,7 @@ from tests.plans import figure_3, files, fixed_window, pick, planned, query
 PLANS = st.builds(planned, plans.queries(), plans.machines(), numa=st.booleans())
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_a_plan_survives_json(made: PhysicalPlan) -> None:
     document = to_json(made)
@@ -50,12 +51,14 @@ def test_what_is_no_plan_is_refused(document: object) -> None:
         from_json(document)
 
 
+@settings(deadline=None)
 @given(asked=plans.queries(), machine=plans.machines(), numa=st.booleans(), data=st.data())
 def test_planning_is_deterministic(asked: Query, machine: Topology, numa: bool, data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(plans.workers(machine)))
     assert to_json(plan(asked, {}, shuffled, machine, numa)) == to_json(planned(asked, machine, numa=numa))
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_channels_join_instances_that_exist(made: PhysicalPlan) -> None:
     for edge in made.edges:
@@ -68,12 +71,14 @@ def test_channels_join_instances_that_exist(made: PhysicalPlan) -> None:
             assert receivers == {i.index for i in made.instances_of(edge.target)}
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_names_of_channels_are_unique(made: PhysicalPlan) -> None:
     names = [channel_name("q", edge.name, i, j) for edge in made.edges for i, j in made.channels(edge)]
     assert len(set(names)) == len(names)
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_every_input_comes_from_inside_or_by_one_edge(made: PhysicalPlan) -> None:
     for name, operator in topological(made.query).items():
@@ -83,6 +88,7 @@ def test_every_input_comes_from_inside_or_by_one_edge(made: PhysicalPlan) -> Non
             assert len([e for e in made.edges_into(home.name) if (e.consumer, e.port) == (name, port)]) == (not inside)
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_edges_of_each_kind(made: PhysicalPlan) -> None:
     """One into the reading of each stream, one for each output, one for the late rows of each stream."""
@@ -94,6 +100,7 @@ def test_edges_of_each_kind(made: PhysicalPlan) -> None:
     assert all(e.is_input + e.is_inner + e.is_output == 1 for e in made.edges)
 
 
+@settings(deadline=None)
 @given(made=PLANS)
 def test_partials_are_made_where_they_are_sent(made: PhysicalPlan) -> None:
     made_at = {(s.name, aggregate) for s in made.subqueries for aggregate in s.pre_aggregates}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from cep.errors import QueryError
 from cep.model.operators import Union, is_stateful
@@ -124,11 +124,13 @@ def _in_order(asked: Query) -> bool:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@settings(deadline=None)
 @given(asked=plans.queries())
 def test_rules(rule: str, asked: Query) -> None:
     assert RULES[rule](asked)
 
 
+@settings(deadline=None)
 @given(asked=plans.queries())
 def test_the_default_begins_a_subquery_at_state_and_at_several_inputs(asked: Query) -> None:
     operators = topological(asked)

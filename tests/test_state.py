@@ -161,7 +161,7 @@ class TestDeploy:
     def test_runs_once_all_are_ready(self) -> None:
         cluster = Cluster()
         cluster.submit(query())
-        first, *others = cluster.state.plans["per-ip"].instances
+        first, *_ = cluster.state.plans["per-ip"].instances
         cluster.says(first.im, instance_node("per-ip", first.subquery, first.index), "ready")
         assert (cluster.state_of(), cluster.desired()) == ("deploying", {"ready"})
         cluster.all_say("ready")
@@ -396,7 +396,7 @@ class TestRestore:
         assert after.state_of() == "failed"
 
     @settings(max_examples=60, deadline=None)
-    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.sampled_from(sorted(DESIRED) + ["ended"])), max_size=25))
+    @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.sampled_from([*sorted(DESIRED), "ended"])), max_size=25))
     def test_after_any_story_a_successor_finds_nothing_to_mend(self, story: list[tuple[int, int, str]]) -> None:
         cluster = Cluster()
         for what, which, status in story:

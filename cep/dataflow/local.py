@@ -9,21 +9,44 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cep import wire
 from cep.compile.text import TextParser
 from cep.dataflow.build import Layout, Wiring, build
 from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar
+from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.source import PublishedSource, Publisher, Source
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan, channel_name
-from cep.wire import Format
+from cep.wire import Format, Header
 
 #: One publisher's elements in order: what its inbox at each reader gets. Reader index -> [(element, size, watermark)].
 Script = Mapping[int, Sequence[tuple[object, int, int]]]
+
+
+def check(grammar: Grammar, element: Element, watermark: int) -> None:
+    """Raises ProtocolError where `element`, or the watermark that its header says holds after it, breaks a rule."""
+    grammar.check(element)
+    if isinstance(element, Batch):
+        grammar.check(Watermark(watermark))
+
+
+class CheckedChannel(LocalChannel):
+    """Asserts the grammar of what it carries, and takes every batch through the bytes it would be between two processes."""
+
+    def __init__(self, inbox: Inbox, wire_format: Format) -> None:
+        super().__init__(inbox)
+        self.format, self.grammar = wire_format, Grammar(inbox.name)
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        check(self.grammar, element, watermark)
+        if isinstance(element, Batch):
+            header = Header(wire.BATCH, 0, fingerprint=self.format.fingerprint, created=element.created)
+            element = wire.element_of(header, wire.body_of(element, self.format), self.format)
+        super().send(element, size, watermark, since)
 
 
 class Unlimited(Credit):
@@ -41,7 +64,8 @@ class Sink:
         self.grammar = Grammar(name)
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
-        self.elements.append(self.grammar.check(element))
+        check(self.grammar, element, watermark)
+        self.elements.append(element)
 
     def batches(self) -> list[Batch]:
         return [element for element in self.elements if isinstance(element, Batch)]
@@ -126,7 +150,7 @@ class LocalRun:
     # Wiring
 
     def _connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
-        channel = LocalChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)))
+        channel = CheckedChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)), wire_format)
         self.channels.append(channel)
         return channel
 

@@ -96,8 +96,8 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warm(*kernels: Kernel) -> None:
-    """Compiles or loads `kernels`; without arguments every kernel imported so far."""
-    if config.DISABLE_JIT:
+    """Compiles or loads `kernels`; without arguments every kernel imported so far. Nothing where kernels are interpreted."""
+    if _counts["interpreting"] or config.DISABLE_JIT:
         return
     for each in kernels or tuple(_kernels):
         each.ready()
@@ -200,7 +200,7 @@ def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
 
 
 def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
-    dispatcher: Any = numba.njit(**_OPTIONS, **options)(wanted.function)
+    dispatcher: Any = numba.njit(**_OPTIONS | options)(wanted.function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it

@@ -52,9 +52,7 @@ def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
     key = common_key(operators) if subquery.stateful and subquery.parallelism > 1 else CommonKey({})
     inside = {*subquery.operators, *subquery.streams}
     bare = [
-        Edge(
-            f"{producer}>{operator.name}", plan.subquery_of(producer).name, producer, subquery.name, operator.name, port
-        )
+        Edge(f"{producer}>{operator.name}", plan.subquery_of(producer).name, producer, subquery.name, operator.name, port)
         for operator in operators
         for port, producer in enumerate(operator.inputs)
         if producer not in inside
@@ -140,9 +138,7 @@ def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> s
     n = target.parallelism
     match balancer:
         case "broadcast":
-            return (
-                f"each of the {n} instances of {target.name} would process every tuple, and every answer come {n} times"
-            )
+            return f"each of the {n} instances of {target.name} would process every tuple, and every answer come {n} times"
         case "route-key" if not edge.fields:
             return f"no stateful operator of {target.name} gets its tuples, so there is no key to route by"
         case "round-robin" if target.stateful:
@@ -156,9 +152,7 @@ def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> s
 
 
 def _refusal(operator: str, balancer: str, natural: str, why: str) -> QueryError:
-    return QueryError(
-        f"balancer {balancer!r} before operator {operator!r}: {why}; use {natural!r}", f"{POINTER}/{operator}"
-    )
+    return QueryError(f"balancer {balancer!r} before operator {operator!r}: {why}; use {natural!r}", f"{POINTER}/{operator}")
 
 
 def _check_overridden(plan: PhysicalPlan) -> None:

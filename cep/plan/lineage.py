@@ -38,9 +38,7 @@ def common_key(operators: Sequence[Operator]) -> CommonKey:
     components: list[tuple[frozenset[str], list[Label]]] = []  # entries that meet somewhere, and their labels
     for operator in filter(is_stateful, operators):
         entries = entries_of(operator, inside)
-        labels = [
-            label for column in group_by(operator) if (label := trace(operator.inputs[0], column, inside)) is not None
-        ]
+        labels = [label for column in group_by(operator) if (label := trace(operator.inputs[0], column, inside)) is not None]
         for component in [c for c in components if c[0] & entries]:
             components.remove(component)
             entries |= component[0]
@@ -58,9 +56,7 @@ def group_by(operator: Operator) -> tuple[str, ...]:
 
 def entries_of(operator: Operator, inside: Mapping[str, Operator]) -> frozenset[str]:
     """The names outside the group from which rows come to `operator`."""
-    return frozenset().union(
-        *(entries_of(inside[name], inside) if name in inside else {name} for name in operator.inputs)
-    )
+    return frozenset().union(*(entries_of(inside[name], inside) if name in inside else {name} for name in operator.inputs))
 
 
 def trace(name: str, column: str, inside: Mapping[str, Operator]) -> Label | None:

@@ -91,9 +91,7 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
 
 def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
     if replicas > len(workers):
-        raise PlacementError(
-            f"replicas={replicas}, but there are {len(workers)} instance managers; each replica needs one"
-        )
+        raise PlacementError(f"replicas={replicas}, but there are {len(workers)} instance managers; each replica needs one")
     return tuple(tuple(workers[replica::replicas]) for replica in range(replicas))
 
 
@@ -103,9 +101,7 @@ def _by_node(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], 
     for worker in workers:
         nodes.setdefault(_number(worker.node), []).append(worker)
     if replicas > len(nodes):
-        raise PlacementError(
-            f"replicas={replicas}, but instance managers run on {len(nodes)} NUMA nodes; each replica needs its own"
-        )
+        raise PlacementError(f"replicas={replicas}, but instance managers run on {len(nodes)} NUMA nodes; each replica needs its own")
     fullest = sorted(nodes, key=lambda node: (-sum(worker.capacity for worker in nodes[node]), node))
     return tuple(tuple(nodes[node]) for node in sorted(fullest[:replicas]))
 
@@ -139,9 +135,7 @@ class Problem:
         self.capacity = capacity / capacity.max()  # where all are equally busy, distance decides as where all are idle
         traffic = estimated(plan)
         position = {subquery.name: i for i, subquery in enumerate(plan.subqueries)}
-        self.loads = [
-            sum(traffic[edge.name] for edge in plan.edges_into(s.name)) / s.parallelism for s in plan.subqueries
-        ]
+        self.loads = [sum(traffic[edge.name] for edge in plan.edges_into(s.name)) / s.parallelism for s in plan.subqueries]
         self.links = [
             _link(position[edge.source], position[edge.target], traffic[edge.name], edge, self.sizes)
             for edge in plan.edges
@@ -187,9 +181,7 @@ class Problem:
         return link.traffic * float(distance.mean())
 
     @staticmethod
-    def _add_prices(
-        prices: Floats, link: Link, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]
-    ) -> None:
+    def _add_prices(prices: Floats, link: Link, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]) -> None:
         """`distance` is from each instance at the other end to each worker."""
         per_channel = link.traffic / len(own)
         if link.mesh:

@@ -50,12 +50,8 @@ def plan(
     """
     sources = validate(query, known_streams).sources
     found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
-    notes = tuple(
-        f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths
-    )
-    bare = PhysicalPlan(
-        query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes
-    )
+    notes = tuple(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths)
+    bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)
     return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
 
 

@@ -38,8 +38,7 @@ def pre_aggregate(plan: PhysicalPlan) -> PhysicalPlan:
     partial = {decision.edge.name for decision in chosen if decision.edge is not None and decision.on}
     edges = tuple(replace(edge, partial=edge.name in partial) for edge in plan.edges)
     subqueries = tuple(
-        replace(s, pre_aggregates=tuple(e.consumer for e in edges if e.source == s.name and e.partial))
-        for s in plan.subqueries
+        replace(s, pre_aggregates=tuple(e.consumer for e in edges if e.source == s.name and e.partial)) for s in plan.subqueries
     )
     notes = tuple(f"{d.aggregate!r} is not pre-aggregated: {d.why}" for d in chosen if not d.on and d.edge is not None)
     return replace(plan, edges=edges, subqueries=subqueries, notes=plan.notes + notes)
@@ -66,26 +65,19 @@ def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schem
         return Decision(aggregate.name, None, False, "it runs in the same subquery as what it reads")
     impossible = next((why for _, function in aggregate.functions if (why := _no_partial(function, schema))), "")
     if impossible and option == "on":
-        raise QueryError(
-            f"pre_aggregation 'on': operator {aggregate.name!r} cannot be pre-aggregated: {impossible}", POINTER
-        )
+        raise QueryError(f"pre_aggregation 'on': operator {aggregate.name!r} cannot be pre-aggregated: {impossible}", POINTER)
     if impossible:
         return Decision(aggregate.name, edge, False, impossible)
     if option != "auto":
         return Decision(aggregate.name, edge, option == "on", f"pre_aggregation is {option!r}")
     if _stays(plan, edge):
-        return Decision(
-            aggregate.name, edge, False, "rows go straight to one instance each, where they are aggregated once"
-        )
+        return Decision(aggregate.name, edge, False, "rows go straight to one instance each, where they are aggregated once")
     return Decision(aggregate.name, edge, True, "its functions merge, so groups travel instead of tuples")
 
 
 def _stays(plan: PhysicalPlan, edge: Edge) -> bool:
     """Nothing is gathered on the way: instance i sends to instance i."""
-    return (
-        edge.balancer == "point-to-point"
-        and plan.subquery(edge.source).parallelism == plan.subquery(edge.target).parallelism
-    )
+    return edge.balancer == "point-to-point" and plan.subquery(edge.source).parallelism == plan.subquery(edge.target).parallelism
 
 
 def _no_partial(function: Function, schema: Schema) -> str:

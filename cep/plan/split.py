@@ -67,9 +67,7 @@ def topological(query: Query) -> Mapping[str, Operator]:
 def streams_read(query: Query) -> tuple[str, ...]:
     """The streams that operators and outputs read, in the order in which they are first named."""
     names = {operator.name for operator in query.operators}
-    inputs = [name for operator in query.operators for name in operator.inputs] + [
-        output.input for output in query.outputs
-    ]
+    inputs = [name for operator in query.operators for name in operator.inputs] + [output.input for output in query.outputs]
     return tuple(dict.fromkeys(name for name in inputs if name not in names))
 
 
@@ -113,9 +111,7 @@ def _by_user(subqueries: tuple[tuple[str, ...], ...], operators: Mapping[str, Op
         _check_connected(names, i, operators)
     missing = [name for name in operators if name not in owner]
     if missing:
-        raise QueryError(
-            f"operators {', '.join(map(repr, missing))} are in no subquery; list every operator once", POINTER
-        )
+        raise QueryError(f"operators {', '.join(map(repr, missing))} are in no subquery; list every operator once", POINTER)
     _check_acyclic(owner, operators)
     return [tuple(name for name in operators if owner[name] == i) for i in range(len(subqueries))]
 
@@ -137,16 +133,11 @@ def _check_connected(names: Collection[str], index: int, operators: Mapping[str,
 
 def _check_acyclic(owner: Mapping[str, int], operators: Mapping[str, Operator]) -> None:
     parts = sorted(set(owner.values()))
-    after = {
-        i: {owner[x] for name in owner if owner[name] == i for x in operators[name].inputs if x in owner} - {i}
-        for i in parts
-    }
+    after = {i: {owner[x] for name in owner if owner[name] == i for x in operators[name].inputs if x in owner} - {i} for i in parts}
     ordered = _sorted_dag(after, {i: i for i in parts})
     if len(ordered) < len(parts):
         cycle = " and ".join(str(i + 1) for i in parts if i not in ordered)
-        raise QueryError(
-            f"subqueries {cycle} wait for each other's output; tuples flow one way between subqueries", POINTER
-        )
+        raise QueryError(f"subqueries {cycle} wait for each other's output; tuples flow one way between subqueries", POINTER)
 
 
 # --- reading and order -----------------------------------------------------------------------------------------------
@@ -169,20 +160,14 @@ def _plain_parts(stream: str, parts: list[_Part], operators: Mapping[str, Operat
 def _in_order(parts: list[_Part], operators: Mapping[str, Operator]) -> list[_Part]:
     """Topological; of those that could be next, the one with the earliest operator, or reader of its stream."""
     home = {name: i for i, part in enumerate(parts) for name in part.operators + part.streams}
-    after = {
-        i: {home[x] for name in part.operators for x in operators[name].inputs} - {i} for i, part in enumerate(parts)
-    }
+    after = {i: {home[x] for name in part.operators for x in operators[name].inputs} - {i} for i, part in enumerate(parts)}
     rank = {i: _first_use(part, operators) for i, part in enumerate(parts)}
     return [parts[i] for i in _sorted_dag(after, rank)]
 
 
 def _first_use(part: _Part, operators: Mapping[str, Operator]) -> int:
     """Position of its first operator or, if it has none, of the first that reads its stream."""
-    uses = (
-        i
-        for i, (name, o) in enumerate(operators.items())
-        if name in part.operators or set(part.streams) & set(o.inputs)
-    )
+    uses = (i for i, (name, o) in enumerate(operators.items()) if name in part.operators or set(part.streams) & set(o.inputs))
     return next(uses, len(operators))
 
 

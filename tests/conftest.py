@@ -1,0 +1,19 @@
+"""Hypothesis for the whole test run: `-m long` (or HYPOTHESIS_PROFILE=long) draws many more examples than the ordinary run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+#: Two cores are shared by many, so nothing has a deadline; a large query takes a while to draw.
+CALM = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile("ci", max_examples=100, **CALM)
+settings.register_profile("long", max_examples=3_000, **CALM)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    wanted = "long" if config.getoption("markexpr") == "long" else "ci"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", wanted))

@@ -1,0 +1,218 @@
+"""A drawn case run by the engine: all instances of a plan in one process, their turns chosen by a seed (`cep.dataflow.local`).
+
+What comes out is in the words of the reference, so that `tests.reference.assert_same_answer` compares the two.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep.compile.aggregate_results import origins
+from cep.dataflow.channel import batch_bytes
+from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, End, Watermark
+from cep.dataflow.local import LocalRun, Outcome, Script
+from cep.dataflow.source import Closing, Published, stamp_of
+from cep.errors import QueryError
+from cep.kernels.keys import empty_keys, encode_keys
+from cep.model.operators import Aggregate
+from cep.model.query import Query
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.plan.physical import Edge, PhysicalPlan
+from cep.plan.validate import validate
+from tests.plans import one_node, planned
+from tests.reference import Partition
+from tests.reference.aggregates import AggregateOrigin
+from tests.reference.engine import TimedRow
+from tests.reference.rows import Values
+from tests.reference.source import event_times
+from tests.strategies import Case, Execution, FileCase
+
+WORKERS = 4
+NOW_US = 1_700_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the engine made of a case: rows by output stream, late rows, dead letters by operator or stream."""
+
+    outputs: Mapping[str, list[TimedRow]]
+    late: int
+    dead: Counter[str]
+    outcome: Outcome
+
+
+# --- plans -----------------------------------------------------------------------------------------------------------
+
+
+def plan_of(query: Query, execution: Execution, files: Mapping[str, Sequence[tuple[str, int]]] | None = None) -> PhysicalPlan:
+    """The plan that `execution` asks for; of its balancers those that change no answer, which is what the planner says."""
+    asked = replace(query, options=execution.options)
+    found = {name: tuple(each) for name, each in (files or {}).items()}
+    try:
+        made = planned(asked, one_node(WORKERS), files=found)
+    except QueryError as error:
+        assert error.pointer == "/options/pre_aggregation", error
+        execution = replace(execution, options=replace(execution.options, pre_aggregation="auto"))
+        return plan_of(query, execution, files)
+    for balancer in execution.balancers:
+        made = _overridden(made, balancer, found)
+    return replace(made, edges=tuple(_with_table(edge, made, execution.table) for edge in made.edges))
+
+
+def _overridden(made: PhysicalPlan, balancer: str, files: Mapping[str, tuple[tuple[str, int], ...]]) -> PhysicalPlan:
+    """`made` with `balancer` before every operator where it is sound."""
+    for consumer in sorted({edge.consumer for edge in made.edges if edge.is_inner}):
+        options = made.query.options
+        balancers = tuple(sorted({**dict(options.balancers), consumer: balancer}.items()))
+        try:
+            made = planned(replace(made.query, options=replace(options, balancers=balancers)), one_node(WORKERS), files=files)
+        except QueryError as error:
+            assert error.pointer.startswith(("/options/balancers", "/options/pre_aggregation")), error
+    return made
+
+
+def _with_table(edge: Edge, made: PhysicalPlan, table: tuple[int, ...]) -> Edge:
+    return replace(edge, table=table) if edge.is_inner and edge.balancer == "route-key" else edge
+
+
+# --- published streams -----------------------------------------------------------------------------------------------
+
+
+def run_case(case: Case, execution: Execution) -> Ran:
+    """Every partition is a publisher, who cuts its rows into batches and deals them to the readers."""
+    made = plan_of(case.query, execution)
+    choose = random.Random(execution.seed)
+    scripts = {
+        name: publishers(made.streams[name], case.inputs[name], _readers(made, name), execution.batch_rows, choose)
+        for name in made.streams
+    }
+    return run(made, execution, scripts)
+
+
+def _readers(made: PhysicalPlan, stream: str) -> int:
+    return len(made.instances_of(made.subquery_of(stream).name))
+
+
+def publishers(
+    stream: Stream, partitions: Sequence[Partition], readers: int, batch_rows: Sequence[int], choose: random.Random
+) -> dict[str, Script]:
+    """The scripts of the publishers of `stream`, by name, whose order is that of the partitions' numbers."""
+    last = choose.randrange(len(partitions))
+    return {
+        f"p{part.index}": publisher(stream, part, readers, batch_rows, choose, number == last)
+        for number, part in enumerate(partitions)
+    }
+
+
+def publisher(
+    stream: Stream, partition: Partition, readers: int, batch_rows: Sequence[int], choose: random.Random, last: bool
+) -> Script:
+    """What `driver.publisher.Publisher` sends: batches in turn to the readers, the watermark to those that got none."""
+    script: dict[int, list[tuple[object, int, int]]] = {reader: [] for reader in range(readers)}
+    max_time, turn = MIN_TIME, choose.randrange(readers)
+    for record, batch in _cut(batch_of(stream, partition), batch_rows):
+        known = batch.time[batch.time > MIN_TIME]
+        published, max_time = Published(batch, max_time, record), max([max_time, *known.tolist()])
+        watermark = stamp_of(max_time, stream.disorder or 0)
+        turn = (turn + 1) % readers
+        script[turn].append((published, batch_bytes(batch), watermark))
+        for other in range(readers) if choose.random() < 0.5 else ():
+            if other != turn:
+                script[other].append((Watermark(watermark), 0, watermark))
+    for reader in range(readers):
+        script[reader].append((Closing(f"p{partition.index}", last), 0, MIN_TIME))
+    return script
+
+
+def batch_of(stream: Stream, partition: Partition) -> Batch:
+    """All rows of a partition, with their event times: MIN_TIME where there is none."""
+    arrays = [
+        pa.array([row[i] for row in partition.rows], field.type.arrow)  # type: ignore[index]  # of published rows, tuples
+        for i, field in enumerate(stream.schema.fields)
+    ]
+    columns = columns_from_arrow(pa.RecordBatch.from_arrays(arrays, schema=_lenient(stream.schema)), stream.schema)
+    times = [MIN_TIME if time is None else time for time in event_times(stream, partition)]
+    return Batch(columns, np.array(times, np.int64))
+
+
+def _lenient(schema: Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema.arrow])
+
+
+def _cut(batch: Batch, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
+    """(number of its first row, batch), of the sizes `batch_rows` in turn."""
+    start = turn = 0
+    while start < len(batch):
+        size = batch_rows[turn % len(batch_rows)]
+        yield start, batch.take(slice(start, start + size))
+        start, turn = start + size, turn + 1
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
+    """The files of `case` lie under `folder` for the time of the run."""
+    found = []
+    for path, data in sorted(case.files.items()):
+        (folder / path).write_bytes(data)
+        found.append((str(folder / path), len(data)))
+    made = plan_of(case.query, execution, {case.stream.name: found})
+    return run(made, execution, {}, read_bytes=execution.batch_rows[0] * 100)
+
+
+# --- running ---------------------------------------------------------------------------------------------------------
+
+
+def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
+    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes)
+    outcome = local.run(execution.seed)
+    assert all(isinstance(element, End) for element in outcome.last)
+    outputs = {name: list(rows(batches, outcome.schemas[name])) for name, batches in outcome.batches.items()}
+    dead = sum((letters.counts for letters in outcome.dead_letters), Counter[str]())
+    return Ran(outputs, outcome.late_rows, dead, outcome)
+
+
+def rows(batches: Sequence[Batch], schema: Schema) -> Iterator[TimedRow]:
+    """Rows as the reference has them: a timestamp is int µs."""
+    for batch in batches:
+        arrow = columns_to_arrow(batch.columns, Schema(tuple(replace(f, nullable=True) for f in schema.fields)))
+        columns = [_values(array) for array in arrow.columns]
+        yield from zip(batch.time.tolist(), zip(*columns, strict=True), strict=True)
+
+
+def _values(array: pa.Array) -> list[Any]:
+    values: list[Any] = (array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist()
+    return values
+
+
+def origin_of_engine(query: Query) -> AggregateOrigin:
+    """The project's hash of (operator, key, window start), for the reference: it orders an aggregate's rows (DESIGN 4.5)."""
+    schemas = validate(query, {}).schemas
+    by_name = {operator.name: operator for operator in query.operators}
+
+    def origin(name: str, key: Values, start: int) -> tuple[int, int]:
+        operator = by_name[name]
+        assert isinstance(operator, Aggregate)
+        fields = tuple(schemas[operator.input][column] for column in operator.by)
+        arrays = [pa.array([value], field.type.arrow) for value, field in zip(key, fields, strict=True)]
+        schema = Schema(fields)
+        columns = columns_from_arrow(pa.RecordBatch.from_arrays(arrays, schema=_lenient(schema)), schema) if fields else {}
+        keys = encode_keys(columns, fields) if fields else empty_keys(1)
+        first, second = origins(name, keys, start)[0].tolist()
+        return first, second
+
+    return origin
+
+
+__all__ = ["MAX_TIME", "NOW_US", "Ran", "origin_of_engine", "plan_of", "publishers", "rows", "run", "run_case", "run_files"]
