@@ -17,11 +17,15 @@ from cep.wire import Header
 COPY_BYTES_MAX = 64 << 10  # below this a copy is quicker than ZeroMQ's bookkeeping for a shared buffer
 
 
+SOCKETS_MAX = 16_384  # peers and clients of one process
+
+
 class Sockets:
     """The process's sockets. Used by one thread."""
 
     def __init__(self, endpoint: str) -> None:
         self.context = zmq.Context()
+        self.context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
         self.inbound = self.context.socket(zmq.PULL)
         self.inbound.set_hwm(0)
         self.inbound.bind(endpoint)
@@ -44,6 +48,11 @@ class Sockets:
     def send_json(self, endpoint: str, document: bytes) -> None:
         """A report: one frame, to a process that may be away for a while."""
         (self.outbound.get(endpoint) or self._connect(endpoint)).send(document)
+
+    def hang_up(self, endpoint: str) -> None:
+        """The peer is gone, or going: what was sent to it may still arrive."""
+        if (socket := self.outbound.pop(endpoint, None)) is not None:
+            socket.close()
 
     def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
         socket = self.context.socket(zmq.PUSH)

@@ -13,7 +13,7 @@ from driver.data import DataPlane
 from driver.publisher import Publisher
 from driver.query import Query
 from driver.rest import Rest
-from driver.subscription import Subscription
+from driver.subscription import BUDGET_BYTES, Subscription
 
 
 class Running:
@@ -30,19 +30,29 @@ class Running:
         self._settle(self.cluster.rest.post(f"/queries/{self.name}/start?wait=true"))
         return self
 
-    def subscribe(self, stream: str, *, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False) -> Subscription:
+    def subscribe(
+        self,
+        stream: str,
+        *,
+        on_slow: str = "block",
+        keep_s: float = 60.0,
+        event_time: bool = False,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> Subscription:
         """Answers of the output stream `stream` from now on; returns when it is registered: nothing that comes after is lost.
 
         Args:
             on_slow: what happens when the reader is slower than the query: "block" slows the query, "drop" drops and counts rows.
             keep_s: how long rows are held for a reader that is gone.
             event_time: adds a last column `event_time`.
+            budget_bytes: how much each producing instance holds for a reader before it counts as slow.
 
         Raises:
             StreamEnded: the query is over; names how many rows came out.
             QueryFailed: it has failed.
         """
-        return Subscription(self.cluster.rest, stream, on_slow, keep_s, event_time).attach(self.name)
+        options = (on_slow, keep_s, event_time, budget_bytes, self.cluster.folder)
+        return Subscription(self.cluster.rest, stream, *options).attach(self.name)
 
     def status(self) -> dict[str, Any]:
         """State, cause, instances and what each of them waits for."""
@@ -75,6 +85,7 @@ class Cluster:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.rest = Rest(url, token)
+        self.folder: str | None = None  # where our sockets are; None: in a private folder each
         self.plane: DataPlane | None = None
         self.publishers: list[Publisher] = []
 
@@ -118,14 +129,22 @@ class Cluster:
             stream = stream.name
         document = self.rest.get(f"/streams/{stream}")
         known = {key: document[key] for key in ("name", "schema", "event_time", "disorder", "idle_after") if key in document}
-        self.plane = self.plane or DataPlane()
+        self.plane = self.plane or DataPlane(self.folder)
         publisher = Publisher(self.rest, self.plane, stream_documents.from_json(known), name, keep_open)
         self.publishers = [p for p in self.publishers if not p.closing.is_set()] + [publisher]
         return publisher.open()
 
-    def subscribe(self, stream: str, *, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False) -> Subscription:
+    def subscribe(
+        self,
+        stream: str,
+        *,
+        on_slow: str = "block",
+        keep_s: float = 60.0,
+        event_time: bool = False,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        subscription = Subscription(self.rest, stream, on_slow, keep_s, event_time)
+        subscription = Subscription(self.rest, stream, on_slow, keep_s, event_time, budget_bytes, self.folder)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(f"/queries/{name}")["outputs"]:

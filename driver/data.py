@@ -5,8 +5,6 @@ Users' threads send under a lock; handlers run in the plane's thread and only pu
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -15,17 +13,22 @@ from typing import Any
 from cep import wire
 from cep.transport import Sockets
 from cep.wire import Header
+from driver.processes import Home
 
 BEAT_S = 1.0
 Handler = Callable[[Header, Any], None]
 
 
 class DataPlane:
-    """`handlers` are called by channel id. Close it, or it closes with the process."""
+    """`handlers` are called by channel id. Close it, or it closes with the process.
 
-    def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="cep-client-")
-        self.sockets = Sockets(f"ipc://{self.folder}/in")
+    `folder`: the private folder of a local cluster, taken down with it; None: one of our own, swept by the next who makes one
+    should we be killed.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.home = Home.make(folder)
+        self.sockets = Sockets(self.home.socket("in"))
         self.handlers: dict[int, Handler] = {}
         self.fallback: Handler = lambda header, body: None  # for channels without a handler
         self.beats: dict[tuple[str, int], None] = {}
@@ -64,7 +67,7 @@ class DataPlane:
                 self._beat()
             self.sockets.park(200)
         self.sockets.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.home.leave(keep=False)
 
     def _dispatch(self, header: Header, body: Any) -> None:
         self.handlers.get(header.channel, self.fallback)(header, body)

@@ -45,6 +45,7 @@ class LocalCluster(Cluster):
             self._take_down()
             raise
         super().__init__(self.facts["rest"], options.get("token"))
+        self.folder = self.home
 
     @property
     def home(self) -> str:

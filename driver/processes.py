@@ -146,18 +146,19 @@ def _lock(folder: Path) -> int:
 
 def _sweep(where: Path) -> None:
     for lock in where.glob(f"{_PREFIX}????????/{_LOCK}"):
-        if lock.stat().st_uid == os.getuid() and _free(lock):
+        if _free(lock):
             shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _free(lock: Path) -> bool:
+    """It is ours and nobody holds it. One that vanishes meanwhile belongs to a folder that is being removed."""
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
+        return os.fstat(handle).st_uid == os.getuid()
     except BlockingIOError:
         return False
     finally:

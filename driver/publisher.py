@@ -53,7 +53,7 @@ class Publisher:
         self.disorder = stream.disorder or 0
         self.format = Format(stream.schema, False)
         self.readers: dict[int, Reader] = {}
-        self.max_time = MIN_TIME
+        self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0
         self.changed = threading.Condition()
         self.sending = threading.RLock()
@@ -104,28 +104,44 @@ class Publisher:
     def _send(self, batch: pa.RecordBatch, created_ns: int) -> None:
         times = self._times(batch, self.max_time)
         known = times[times > MIN_TIME]
-        before, self.max_time = self.max_time, max(self.max_time, int(known.max()) if len(known) else MIN_TIME)
+        before, greatest = self.max_time, int(known.max()) if len(known) else MIN_TIME
+        self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
         arrays = [*batch.columns, pa.array(times)]
         body = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow).serialize()
-        for reader in self._one_per_query():
-            self._wait_for_credit(reader, len(body))
-            header = self._header(wire.BATCH, reader, created=created_ns, stamp=before, record=self.record)
-            reader.credit.spend(len(body))
-            self.plane.send(reader.endpoint, header, body)
+        for readers in self._by_query():
+            reader = self._with_credit(readers, len(body))
+            if reader is not None:
+                header = self._header(wire.BATCH, reader, created=created_ns, stamp=before, record=self.record)
+                reader.credit.spend(len(body))
+                self.plane.send(reader.endpoint, header, body)
         self.record += batch.num_rows
 
-    def _one_per_query(self) -> list[Reader]:
-        """Round-robin over the readers of each query."""
+    def _by_query(self) -> list[list[Reader]]:
+        """The readers of each query, beginning with the one whose turn it is."""
         queries: dict[str, list[Reader]] = {}
         for reader in list(self.readers.values()):
             if reader.opened and not reader.gone:
                 queries.setdefault(reader.query, []).append(reader)
         self._turn += 1
-        return [readers[self._turn % len(readers)] for readers in queries.values()]
+        return [[*readers[self._turn % len(readers) :], *readers[: self._turn % len(readers)]] for readers in queries.values()]
 
-    def _wait_for_credit(self, reader: Reader, size: int) -> None:
+    def _with_credit(self, readers: list[Reader], size: int) -> Reader | None:
+        """The first with credit, waited for if there is none; None: the query is over. Raises ClusterError: we are closed, or count so."""
+
+        def found() -> Reader | None:
+            return next((reader for reader in readers if not reader.gone and reader.credit.allows(size)), None)
+
+        def settled() -> bool:
+            return self.closing.is_set() or any(r.closed for r in readers) or all(r.gone for r in readers) or found() is not None
+
         with self.changed:
-            self.changed.wait_for(lambda: reader.gone or reader.credit.allows(size) or self.closing.is_set())
+            self.changed.wait_for(settled)
+            if self.closing.is_set():
+                raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} was closed while it waited for credit")
+            if any(reader.closed for reader in readers):
+                silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
+                raise ClusterError(f"{silent} at query {readers[0].query!r}; open another one")
+            return found()
 
     def _header(self, kind: int, reader: Reader, **fields: Any) -> Header:
         watermark = stamp_of(self.max_time, self.disorder)
@@ -189,7 +205,7 @@ class Publisher:
     def _open_at(self, reader: Reader) -> None:
         self.plane.handlers[reader.channel] = lambda header, body: self._heard(reader, header, body)
         self.readers[reader.channel] = reader
-        document = {"publisher": self.name, "endpoint": self.plane.endpoint, "max_time": self.max_time}
+        document = {"publisher": self.name, "endpoint": self.plane.endpoint, "sent_until": self.sent_until}
         self.plane.send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(document))
         with self.changed:
             if not self.changed.wait_for(lambda: reader.opened or reader.gone, timeout=ANSWER_S):
@@ -209,7 +225,10 @@ class Publisher:
 
     def _opened(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
         reader.opened, reader.gone = bool(document["here"]), not document["here"]
-        reader.credit.limit = document.get("limit", 0)
+        # Where it was already, by an earlier publisher of our name, its numbering goes on.
+        reader.credit.limit, reader.sequence = document.get("limit", 0), header.sequence
+        reader.credit.sent = document.get("received", 0)
+        self.record = max(self.record, header.record)
         reader.watermark = header.watermark
         if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
             self.max_time = max(self.max_time, header.watermark + self.disorder)
@@ -218,18 +237,26 @@ class Publisher:
         """Closes this publisher; the last one ends the stream, unless `keep_open`."""
         if self.closing.is_set():
             return
-        with self.sending:
+        with self.changed:
             self.closing.set()
-            answer = self.rest.delete(f"/streams/{self.stream.name}/publishers/{self.name}?keep_open={str(keep_open).lower()}")
-            body = wire.to_json({"last": answer["last"], "endpoint": self.plane.endpoint})
+            self.changed.notify_all()  # a `send` that waits for credit gives up
+        try:
+            with self.sending:
+                self.refresh()  # a query deployed a moment ago hears of the end too
+                self._say_goodbye(keep_open)
+        finally:
+            self.plane.on_beat.pop(self, None)
             for reader in self.readers.values():
-                self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
-            with self.changed:
-                self.changed.notify_all()
-                self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
-        self.plane.on_beat.pop(self, None)
+                self.plane.handlers.pop(reader.channel, None)
+
+    def _say_goodbye(self, keep_open: bool) -> None:
+        self.rest.delete(f"/streams/{self.stream.name}/publishers/{self.name}?keep_open={str(keep_open).lower()}")
+        others = [p["name"] for p in self.rest.get(f"/streams/{self.stream.name}")["publishers"]]
+        body = wire.to_json({"last": not keep_open, "others": others, "endpoint": self.plane.endpoint})
         for reader in self.readers.values():
-            self.plane.handlers.pop(reader.channel, None)
+            self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
+        with self.changed:
+            self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
 
 
 def _event_time_of(stream: Stream) -> Callable[[pa.RecordBatch, int], np.ndarray]:

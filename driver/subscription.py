@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep import wire
-from cep.errors import CepError, ClusterError, QueryFailed, QueryStopped, StreamEnded
+from cep.errors import CepError, ClusterError, QueryError, QueryFailed, QueryStopped, StreamEnded
 from cep.model.schema import Schema
 from cep.wire import Format, Header
 from driver.arrow import without_hidden
@@ -21,6 +21,8 @@ from driver.rest import Rest
 
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 ANSWER_S = 15.0
+BUDGET_BYTES = 64 << 20
+_RUNNING, _OVER = frozenset(("ready", "running", "draining")), frozenset(("ended", "stopped", "failed"))
 IDLE_S = 1.0  # after this long without a message we ask the orchestrator what is the matter
 
 
@@ -44,28 +46,56 @@ class Subscription:
     """
 
     def __init__(
-        self, rest: Rest, stream: str, on_slow: str = "block", keep_s: float = 60.0, event_time: bool = False, budget_bytes: int = 64 << 20
+        self,
+        rest: Rest,
+        stream: str,
+        on_slow: str = "block",
+        keep_s: float = 60.0,
+        event_time: bool = False,
+        budget_bytes: int = BUDGET_BYTES,
+        folder: str | None = None,
     ) -> None:
+        if on_slow not in ("block", "drop"):
+            raise QueryError(f"on_slow: expected 'block' or 'drop', got {on_slow!r}", "/on_slow")
         self.rest, self.stream, self.event_time = rest, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
         self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes}
         self.query = ""
-        self.plane = DataPlane()  # its own, so that what comes before we know the query is ours too
+        self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when we registered
+        self.registered = False
+        self.window = min(WINDOW_BYTES, budget_bytes)
+        self.plane = DataPlane(folder)  # its own, so that what comes before we know the query is ours too
         self.messages: queue.SimpleQueue[tuple[Header, Any]] = queue.SimpleQueue()
-        self.plane.fallback = lambda header, body: self.messages.put((header, body))
+        self.plane.fallback = self._hear
         self.producers: dict[int, Producer] = {}
         self.schema: Schema | None = None
         self.held: list[tuple[Header, Any]] = []
         self.rows = 0
         self.closed = False
 
+    def _hear(self, header: Header, body: Any) -> None:
+        """In the plane's thread. An instance that was made with this subscription says where it wants heartbeats."""
+        beat = wire.from_json(body).get("beat") if header.kind == wire.SUBSCRIBED else None
+        if beat is None:
+            self.messages.put((header, body))
+        else:
+            self.plane.beats[beat["endpoint"], beat["channel"]] = None
+
     # Registering
 
     def register(self) -> Subscription:
         """Before its query is deployed: the orchestrator hands it to the instances when they are made."""
+        self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
+        self.registered = True
         document = {"id": self.id, "endpoint": self.plane.endpoint, "on_slow": self.terms["on_slow"], "keep": self.terms["keep_s"]}
         self.rest.post(f"/streams/{self.stream}/subscriptions", document)
         return self
+
+    def _producing(self, states: frozenset[str]) -> list[dict[str, Any]]:
+        """Queries in one of `states` that have our stream among their outputs."""
+        names = [summary["name"] for summary in self.rest.get("/queries") if summary["state"] in states]
+        found = [self.rest.get(f"/queries/{name}") for name in names]
+        return [query for query in found if self.stream in query["outputs"]]
 
     def attach(self, query: str) -> Subscription:
         """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
@@ -90,6 +120,7 @@ class Subscription:
         while waiting:
             header, body = self._next(max(0.0, deadline - time.monotonic()))
             if header is None:
+                self.close()
                 raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: {len(waiting)} instances do not answer")
             if header.kind != wire.SUBSCRIBED:
                 self.held.append((header, body))
@@ -157,6 +188,9 @@ class Subscription:
                 return self._batch(producer, body)
             case wire.END:
                 producer.open = False
+            case wire.UNSUBSCRIBE:
+                self.close()
+                raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: this subscription was silent for too long and was dropped")
             case wire.STOP:
                 self.close()
                 raise QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire")
@@ -175,7 +209,7 @@ class Subscription:
         return without_hidden(batch, self.schema, self.event_time)
 
     def _grant(self, producer: Producer) -> None:
-        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + WINDOW_BYTES)
+        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
         self.plane.send(producer.endpoint, header)
 
     def _ask(self) -> None:
@@ -190,13 +224,15 @@ class Subscription:
         if answer["state"] == "failed":
             self.close()
             raise self._failure(answer)
+        if answer["state"] in _OVER and not answer["outputs"].get(self.stream):
+            self.close()
+            raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: it is over, and what was not read in time is gone")
 
     def _find(self) -> None:
         """Subscribed before deploy: looks for the query that produces the stream."""
-        for summary in self.rest.get("/queries"):
-            answer = self.rest.get(f"/queries/{summary['name']}")
-            if self.stream in answer["outputs"] and answer["state"] in ("ready", "running", "draining", "ended", "failed"):
-                self.attach(summary["name"])
+        for query in self._producing(_RUNNING | _OVER):
+            if (query["name"], query["epoch"]) not in self.over:
+                self.attach(query["name"])
                 return
 
     def _failure(self, answer: dict[str, Any]) -> CepError:
@@ -214,6 +250,14 @@ class Subscription:
             self.plane.send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel))
             producer.open = False
         self.plane.close()
+        if self.registered:
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        try:
+            self.rest.delete(f"/streams/{self.stream}/subscriptions/{self.id}")
+        except ClusterError:  # the orchestrator is away; it forgets the subscription with the query
+            return
 
     def __enter__(self) -> Subscription:
         return self

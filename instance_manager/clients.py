@@ -7,13 +7,14 @@ that follows from query, stream and index. Silence is noticed here: of a publish
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox
 from cep.dataflow.elements import MIN_TIME, Batch, Element, Watermark
 from cep.dataflow.source import Closing, Published, Publisher
+from cep.errors import CepError
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subscription, publisher_channel
@@ -38,6 +39,7 @@ class Clients:
             self.outlets[id_] = (hosted, outlet)
             for subscription in outlet.subscriptions.values():
                 self.subscriptions[subscription.id] = (outlet, subscription)
+                self._announce(id_, subscription)
         for id_, entry in hosted.entries.items():
             self.entries[id_] = (hosted, entry)
 
@@ -46,10 +48,12 @@ class Clients:
             self.outlets.pop(id_, None)
             for subscription in outlet.subscriptions.values():
                 self.subscriptions.pop(subscription.id, None)
+                self._hang_up(subscription.terms.endpoint)
         for id_, entry in hosted.entries.items():
             self.entries.pop(id_, None)
             for name in entry.source.publishers:
-                self.publishers.pop(publisher_channel(id_, name), None)
+                if publisher_channel(id_, name) in self.publishers:
+                    self._let_go(publisher_channel(id_, name))
 
     def handle(self, header: Header, body: Any) -> None:
         """One control message. What names something that is not here any more is answered as ended, or ignored."""
@@ -88,6 +92,18 @@ class Clients:
         answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
         self._answer(terms.endpoint, header, answer | {"schema": outlet.format.schema.to_json()})
 
+    def subscribe_all(self, hosted: Hosted, documents: Sequence[dict[str, Any]]) -> None:
+        """Subscriptions that the orchestrator took while the instance was made."""
+        for id_, outlet in hosted.outlets.items():
+            for terms in (Terms.from_json(document) for document in documents if document["stream"] == outlet.stream):
+                if terms.id not in outlet.subscriptions and not hosted.instance.done:
+                    self._announce(id_, self._attach(hosted, outlet, terms))
+
+    def _announce(self, outlet: int, subscription: Subscription) -> None:
+        """To who subscribed before deploy: from now on its heartbeats are wanted, here."""
+        place = {"endpoint": self.sockets.endpoint, "channel": subscription.id}
+        self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), {"id": subscription.terms.id, "beat": place})
+
     def _answer(self, endpoint: str, header: Header, document: dict[str, Any]) -> None:
         self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document))
 
@@ -102,13 +118,13 @@ class Clients:
         return subscription
 
     def _unsubscribe(self, outlet: Outlet, subscription: Subscription) -> None:
-        outlet.dropped_rows += sum(rows for _, _, rows in subscription.held)
+        outlet.dropped_rows += subscription.dropped + sum(rows for _, _, rows in subscription.held)
         outlet.subscriptions.pop(subscription.terms.id, None)
         self.subscriptions.pop(subscription.id, None)
+        self._hang_up(subscription.terms.endpoint)
         for hosted, other in self.outlets.values():
             if other is outlet:
-                for output in hosted.instance.outputs:
-                    output.detach(subscription)
+                outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)
 
     # Publishers
 
@@ -116,38 +132,61 @@ class Clients:
         name, endpoint = document["publisher"], document["endpoint"]
         channel = publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
-        if hosted is None or entry is None or hosted.instance.done or entry.source.ended:
+        if hosted is None or entry is None or hosted.instance.done or entry.source.ending or entry.source.ended:
             self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
             return
         known = entry.source.publishers.get(name)
         if known is None:
-            known = self._register(header.channel, hosted, entry, name, document)
-        watermark = entry.source.watermark
-        body = wire.to_json({"here": True, "limit": known.inbox.limit()})
-        self.sockets.send(endpoint, Header(wire.OPENED, channel, watermark=watermark), body)
+            known = self._register(hosted, entry, name, document)
+        else:
+            _cancel_closing(known)
+        known.last_heard_us = clock_us()
+        entry.endpoints[name] = endpoint
+        self.publishers[channel] = (hosted, entry, known)
+        body = wire.to_json({"here": True, "limit": known.inbox.limit(), "received": known.inbox.received})
+        next_record = entry.source.records.get(name, 0)
+        answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
+        self.sockets.send(endpoint, answer, body)
 
-    def _register(self, id_: int, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
-        channel = publisher_channel(id_, name)
+    def _register(self, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.budget_bytes // 4)
         publisher = Publisher(name, wire.name_id(name) & PARTITION_MASK, inbox, clock_us())
-        entry.endpoints[name] = document["endpoint"]
-        entry.source.open(publisher)
-        if hosted.instance.state == "ready" and document["max_time"] > MIN_TIME:
-            entry.source.since = max(entry.source.since, document["max_time"] + 1)
-        self.publishers[channel] = (hosted, entry, publisher)
+        entry.source.open(publisher, document["sent_until"])
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
-        _, entry, publisher = self.publishers.pop(header.channel)
-        publisher.inbox.accept(Closing(publisher.name, document["last"]), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
-        self.sockets.send(document["endpoint"], Header(wire.CLOSED, header.channel))
-        entry.endpoints.pop(publisher.name, None)
+        _, entry, publisher = self.publishers[header.channel]
+        closing = Closing(publisher.name, document["last"], frozenset(document["others"]))
+        publisher.inbox.accept(closing, 0, header.sequence, 0, MIN_TIME, MIN_TIME)
+        self._let_go(header.channel)
+
+    def _let_go(self, channel: int) -> None:
+        """The publisher is told that it is closed, and heard no more."""
+        _, entry, publisher = self.publishers.pop(channel)
+        endpoint = entry.endpoints.pop(publisher.name)
+        self.sockets.send(endpoint, Header(wire.CLOSED, channel))
+        self._hang_up(endpoint)
+
+    def _hang_up(self, endpoint: str) -> None:
+        """A client's socket goes with the last thing that it had here."""
+        used = {subscription.terms.endpoint for _, subscription in self.subscriptions.values()}
+        for _, entry, publisher in self.publishers.values():
+            used.add(entry.endpoints[publisher.name])
+        if endpoint not in used:
+            self.sockets.hang_up(endpoint)
 
     def published(self, header: Header, body: Any) -> bool:
-        """A batch or watermark of a publisher. Was it one?"""
+        """A batch or watermark of a publisher. Was it one? What breaks its channel is the query's failure."""
         if header.channel not in self.publishers:
             return False
         hosted, entry, publisher = self.publishers[header.channel]
+        try:
+            self._accept(entry, publisher, header, body)
+        except CepError as error:
+            hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
+        return True
+
+    def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
         publisher.last_heard_us = clock_us()
         element: Element | Published
         if header.kind == wire.BATCH:
@@ -158,7 +197,6 @@ class Clients:
             element = Watermark(header.watermark)
         size = len(body) if header.kind == wire.BATCH else 0
         publisher.inbox.accept(element, size, header.sequence, 0, header.watermark, MIN_TIME)
-        return True
 
     def _hear(self, header: Header) -> None:
         if header.channel in self.publishers:
@@ -184,14 +222,18 @@ class Clients:
         now = time.monotonic()
         for outlet, subscription in list(self.subscriptions.values()):
             if subscription.is_abandoned(now):
+                self.sockets.send(subscription.terms.endpoint, Header(wire.UNSUBSCRIBE, subscription.id))
                 self._unsubscribe(outlet, subscription)
         for _, entry in self.entries.values():
             entry.source.drop_silent(clock_us(), SILENCE_US)
         gone = [c for c, (_, entry, p) in self.publishers.items() if p.name not in entry.source.publishers]
         for channel in gone:
-            del self.publishers[channel]
+            self._let_go(channel)
 
-    def unread(self, outlets: Iterable[Outlet]) -> int:
-        """Messages that subscribers have not taken yet."""
-        return sum(len(s.held) for outlet in outlets for s in outlet.subscriptions.values())
+
+def _cancel_closing(publisher: Publisher) -> None:
+    """It comes again before its last word was taken: that was not the last."""
+    queue = publisher.inbox.queue
+    if queue and isinstance(queue[-1][0], Closing):
+        queue.pop()
 

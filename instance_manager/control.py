@@ -14,18 +14,18 @@ import threading
 import traceback
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.retry import KazooRetry
 
-from cep.config import InstanceManagerConfig
+from cep.config import InstanceManagerConfig, node
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan
 from instance_manager.hosting import Hosted, Preparation
 from instance_manager.loop import Command
 
-ROOT = "/cep"
 LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
 
@@ -95,14 +95,14 @@ class Control(threading.Thread):
     # What is true
 
     def _register(self) -> None:
-        self._write_ephemeral(f"{ROOT}/ims/{self.config.id}", self.facts)
-        self.client.ensure_path(f"{ROOT}/assignments/{self.config.id}")
-        self.client.ensure_path(f"{ROOT}/status/{self.config.id}")
+        self._write_ephemeral(node("ims", self.config.id), self.facts)
+        self.client.ensure_path(node("assignments", self.config.id))
+        self.client.ensure_path(node("status", self.config.id))
         for key, status in self.statuses.items():
             self._write_status(key, status)
 
     def _write_status(self, key: str, status: dict[str, Any]) -> None:
-        self._write_ephemeral(f"{ROOT}/status/{self.config.id}/{key}", status)
+        self._write_ephemeral(node("status", self.config.id, key), status)
 
     def _write_ephemeral(self, path: str, document: dict[str, Any]) -> None:
         """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
@@ -120,9 +120,8 @@ class Control(threading.Thread):
     # What should be true
 
     def _look(self) -> None:
-        base = f"{ROOT}/assignments/{self.config.id}"
-        keys = self.client.get_children(base, watch=self._on_change)
-        found = {key: document for key in keys if (document := self._read(f"{base}/{key}")) is not None}
+        keys = map(unquote, self.client.get_children(node("assignments", self.config.id), watch=self._on_change))
+        found = {key: document for key in keys if (document := self._read(key)) is not None}
         for key in self.known.keys() - found.keys():
             del self.known[key]
             self.ask(Command("remove", key))
@@ -131,16 +130,17 @@ class Control(threading.Thread):
         for key, document in fresh:
             self._deploy(key, document)
         for key, document in found.items():
-            if self.known.get(key) != document:
+            before = self.known.get(key, {})
+            if before != document:
                 self.known[key] = document
-                self._oblige(key, document)
+                self._oblige(key, document, before.get("subscriptions", []))
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         return key not in self.known or self.known[key]["epoch"] != document["epoch"]
 
-    def _read(self, path: str) -> dict[str, Any] | None:
+    def _read(self, key: str) -> dict[str, Any] | None:
         try:
-            data, _ = self.client.get(path, watch=self._on_change)
+            data, _ = self.client.get(node("assignments", self.config.id, key), watch=self._on_change)
         except NoNodeError:
             return None
         return dict(json.loads(data))
@@ -152,9 +152,10 @@ class Control(threading.Thread):
         if key in self.known:
             self.ask(Command("remove", key))
         try:
-            data, _ = self.client.get(f"{ROOT}/plans/{document['query']}")
+            data, _ = self.client.get(node("plans", document["query"]))
             plan = physical.from_json(json.loads(data))
-            hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id))
+            publishers = {stream: self._publishers(stream) for stream in plan.subquery(document["subquery"]).streams}
+            hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id), publishers)
         except _GONE:
             raise
         except Exception as error:  # what cannot be built is that query's failure
@@ -164,8 +165,18 @@ class Control(threading.Thread):
             return
         self.ask(Command("add", key, hosted))
 
-    def _oblige(self, key: str, document: dict[str, Any]) -> None:
+    def _publishers(self, stream: str) -> list[str]:
+        """The names of the publishers that are open."""
+        try:
+            return [unquote(name) for name in self.client.get_children(node("publishers", stream))]
+        except NoNodeError:
+            return []
+
+    def _oblige(self, key: str, document: dict[str, Any], subscriptions_before: list[dict[str, Any]]) -> None:
         verb = document["desired"]
+        added = [each for each in document.get("subscriptions", ()) if each not in subscriptions_before]
+        if added:
+            self.ask(Command("subscribe", key, subscriptions=added))
         if verb != "ready":
             subquery, instance = document.get("failed_subquery", document["subquery"]), document.get("failed_instance")
             self.ask(Command(verb, key, cause=document.get("cause") or "", subquery=subquery, instance=instance))
@@ -173,7 +184,7 @@ class Control(threading.Thread):
     def _forget(self, key: str) -> None:
         self.statuses.pop(key, None)
         try:
-            self.client.delete(f"{ROOT}/status/{self.config.id}/{key}")
+            self.client.delete(node("status", self.config.id, key))
         except NoNodeError:
             pass
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from cep import wire
 from cep.compile.text import TextParser
-from cep.config import InstanceManagerConfig
+from cep.config import InstanceManagerConfig, instance_node
 from cep.dataflow.build import Wiring, build
 from cep.dataflow.channel import Channel, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
@@ -25,8 +25,6 @@ from cep.transport import Sockets
 from cep.wire import Format
 from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription, Terms
-
-PUBLISHER_SILENCE_US = 10_000_000
 
 
 def clock_us() -> int:
@@ -74,14 +72,23 @@ class Preparation:
     def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str], Inbox]) -> None:
         self.config, self.sockets, self.local_inboxes = config, sockets, local_inboxes
 
-    def prepare(self, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int) -> Hosted:
-        maker = _Maker(self, plan, assignment, channels_here)
-        return maker.make()
+    def prepare(
+        self, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int, publishers: Mapping[str, Sequence[str]]
+    ) -> Hosted:
+        """`publishers`: the names of those that are open, by stream."""
+        return _Maker(self, plan, assignment, channels_here, publishers).make()
 
 
 class _Maker:
-    def __init__(self, preparation: Preparation, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int) -> None:
-        self.preparation, self.plan, self.assignment = preparation, plan, assignment
+    def __init__(
+        self,
+        preparation: Preparation,
+        plan: PhysicalPlan,
+        assignment: dict[str, Any],
+        channels_here: int,
+        publishers: Mapping[str, Sequence[str]],
+    ) -> None:
+        self.preparation, self.plan, self.assignment, self.publishers = preparation, plan, assignment, publishers
         self.config, self.sockets = preparation.config, preparation.sockets
         self.index = int(assignment["instance"])
         self.subquery = plan.subquery(assignment["subquery"])
@@ -98,7 +105,7 @@ class _Maker:
             if isinstance(source, TextSource):
                 source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)
         warm()  # everything that is imported by now: nothing compiles on the data path
-        key = f"{self.plan.query.name}~{self.subquery.name}~{self.index}"
+        key = instance_node(self.plan.query.name, self.subquery.name, self.index)
         return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)
 
     def _worker(self, subquery: str, index: int) -> tuple[str, str]:
@@ -137,7 +144,8 @@ class _Maker:
         self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
     ) -> Source:
         if stream.files is None:
-            source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
+            expected = self.publishers.get(stream.name, ())
+            source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
             self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, False))
             return source
         needed = tuple(dict.fromkeys((*columns.names, *filter(None, (stream.event_time_column,)))))

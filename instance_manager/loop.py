@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
@@ -24,7 +25,7 @@ Report = Callable[[Hosted], None]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the control thread asks of the loop: add | run | drain | stop | fail | remove, for one instance."""
+    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe, for one instance."""
 
     verb: str
     key: str
@@ -32,6 +33,7 @@ class Command:
     cause: str = ""
     subquery: str = ""
     instance: int | None = None
+    subscriptions: Sequence[dict[str, Any]] = ()
 
 
 class Loop:
@@ -151,6 +153,8 @@ class Loop:
                 instance.close(Stop(), "stopped")
             case "fail":
                 instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
+            case "subscribe":
+                self.clients.subscribe_all(hosted, command.subscriptions)
             case "remove":
                 self._remove(hosted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from typing import Any
@@ -10,10 +11,12 @@ from cep import wire
 from cep.config import InstanceManagerConfig
 from cep.dataflow.elements import MAX_TIME, MIN_TIME
 from cep.dataflow.operators import AggregateOperator
+from cep.kernels.jit import compilations
 from cep.transport import Sockets
 from instance_manager.hosting import Hosted
 from instance_manager.loop import Loop
 
+LOG = logging.getLogger(__name__)
 INTERVAL_NS = 500_000_000
 LETTERS_MAX = 500  # per instance and report
 
@@ -34,7 +37,12 @@ class Reporter:
             "im": self.config.id,
             "time": time.time(),
             "instances": [_instance(hosted) for hosted in loop.hosted.values()],
-            "process": {"pid": os.getpid(), "cpu_ns": time.process_time_ns(), "strays": loop.network.strays},
+            "process": {
+                "pid": os.getpid(),
+                "cpu_ns": time.process_time_ns(),
+                "strays": loop.network.strays,
+                "compilations": compilations(),
+            },
         }
         self.sockets.send_json(self.config.cluster.metrics_in, wire.to_json(report))
 
@@ -58,10 +66,17 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "late": sum(source.late_rows for source, _ in instance.sources),
         "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
         "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
-        "dropped_rows": sum(o.dropped_rows + sum(s.dropped for s in o.subscriptions.values()) for o in hosted.outlets.values()),
+        "dropped_rows": _dropped(hosted),
+        "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "operators": [{"name": n.operator.name, "rows_in": n.rows_in, "rows_out": n.rows_out} for n in instance.nodes],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
         },
     }
+
+
+def _dropped(hosted: Hosted) -> int:
+    """Answers that nobody subscribed to, and those dropped for subscribers that were slow or went away."""
+    subscribers = sum(o.dropped_rows + sum(s.dropped for s in o.subscriptions.values()) for o in hosted.outlets.values())
+    return subscribers + sum(output.discarded for output in hosted.instance.outputs)

@@ -5,6 +5,8 @@ The inbound socket is always drained, so a slow channel never holds up another.
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +14,13 @@ from typing import Any
 from cep import wire
 from cep.dataflow.channel import Credit, Inbox
 from cep.dataflow.elements import MIN_TIME, Batch, Element
+from cep.errors import ProtocolError
 from cep.transport import Sockets
 from cep.wire import Format, Header
 
 RECEIVE_MESSAGES_MAX = 256  # per turn of the loop
+
+LOG = logging.getLogger(__name__)
 
 ControlHandler = Callable[[Header, Any], None]
 PublishedHandler = Callable[[Header, Any], bool]
@@ -78,7 +83,12 @@ class Network:
     def receive(self) -> bool:
         """Takes what has arrived, up to a bound. Was there anything?"""
         for count in range(RECEIVE_MESSAGES_MAX):
-            message = self.sockets.receive()
+            try:
+                message = self.sockets.receive()
+            except ProtocolError as error:  # it has no sender that could be told
+                self.strays += 1
+                LOG.warning("message not understood: %s", error)
+                continue
             if message is None:
                 return count > 0
             self._dispatch(*message)
@@ -88,11 +98,18 @@ class Network:
         if header.kind == wire.CREDIT and header.channel in self.channels:
             self.channels[header.channel].credit.grant(header.sequence, header.record, header.watermark)
         elif header.kind >= wire.CREDIT:
-            self.on_control(header, body)
+            self._control(header, body)
         elif header.channel in self.inboxes:
             self._accept(self.inboxes[header.channel], header, body)
         elif not self.on_published(header, body):
             self.strays += 1
+
+    def _control(self, header: Header, body: Any) -> None:
+        try:
+            self.on_control(header, body)
+        except Exception:  # a client that talks nonsense gets no answer; nobody else is harmed
+            self.strays += 1
+            LOG.warning("message of a client not understood: %s\n%s", header, traceback.format_exc())
 
     def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> None:
         try:

@@ -55,6 +55,7 @@ _PROCESS = {
     "cpu_ns": ("cep_process_cpu_seconds_total", "counter", "Processor time of an instance manager"),
     "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
     "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
+    "compilations": ("cep_process_compilations_total", "counter", "Kernels compiled or loaded"),
 }
 
 

@@ -7,6 +7,7 @@ import hmac
 import ipaddress
 import json
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
@@ -52,6 +53,9 @@ CONFIRM_S = 30.0
 WAIT_S_MAX = 60.0
 """The longest long-poll."""
 
+VANISHED_S = WAIT_S_MAX + 10.0
+"""A publisher that was not heard of for so long counts as closed: ten seconds past its longest poll."""
+
 T = TypeVar("T")
 router = APIRouter(responses={"default": {"model": problems.Problem, "content": {problems.MEDIA_TYPE: {}}}})
 
@@ -61,6 +65,16 @@ class Api:
 
     def __init__(self, service: Service, metrics: MetricClient, door: DataDoor, config: ClusterConfig) -> None:
         self.service, self.metrics, self.door, self.config = service, metrics, door, config
+        self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
+
+    def hear(self, stream: str, publisher: str | None) -> None:
+        """A publisher is alive: its long-polls are its lease, and whoever never named itself has none to lose."""
+        if publisher is not None:
+            self.heard[stream, publisher] = time.monotonic()
+
+    def has_vanished(self, stream: str, publisher: str) -> bool:
+        """It used to ask for its readers and has stopped (DESIGN 4.11)."""
+        return time.monotonic() - self.heard.get((stream, publisher), time.monotonic()) > VANISHED_S
 
     async def ask(self, question: Callable[[ClusterState], T]) -> T:
         """An answer from the state."""
@@ -261,7 +275,7 @@ async def list_streams(api: Cluster) -> Any:
 @router.get("/streams/{name}", response_model=models.StreamInfo)
 async def get_stream(name: str, api: Cluster) -> Any:
     """A stream's declaration, its publishers, who reads it and who feeds it."""
-    return await api.ask(_stream(name))
+    return await api.ask(lambda state: views.stream(state, name))
 
 
 @router.put("/streams/{name}", response_model=models.StreamInfo, openapi_extra=_STREAM_BODY, responses=_STREAM_ANSWER)
@@ -271,12 +285,19 @@ async def declare(name: str, request: Request, api: Cluster) -> Any:
     if isinstance(document, dict) and document.setdefault("name", name) != name:
         raise QueryError(f"the name is {document['name']!r} in the document and {name!r} in the address", "/name")
     await api.do(Declare(_nameable_stream(stream_documents.from_json(document), "/name")))
-    return await api.ask(_stream(name))
+    return await api.ask(lambda state: views.stream(state, name))
 
 
 @router.get("/streams/{name}/readers", response_model=models.Readers)
-async def readers(name: str, api: Cluster, after: str | None = None, wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0) -> Any:
+async def readers(
+    name: str,
+    api: Cluster,
+    after: str | None = None,
+    wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
+    publisher: Annotated[str | None, Query(description="Who asks: one that stops asking counts as closed.")] = None,
+) -> Any:
     """Who reads a published stream now; with `after` and `wait`, as soon as that is another version."""
+    api.hear(name, publisher)
     await api.ask(lambda state: _published(state, name))
     changed = await api.wait(lambda state: _readers(state, name, after), wait) if after is not None and wait else None
     return changed or await api.ask(lambda state: _readers(state, name, None))
@@ -287,13 +308,17 @@ async def open_publisher(name: str, opening: models.Opening, api: Cluster) -> An
     """Opens a publisher, a partition of the stream; the answer says to whom it sends. The same name goes on where it was."""
     await api.ask(lambda state: _published(state, name))
     await api.do(OpenPublisher(Publisher(name, opening.name, opening.endpoint)))
+    api.heard.pop((name, opening.name), None)
     return await api.ask(lambda state: _readers(state, name, None))
 
 
 @router.delete("/streams/{name}/publishers/{publisher}", response_model=models.Closing)
 async def close_publisher(name: str, publisher: str, api: Cluster, keep_open: bool = False) -> Any:
-    """Closes a publisher; `last`: it has to tell its readers that the stream ends."""
-    await api.do(ClosePublisher(name, publisher))
+    """Closes a publisher; `last`: no other is open, and it has to tell its readers that the stream ends."""
+    for other in await api.ask(lambda state: list(state.publishers[name])):
+        if other == publisher or api.has_vanished(name, other):
+            await api.do(ClosePublisher(name, other))
+            api.heard.pop((name, other), None)
     return {"last": await api.ask(lambda state: not state.publishers[name] and not keep_open)}
 
 
@@ -334,7 +359,7 @@ async def answers(
 @router.get("/instance-managers", response_model=list[models.InstanceManagerInfo])
 async def instance_managers(api: Cluster) -> Any:
     """Who is registered, where it is bound, and how much it hosts."""
-    return await api.ask(lambda state: [views.manager(state, state.managers[im]) for im in sorted(state.managers)])
+    return await api.ask(views.managers)
 
 
 @router.get("/topology")
@@ -420,16 +445,6 @@ def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:
 
 def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:
     return lambda state: state.plans[state.query(name).name]
-
-
-def _stream(name: str) -> Callable[[ClusterState], dict[str, Any]]:
-    def found(state: ClusterState) -> dict[str, Any]:
-        for stream in views.streams(state):
-            if stream["name"] == name:
-                return stream
-        raise NotFound(f"there is no stream {name!r}")
-
-    return found
 
 
 def _published(state: ClusterState, name: str) -> None:

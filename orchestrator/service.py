@@ -320,7 +320,7 @@ class Service:
             return True
         try:
             found = question.ask(self._state)
-        except CepError as error:
+        except Exception as error:
             return _resolve(question.answer, error)
         return found is not None and _resolve(question.answer, found)
 

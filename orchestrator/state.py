@@ -170,6 +170,7 @@ class ClusterState:
         self.session_timeout_s = session_timeout_s
         self.epoch = 0
         self.judge_from = 0.0
+        self._steady = 0.0  # the time of the last event
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.streams: dict[str, Stream] = {}
@@ -189,6 +190,7 @@ class ClusterState:
             Conflict: what is asked for contradicts what there is.
             NotFound: there is nothing of that name.
         """
+        self._steady = now.steady
         for name in self._take(event, now):
             self._advance(name, now)
         commands, self._outbox = self._outbox, []
@@ -216,7 +218,7 @@ class ClusterState:
     def deadline(self) -> float | None:
         """The steady time at which a Tick is due; None: never."""
         times = list(self._release_at.values())
-        if any(self._missing(record) for record in self._can_fail()):
+        if self._steady < self.judge_from and any(self._missing(record) for record in self._can_fail()):
             times.append(self.judge_from)
         return min(times, default=None)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
+from cep.errors import NotFound
 from cep.model import streams as stream_documents
 from cep.plan.physical import Edge, Instance, PhysicalPlan
 from cep.plan.validate import validate
 from orchestrator.life_cycle import READABLE
-from orchestrator.records import Manager, QueryRecord
+from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
 
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
@@ -49,6 +52,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=8192)
 def schemas(plan: PhysicalPlan) -> dict[str, Any]:
     """Output stream -> its fields."""
     found = validate(plan.query, plan.streams).schemas
@@ -76,31 +80,32 @@ def version(listing: list[dict[str, Any]]) -> str:
 
 
 def streams(state: ClusterState) -> list[dict[str, Any]]:
-    """Every declared stream, and every output stream, with who reads and who feeds it."""
-    found = {name: _stream(state, name) for name in state.streams}
-    for record in state.queries.values():
-        plan = state.plans[record.name]
-        for name, schema in schemas(plan).items():
-            found.setdefault(name, {"name": name, "schema": schema, "publishers": [], "read_by": []})["fed_by"] = record.name
-    return [found[name] for name in sorted(found)]
+    """Every declared stream and every output stream."""
+    fed = {name for plan in state.plans.values() for name in schemas(plan)}
+    return [stream(state, name) for name in sorted(fed | state.streams.keys())]
 
 
-def manager(state: ClusterState, manager: Manager) -> dict[str, Any]:
-    """An instance manager, as it registered, and how many instances of queries that are not over it hosts."""
-    hosted = sum(
-        instance.im == manager.im
-        for record in state.queries.values()
-        if not record.released
-        for instance in state.plans[record.name].instances
-    )
-    return dict(manager.info) | {"instances": hosted}
+def stream(state: ClusterState, name: str) -> dict[str, Any]:
+    """A stream as declared or as a query puts it out, and who has to do with it. Raises NotFound."""
+    feeding = [record.name for record in state.queries.values() if name in schemas(state.plans[record.name])]
+    if name in state.streams:
+        document = stream_documents.to_json(state.streams[name])
+    elif feeding:
+        document = {"name": name, "schema": schemas(state.plans[feeding[-1]])[name]}
+    else:
+        raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does or that feeds it")
+    return document | {
+        "publishers": [publisher.to_json() for publisher in state.publishers[name].values()],
+        "read_by": [record.name for record in state.queries.values() if name in state.plans[record.name].streams],
+        "fed_by": feeding[-1] if feeding else None,
+    }
 
 
-def _stream(state: ClusterState, name: str) -> dict[str, Any]:
-    reading = [record.name for record in state.queries.values() if name in state.plans[record.name].streams]
-    publishers = [publisher.to_json() for publisher in state.publishers[name].values()]
-    document = stream_documents.to_json(state.streams[name])
-    return document | {"publishers": publishers, "read_by": reading, "fed_by": None}
+def managers(state: ClusterState) -> list[dict[str, Any]]:
+    """The instance managers, as they registered, and how many instances each hosts."""
+    records = (record for record in state.queries.values() if not record.released)
+    hosted = Counter(instance.im for record in records for instance in state.plans[record.name].instances)
+    return [dict(state.managers[im].info) | {"instances": hosted[im]} for im in sorted(state.managers)]
 
 
 def _placed(state: ClusterState, record: QueryRecord, instance: Instance) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
 from stand_in import StandIn
 
 from cep.config import ClusterConfig

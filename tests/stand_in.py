@@ -11,10 +11,12 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import NodeExistsError, NoNodeError
+from kazoo.protocol.states import EventType
 from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node
@@ -67,9 +69,14 @@ class StandIn:
     def _obey(self, word: Any) -> None:
         if word == "connected":
             self._register()
-        elif isinstance(word, tuple):
+            self._look(self._children())
+        elif word == "children":
+            names = self._children()
+            self._look(names ^ self.assignments.keys())
+        elif isinstance(word, str):
+            self._look({word})
+        else:
             self._say(*word)
-        self._look()
 
     def _register(self) -> None:
         for path in (node("ims"), node("assignments", self.im), node("status", self.im)):
@@ -79,22 +86,28 @@ class StandIn:
             self._ephemeral(node("status", self.im, key), document)
         self.registered.set()
 
-    def _look(self) -> None:
-        found = {}
-        for name in self._client.get_children(node("assignments", self.im), watch=self._woken):
+    def _children(self) -> set[str]:
+        return set(self._client.get_children(node("assignments", self.im), watch=self._woken))
+
+    def _look(self, names: Iterable[str]) -> None:
+        """At these assignments; all requests are on their way before the first answer is awaited."""
+        base = node("assignments", self.im)
+        asked = [(name, self._client.get_async(f"{base}/{name}", watch=self._woken)) for name in sorted(names)]
+        for name, answer in asked:
             try:
-                data, _ = self._client.get(f"{node('assignments', self.im)}/{name}", watch=self._woken)
+                self._oblige(name, json.loads(answer.get()[0]))
             except NoNodeError:
-                continue
-            found[name] = json.loads(data)
-        for name in self.assignments.keys() - found.keys():
-            self._said.pop(name, None)
+                self._forget(name)
+
+    def _oblige(self, name: str, assignment: dict[str, Any]) -> None:
+        before = self.assignments.get(name, {})
+        self.assignments[name] = assignment
+        if not self.mute and any(before.get(key) != assignment[key] for key in ("desired", "epoch")):
+            self._say(name, BECOMES[assignment["desired"]], assignment["cause"])
+
+    def _forget(self, name: str) -> None:
+        if self.assignments.pop(name, None) is not None and self._said.pop(name, None) is not None:
             self._client.delete(f"{node('status', self.im)}/{name}")
-        before, self.assignments = self.assignments, found
-        for name, assignment in found.items():
-            asked = (assignment["desired"], assignment["epoch"])
-            if not self.mute and asked != (before.get(name, {}).get("desired"), before.get(name, {}).get("epoch")):
-                self._say(name, BECOMES[assignment["desired"]], assignment["cause"])
 
     def _say(self, key: str, state: str, cause: str | None) -> None:
         document = {"epoch": self.assignments[key]["epoch"], "state": state, "cause": cause, "rows": {"per_ip": 7}}
@@ -115,7 +128,10 @@ class StandIn:
             self._client.create(path, data, ephemeral=True)
 
     def _woken(self, event: Any) -> None:
-        self._words.put("look")
+        if event.type == EventType.CHILD:
+            self._words.put("children")
+        elif event.type != EventType.NONE:
+            self._words.put(event.path.rpartition("/")[2])
 
 
 def main() -> None:

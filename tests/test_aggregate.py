@@ -528,6 +528,21 @@ def test_memory_is_given_back() -> None:
     assert max(sizes) > 50_000 and sizes[-1] == sizes[10] < 10_000
 
 
+def test_freed_tables_of_any_size_are_used_again() -> None:
+    state = state_of(aggregate(TimeWindow(10, 10), ("n",), COUNTS))
+    for k, groups in enumerate([3, 100, 40, 70, 33, 1, 65, 64, 130, 20] * 5):
+        state.add(batch_of([row(k * 20, n=i) for i in range(groups)] + [row(k * 20 + 10, n=i) for i in range(groups // 2)]))
+        assert sum(len(batch) for batch in state.advance(k * 20 + 20)) == groups + groups // 2
+
+
+def test_the_bytes_of_long_keys_are_given_back() -> None:
+    state = state_of(aggregate(TimeWindow(10, 10), ("key",), COUNTS))
+    for k in range(4):
+        state.add(batch_of([row(k * 10, key="k" * (1_000_000 if k == 0 else 20))]))
+        list(state.advance(k * 10 + 10))
+    assert state.bytes < 10_000
+
+
 def test_sliding_memory_is_given_back() -> None:
     state = state_of(aggregate(TimeWindow(100, 10), ("key",), COUNTS))
     for t in range(0, 3_000, 5):

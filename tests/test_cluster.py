@@ -17,6 +17,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from visits import BASE_MS, answers, answers_of, copies, expected, rows, visits, windows
+from waiting import HANG_S, until
 
 from driver import (
     TIME,
@@ -36,8 +38,6 @@ from driver import (
     stream,
     sum_,
 )
-from visits import BASE_MS, answers, answers_of, copies, expected, rows, visits, windows
-from waiting import HANG_S, until
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from driver import TIME, Query, Subscription, col, count, first, last, stream
 from cep.model.streams import Stream
+from driver import TIME, Query, Subscription, col, count, first, last, stream
 
 BASE_MS = 1_699_999_980_000  # a window of 30 s begins here
 WINDOW_MS = 30_000

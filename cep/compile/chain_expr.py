@@ -338,10 +338,12 @@ def _cast_code(value: Value, target: DataType) -> tuple[str, str | None]:
             return _instant_to_int(a, source.unit, target)
         case "int32" | "int64", "timestamp":
             return _int_to_instant(_as(value, INT64), source, target.unit)
-        case "float64", "int32" | "int64":
-            return f"float_to_int({a})", f"float_to_{target.name}_fails({a})"
+        case "float64", "int32":
+            return f"int32(float_to_int({a}))", f"float_to_int32_fails({a})"
+        case "float64", "int64":
+            return f"float_to_int({a})", f"float_to_int64_fails({a})"
         case "int64", "int32":
-            return a, f"int_to_int32_fails({a})"
+            return f"int32({a})", f"int_to_int32_fails({a})"
         case (one, other) if one == other:
             return a, None
         case _, "bool":
@@ -365,4 +367,4 @@ def _instant_to_int(a: str, unit: str, target: DataType) -> tuple[str, str | Non
     code = a if unit == "us" else f"wrapped_product({a}, 1000)" if unit == "ns" else f"{a} // {UNIT_US[unit]}"
     failures = [f"product_overflows({a}, 1000)"] if unit == "ns" else []
     failures += [f"int_to_int32_fails({code})"] if target.name == "int32" else []
-    return code, " or ".join(failures) or None
+    return f"int32({code})" if target.name == "int32" else code, " or ".join(failures) or None

@@ -153,6 +153,8 @@ class _Lowering:
 
 def _relabelled(leaf: Typed, type_: DataType) -> Typed:
     """Text taken for text of another type: the same bytes."""
-    if isinstance(leaf.expr, Literal) and isinstance(leaf.expr.value, str) and type_.name == "binary":
-        return Typed(Literal(leaf.expr.value.encode(), type_), type_, leaf.nullable)
-    return replace(leaf, type=type_)
+    if not isinstance(leaf.expr, Literal):
+        return replace(leaf, type=type_)
+    value = leaf.expr.value
+    encoded = value.encode() if isinstance(value, str) and type_.name == "binary" else value
+    return Typed(Literal(encoded, type_), type_, leaf.nullable)

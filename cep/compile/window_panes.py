@@ -11,12 +11,12 @@ from cep.compile.aggregate_rows import Rows, oldest
 from cep.compile.aggregate_spec import TIME_MAX, AggregateSpec
 from cep.errors import DataError, ProtocolError
 from cep.kernels.jit import kernel
-from cep.kernels.table import SLOTS_MIN, Table
+from cep.kernels.table import Table
 
 #: Runs of rows of one pane found at a time, and how many in disorder are taken one by one rather than sorted.
 RUNS_MAX, RUNS_UNSORTED = 1024, 16
-#: Freed tables kept for new panes, and how many times larger than needed one may be.
-SPARES_MAX, SPARE_EXCESS = 2, 4
+#: Freed tables kept for new panes, and how many times larger than what the last pane used one may be (small ones are kept anyway).
+SPARES_MAX, SPARE_EXCESS, SPARE_BYTES_SMALL = 2, 4, 4_096
 
 
 @kernel("int64(const int64[:], int64, int64, int64, int64[:], int64[:])")
@@ -102,8 +102,8 @@ class Panes:
         self.numbers.pop(bisect_left(self.numbers, number))
         table = self._tables.pop(number)
         self._rows = table.rows
-        freed = [*self._spares, table]
-        self._spares = [each for each in freed if each.capacity <= SPARE_EXCESS * max(self._rows, SLOTS_MIN)][-SPARES_MAX:]
+        freed, most = [*self._spares, table], SPARE_EXCESS * max(table.bytes_used, SPARE_BYTES_SMALL)
+        self._spares = [each for each in freed if each.bytes <= most][-SPARES_MAX:]
         self.bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
 
     def before(self, number: int) -> list[int]:

@@ -281,6 +281,9 @@ class TextSource:
     def waits_for(self) -> str:
         if self.index >= len(self.blocks):
             return "nothing: all blocks are read"
+        before = self.index - 2 * self.readers
+        if self.file is None and before >= 0:
+            return f"its receivers: block {self.index} begins when they have reached {self.blocks[before].bound} µs"
         if self.file is None:
-            return f"its receivers: block {self.index} begins when they have reached {self.blocks[self.index - 2 * self.readers].bound} µs"
+            return "the query to be started"
         return f"nothing: it reads byte {self.position} of {self.blocks[self.index].path!r}"

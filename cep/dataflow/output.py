@@ -55,6 +55,10 @@ class Target:
         self.queue.append((element, 0, watermark, since))
         self.promised = watermark
 
+    def rows_waiting(self) -> int:
+        """Tuples gathered and queued."""
+        return sum(map(len, self.parts)) + sum(len(element) for element, *_ in self.queue if isinstance(element, Batch))
+
     def pump(self) -> bool:
         """Sends what has credit. Is the queue empty?"""
         while self.queue:
@@ -73,12 +77,13 @@ class Output:
         self.name, self.balancer, self.grain = name, balancer, grain
         self.targets = [Target(channel) for channel in channels]
         self.watermark = self.since = MIN_TIME
-        self.rows = 0
+        self.rows = self.discarded = 0  # tuples given out; those of them that nobody was there for
         self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
 
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
         self.rows += len(batch)
+        self.discarded += 0 if self.targets else len(batch)
         for index, part in self.balancer.route(batch):
             target = self.targets[index]
             target.gather(part)
@@ -135,9 +140,12 @@ class Output:
         self.targets.append(Target(channel))
         self.balancer.targets = len(self.targets)
 
-    def detach(self, channel: Channel) -> None:
+    def detach(self, channel: Channel) -> int:
+        """Gives up a target; how many tuples were still to be sent to it."""
+        gone = [target for target in self.targets if target.channel is channel]
         self.targets = [target for target in self.targets if target.channel is not channel]
         self.balancer.targets = len(self.targets)
+        return sum(target.rows_waiting() for target in gone)
 
     def has_room(self, index: int) -> bool:
         return not self.targets[index].queue

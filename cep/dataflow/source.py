@@ -7,7 +7,7 @@ answers a batch of rows on time, or None when it has nothing now.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -82,10 +82,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """The last word of a publisher; `last`: no other is open, so the stream ends."""
+    """The last word of a publisher; `last`: the stream ends with it, if all `others` that count as open have vanished."""
 
     name: str
     last: bool
+    others: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -100,11 +101,27 @@ class Publisher:
 
 
 class PublishedSource:
-    """Rows that publishers send. The watermark is the least of the open publishers'; with none open it stands still."""
+    """Rows that publishers send. The watermark is the least of the open publishers'; with none open it stands still.
 
-    def __init__(self, stream: str, disorder: int, source_index: int, origin: bool, dead_letters: DeadLetters) -> None:
+    `expected` were open when the query was deployed. Nothing is taken before each of them has opened here, for only then is
+    `since` known: 1 + the greatest event time that any of them had sent (DESIGN 5.9).
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        disorder: int,
+        source_index: int,
+        origin: bool,
+        dead_letters: DeadLetters,
+        expected: Iterable[str] = (),
+    ) -> None:
         self.stream, self.disorder, self.source_index, self.origin = stream, disorder, source_index, origin
         self.dead_letters = dead_letters
+        self.expected = set(expected)
+        self.expected_from_us = 0  # since when they are waited for
+        self.ending = False  # the last publisher has closed; others that closed before it may be heard of after it
+        self.records: dict[str, int] = {}  # by publisher: the number of its next row, for one that comes again
         self.publishers: dict[str, Publisher] = {}
         self.order: deque[str] = deque()
         self.merge = WatermarkMerge()
@@ -113,25 +130,31 @@ class PublishedSource:
         self.late_rows = self.before_since = 0
         self.vanished: list[str] = []
 
-    def open(self, publisher: Publisher) -> int:
-        """Registers it at the watermark this source answers with."""
+    def open(self, publisher: Publisher, sent_until: int = MIN_TIME) -> int:
+        """Registers it at the watermark this source answers with. `sent_until`: the greatest event time it has sent so far."""
+        if publisher.name in self.expected:
+            self.expected.discard(publisher.name)
+            self.since = max(self.since, min(sent_until, MAX_TIME - 1) + 1 if sent_until > MIN_TIME else MIN_TIME)
+        self.vanished = [name for name in self.vanished if name != publisher.name]
         publisher.watermark = self.watermark
         self.publishers[publisher.name] = publisher
         self.order.append(publisher.name)
         self.merge.add(publisher.name, self.watermark)
         return self.watermark
 
-    def close(self, name: str, last: bool) -> None:
-        """What it sent has been taken; its watermark binds nobody any more. The last one ends the stream."""
+    def close(self, name: str) -> None:
+        """What it sent has been taken; its watermark binds nobody any more."""
         self.publishers.pop(name, None)
         self.order = deque(n for n in self.order if n != name)
         self.merge.times.pop(name, None)
         if self.publishers and self.merge.recombine():
             self.watermark = self.merge.combined
-        if last:
+        if self.ending and not self.publishers:
             self.ended, self.watermark = True, MAX_TIME
 
     def poll(self) -> Batch | None:
+        if self.expected:
+            return None
         while (publisher := self._next_waiting()) is not None:
             batch = self._take(publisher)
             if batch is not None:
@@ -149,7 +172,8 @@ class PublishedSource:
     def _take(self, publisher: Publisher) -> Batch | None:
         element, after = publisher.inbox.take()
         if isinstance(element, Closing):
-            self.close(element.name, element.last)
+            self.ending |= element.last and element.others <= set(self.vanished)
+            self.close(element.name)
             return None
         batch = self._on_time(publisher, element) if isinstance(element, Published) else None
         if self.merge.update(publisher.name, watermark_after(element, after) if isinstance(element, Watermark) else after):
@@ -159,6 +183,7 @@ class PublishedSource:
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
         batch = published.batch
         records = np.arange(published.record, published.record + len(batch), dtype=np.int64)
+        self.records[publisher.name] = published.record + len(batch)
         missing = batch.time == MIN_TIME
         if missing.any():
             self._refuse(publisher, records[missing])
@@ -183,14 +208,20 @@ class PublishedSource:
 
     def drop_silent(self, now_us: int, silence_us: int) -> None:
         """A publisher that sent no heartbeat for so long counts as closed, and never ends the stream."""
+        self.expected_from_us = self.expected_from_us or now_us
+        if now_us - self.expected_from_us > silence_us:
+            self.vanished += sorted(self.expected)
+            self.expected.clear()
         for name, publisher in list(self.publishers.items()):
             if now_us - publisher.last_heard_us > silence_us and not publisher.inbox.queue:
-                self.close(name, last=False)
                 self.vanished.append(name)
+                self.close(name)
 
     def waits_for(self) -> str:
         if self.ended:
             return "nothing: the stream has ended"
+        if self.expected:
+            return f"publishers of stream {self.stream!r} that were open when it was deployed: {', '.join(sorted(self.expected))}"
         if not self.publishers:
             gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
             return f"a publisher of stream {self.stream!r}: none is open{gone}"

@@ -8,7 +8,7 @@
                bit what float() gives
     boolean    true, false, 1, 0; upper or lower case
 
-No blanks anywhere else. A field of no bytes is EMPTY. The errors are those of `cep.kernels.text` and SLOW.
+No blanks anywhere else. With an error the value is 0. A field of no bytes is EMPTY. The errors are those of `cep.kernels.text` and SLOW.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _TEN, _8, _16, _32, _64 = np.uint64(10), np.uint64(8), np.uint64(16), np.uint64(
 _FIRST, _SECOND = np.uint64(100 + (1_000_000 << 32)), np.uint64(1 + (10_000 << 32))
 _POWERS = np.array([10.0**k for k in range(23)])  # exact
 _EXACT_MAX = 2**53
+_FAR = 2**40  # an exponent that no number of digits makes up for
 _DAY_US = 86_400_000_000
 _PLUS, _MINUS, _POINT, _COLON = 43, 45, 46, 58
 
@@ -84,7 +85,9 @@ def _any_integer(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
             value = value * 10 - digit
     if positive and value < -_MAX:
         error = RANGE
-    return (-value if positive else value), error
+    if error:
+        return 0, error
+    return (-value if positive else value), 0
 
 
 @inlined
@@ -92,7 +95,7 @@ def small_integer(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
     """An integer in the range of int32."""
     value, error = integer(data, start, stop)
     if error == 0 and (value > 2**31 - 1 or value < -(2**31)):
-        error = RANGE
+        return 0, RANGE
     return value, error
 
 
@@ -102,8 +105,8 @@ def instant(data: np.ndarray, start: int, stop: int, unit_us: int) -> tuple[int,
     value, error = integer(data, start, stop)
     if unit_us == 0:
         return value // 1000, error if error or value % 1000 == 0 else RANGE
-    if error == 0 and (value > _MAX // unit_us or value < -(_MAX // unit_us)):
-        error = RANGE
+    if value > _MAX // unit_us or value < -(_MAX // unit_us):
+        return 0, RANGE
     return value * unit_us, error
 
 
@@ -227,7 +230,9 @@ def _exponent(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
     if data[start] | 32 != 101:
         return 0, WRONG
     value, error = integer(data, start + 1, stop)
-    return min(max(value, -(10**6)), 10**6), error if error != RANGE else 0
+    if error == RANGE:
+        return -_FAR if data[start + 1] == _MINUS else _FAR, 0
+    return min(max(value, -_FAR), _FAR), error
 
 
 @inlined
@@ -259,6 +264,6 @@ def boolean(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
     if stop <= start:
         return 0, EMPTY
     if stop - start == 1:
-        return int(data[start]) - 48, 0 if data[start] == 48 or data[start] == 49 else WRONG
+        return int(data[start] == 49), 0 if data[start] == 48 or data[start] == 49 else WRONG
     true = _spells(data, start, stop, _TRUE, 4)
     return int(true), 0 if true or _spells(data, start, stop, _FALSE, 5) else WRONG

@@ -224,7 +224,7 @@ def fill_slots(entries: np.ndarray, width: int, rows: int, slots: np.ndarray) ->
         slots[place] = row + 1
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Table:
     """The groups of one pane. `created` is the oldest creation time (ns) of what went in, 0 if unknown."""
 
@@ -255,6 +255,12 @@ class Table:
     @property
     def bytes(self) -> int:
         return self.slots.nbytes + self.entries.nbytes + self.arena.nbytes + self.pool.nbytes
+
+    @property
+    def bytes_used(self) -> int:
+        """What a table without room to spare would take."""
+        words = self.rows * (self.width + 1) + POOL_WORDS * int(self.control[POOL_USED])
+        return 8 * words + int(self.control[ARENA_USED])
 
     @property
     def matrix(self) -> np.ndarray:
