@@ -12,7 +12,7 @@ from cep.model.streams import Stream
 from driver.data import DataPlane
 from driver.publisher import Publisher
 from driver.query import Query
-from driver.rest import Rest
+from driver.rest import Rest, path
 from driver.subscription import BUDGET_BYTES, Subscription
 
 
@@ -25,9 +25,13 @@ class Running:
     def __repr__(self) -> str:
         return f"Running({self.name!r})"
 
+    def _path(self, rest: str = "") -> str:
+        """Its address, and what follows it."""
+        return path("queries", self.name) + rest
+
     def start(self) -> Running:
         """Runs a query that was deployed with `start=False`."""
-        self._settle(self.cluster.rest.post(f"/queries/{self.name}/start?wait=true"))
+        self._settle(self.cluster.rest.post(self._path("/start?wait=true")))
         return self
 
     def subscribe(
@@ -56,23 +60,23 @@ class Running:
 
     def status(self) -> dict[str, Any]:
         """State, cause, instances and what each of them waits for."""
-        return dict(self.cluster.rest.get(f"/queries/{self.name}"))
+        return dict(self.cluster.rest.get(self._path()))
 
     def explain(self) -> str:
         """The plan in words."""
-        return str(self.cluster.rest.get(f"/queries/{self.name}/explain")["text"])
+        return str(self.cluster.rest.get(self._path("/explain"))["text"])
 
     def dead_letters(self) -> dict[str, Any]:
         """Bad input and failed functions: exact counts, and the last letters."""
-        return dict(self.cluster.rest.get(f"/queries/{self.name}/dead-letters"))
+        return dict(self.cluster.rest.get(self._path("/dead-letters")))
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""
-        self.cluster.rest.post(f"/queries/{self.name}/stop?wait=true&drain={str(drain).lower()}")
+        self.cluster.rest.post(self._path(f"/stop?wait=true&drain={str(drain).lower()}"))
 
     def delete(self) -> None:
         """Stops and forgets it."""
-        self.cluster.rest.delete(f"/queries/{self.name}?wait=true")
+        self.cluster.rest.delete(self._path("?wait=true"))
 
     def _settle(self, answer: Mapping[str, Any]) -> None:
         if answer["state"] == "failed":
@@ -112,7 +116,7 @@ class Cluster:
 
     def query(self, name: str) -> Running:
         """A query that is deployed already. Raises NotFound."""
-        self.rest.get(f"/queries/{name}")
+        self.rest.get(path("queries", name))
         return Running(self, name)
 
     def queries(self) -> list[dict[str, Any]]:
@@ -120,15 +124,15 @@ class Cluster:
 
     def declare(self, stream: Stream) -> None:
         """Declares a stream without a query. Raises Conflict if it is declared otherwise."""
-        self.rest.put(f"/streams/{stream.name}", stream_documents.to_json(stream))
+        self.rest.put(path("streams", stream.name), stream_documents.to_json(stream))
 
     def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
         """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was."""
         if isinstance(stream, Stream):
             self.declare(stream)
             stream = stream.name
-        document = self.rest.get(f"/streams/{stream}")
-        known = {key: document[key] for key in ("name", "schema", "event_time", "disorder", "idle_after") if key in document}
+        document = self.rest.get(path("streams", stream))
+        known = {key: document[key] for key in ("name", "schema", "event_time", "disorder") if key in document}
         self.plane = self.plane or DataPlane(self.folder)
         publisher = Publisher(self.rest, self.plane, stream_documents.from_json(known), name, keep_open)
         self.publishers = [p for p in self.publishers if not p.closing.is_set()] + [publisher]
@@ -147,7 +151,7 @@ class Cluster:
         subscription = Subscription(self.rest, stream, on_slow, keep_s, event_time, budget_bytes, self.folder)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
-            if stream in self.rest.get(f"/queries/{name}")["outputs"]:
+            if stream in self.rest.get(path("queries", name))["outputs"]:
                 return subscription.attach(name)
         return subscription.register()
 

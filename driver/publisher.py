@@ -17,14 +17,14 @@ from cep.compile.chain import compile_chain
 from cep.dataflow.channel import Credit
 from cep.dataflow.columns import columns_from_arrow
 from cep.dataflow.elements import MIN_TIME
-from cep.dataflow.source import stamp_of
+from cep.dataflow.source import in_range, stamp_of
 from cep.errors import ClusterError
 from cep.model.operators import Map
 from cep.model.streams import Stream
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
-from driver.rest import Rest
+from driver.rest import Rest, path
 
 BATCH_BYTES = 1 << 20
 ANSWER_S = 15.0
@@ -59,11 +59,16 @@ class Publisher:
         self.sending = threading.RLock()
         self.version: Any = None
         self.closing = threading.Event()
+        self.closed = False  # the last word is said
         self._times = _event_time_of(stream)
         self._turn = 0
 
+    def _path(self, *names: str) -> str:
+        """The address of our stream, or of something below it."""
+        return path("streams", self.stream.name, *names)
+
     def open(self) -> Publisher:
-        answer = self.rest.post(f"/streams/{self.stream.name}/publishers", {"name": self.name, "endpoint": self.plane.endpoint})
+        answer = self.rest.post(self._path("publishers"), {"name": self.name, "endpoint": self.plane.endpoint})
         self._learn(answer)
         self.plane.on_beat[self] = self._beat
         self.follower = threading.Thread(target=self._follow, name=f"publisher {self.name}", daemon=True)
@@ -103,7 +108,7 @@ class Publisher:
 
     def _send(self, batch: pa.RecordBatch, created_ns: int) -> None:
         times = self._times(batch, self.max_time)
-        known = times[times > MIN_TIME]
+        known = times[in_range(times)]
         before, greatest = self.max_time, int(known.max()) if len(known) else MIN_TIME
         self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
         arrays = [*batch.columns, pa.array(times)]
@@ -181,7 +186,7 @@ class Publisher:
         while not self.closing.is_set():
             try:
                 after = "" if self.version is None else f"&after={self.version}"
-                self._learn(self.rest.get(f"/streams/{self.stream.name}/readers?wait=10{after}", timeout=30))
+                self._learn(self.rest.get(self._path("readers") + f"?wait=10{after}", timeout=30))
             except ClusterError:  # the orchestrator is away; what flows, flows
                 self.closing.wait(0.2)
 
@@ -193,6 +198,8 @@ class Publisher:
                 self.readers[channel].gone = True
             self.changed.notify_all()
         with self.sending:
+            if self.closed:
+                return
             self.version = answer["version"]
             self.readers = {channel: reader for channel, reader in self.readers.items() if not reader.gone}
             for channel in found.keys() - self.readers.keys():
@@ -200,7 +207,7 @@ class Publisher:
 
     def refresh(self) -> None:
         """Learns of new readers now: a query that this process has just deployed gets the very next row."""
-        self._learn(self.rest.get(f"/streams/{self.stream.name}/readers"))
+        self._learn(self.rest.get(self._path("readers")))
 
     def _open_at(self, reader: Reader) -> None:
         self.plane.handlers[reader.channel] = lambda header, body: self._heard(reader, header, body)
@@ -245,13 +252,14 @@ class Publisher:
                 self.refresh()  # a query deployed a moment ago hears of the end too
                 self._say_goodbye(keep_open)
         finally:
+            self.closed = True
             self.plane.on_beat.pop(self, None)
             for reader in self.readers.values():
                 self.plane.handlers.pop(reader.channel, None)
 
     def _say_goodbye(self, keep_open: bool) -> None:
-        self.rest.delete(f"/streams/{self.stream.name}/publishers/{self.name}?keep_open={str(keep_open).lower()}")
-        others = [p["name"] for p in self.rest.get(f"/streams/{self.stream.name}")["publishers"]]
+        self.rest.delete(self._path("publishers", self.name) + f"?keep_open={str(keep_open).lower()}")
+        others = [p["name"] for p in self.rest.get(self._path())["publishers"]]
         body = wire.to_json({"last": not keep_open, "others": others, "endpoint": self.plane.endpoint})
         for reader in self.readers.values():
             self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -12,6 +13,11 @@ from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, Pl
 TIMEOUT_S = 60.0
 PATIENCE_S = 20.0  # an orchestrator that was killed is back within this time
 _BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, NotFound, PlacementError)}
+
+
+def path(*names: str) -> str:
+    """The address of something with these names, which may hold any character."""
+    return "".join("/" + quote(name, safe="") for name in names)
 
 
 class Rest:

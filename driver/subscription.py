@@ -17,7 +17,7 @@ from cep.model.schema import Schema
 from cep.wire import Format, Header
 from driver.arrow import without_hidden
 from driver.data import DataPlane
-from driver.rest import Rest
+from driver.rest import Rest, path
 
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 ANSWER_S = 15.0
@@ -88,19 +88,19 @@ class Subscription:
         self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
         self.registered = True
         document = {"id": self.id, "endpoint": self.plane.endpoint, "on_slow": self.terms["on_slow"], "keep": self.terms["keep_s"]}
-        self.rest.post(f"/streams/{self.stream}/subscriptions", document)
+        self.rest.post(path("streams", self.stream, "subscriptions"), document)
         return self
 
     def _producing(self, states: frozenset[str]) -> list[dict[str, Any]]:
         """Queries in one of `states` that have our stream among their outputs."""
         names = [summary["name"] for summary in self.rest.get("/queries") if summary["state"] in states]
-        found = [self.rest.get(f"/queries/{name}") for name in names]
+        found = [self.rest.get(path("queries", name)) for name in names]
         return [query for query in found if self.stream in query["outputs"]]
 
     def attach(self, query: str) -> Subscription:
         """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
         self.query = query
-        answer = self.rest.get(f"/queries/{query}")
+        answer = self.rest.get(path("queries", query))
         if answer["state"] == "failed":
             raise self._failure(answer)
         for document in answer["outputs"].get(self.stream, ()):
@@ -218,7 +218,7 @@ class Subscription:
             if not self.query:
                 self._find()
                 return
-            answer = self.rest.get(f"/queries/{self.query}")
+            answer = self.rest.get(path("queries", self.query))
         except ClusterError:
             return
         if answer["state"] == "failed":
@@ -255,7 +255,7 @@ class Subscription:
 
     def _withdraw(self) -> None:
         try:
-            self.rest.delete(f"/streams/{self.stream}/subscriptions/{self.id}")
+            self.rest.delete(path("streams", self.stream, "subscriptions", self.id))
         except ClusterError:  # the orchestrator is away; it forgets the subscription with the query
             return
 

@@ -117,6 +117,7 @@ class Supervisor:
         self.stopping = self.ready = False
         self.children: list[Child] = []
         self._selector = selectors.DefaultSelector()
+        self._sockets: list[socket.socket] = []
         self._input = b""
         secret = {TOKEN_VARIABLE: config.token} if config.token else {}
         self._environment = os.environ | {"PYTHONPATH": _python_path()} | secret
@@ -128,10 +129,11 @@ class Supervisor:
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         for number in _SIGNALS:
             signal.signal(number, lambda *_: None)
-        self._sockets = [receiver, sender]
+        self._sockets += [receiver, sender]
         self._on(receiver.fileno(), self._stop)
         self._on(sys.stdin.fileno(), self._read_input)
-        self._on(os.pidfd_open(os.getppid()), self._stop)
+        if parent := os.getppid():  # 0: it is outside this container; then the end of stdin has to do
+            self._on(os.pidfd_open(parent), self._stop)
 
     def start(self) -> ClusterConfig:
         """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
@@ -303,8 +305,8 @@ def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
     home = Home.make(config.folder)
     supervisor = Supervisor(config, home)
-    supervisor.listen()
     try:
+        supervisor.listen()
         cluster = supervisor.start()
         supervisor.wait_ready(cluster)
         if not supervisor.stopping:

@@ -65,6 +65,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "cpu_ns": hosted.cpu_ns,
         "late": sum(source.late_rows for source, _ in instance.sources),
         "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
+        "open_panes_max": max((n.operator.open_panes_max for n in instance.nodes if isinstance(n.operator, AggregateOperator)), default=0),
         "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),

@@ -33,7 +33,8 @@ def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tu
     for i, pattern in enumerate(files.paths):
         where = f"{pointer}/{i}" if pointer else ""
         for path in _matches(pattern, allowed, where):
-            found[str(_inside(path, allowed, where))] = _size(path, where)
+            inside = str(_inside(path, allowed, where))  # before anything is said of a file that is outside
+            found[inside] = _size(path, where)
     return tuple(sorted(found.items()))
 
 

@@ -34,8 +34,8 @@ from kazoo.retry import KazooRetry
 
 from cep.config import ROOT, node
 from cep.errors import ClusterError
+from orchestrator.events import Command, Put
 from orchestrator.records import Manager, Status
-from orchestrator.state import Command, Put
 
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""

@@ -29,23 +29,13 @@ from cep.plan.explain import explain
 from cep.plan.physical import Files
 from orchestrator import models, problems, views
 from orchestrator.door import DataDoor, Row
+from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
 from orchestrator.file_sources import files_of
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
 from orchestrator.service import Service
-from orchestrator.state import (
-    ClosePublisher,
-    ClusterState,
-    Declare,
-    Event,
-    Forget,
-    OpenPublisher,
-    Start,
-    Stop,
-    Subscribe,
-    Unsubscribe,
-)
+from orchestrator.state import ClusterState
 
 CONFIRM_S = 30.0
 """How long a request waits for ZooKeeper to have what it asked for."""
@@ -307,6 +297,7 @@ async def readers(
 async def open_publisher(name: str, opening: models.Opening, api: Cluster) -> Any:
     """Opens a publisher, a partition of the stream; the answer says to whom it sends. The same name goes on where it was."""
     await api.ask(lambda state: _published(state, name))
+    _check_name("publisher", opening.name, "/name")
     await api.do(OpenPublisher(Publisher(name, opening.name, opening.endpoint)))
     api.heard.pop((name, opening.name), None)
     return await api.ask(lambda state: _readers(state, name, None))

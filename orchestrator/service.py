@@ -28,9 +28,10 @@ from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from orchestrator.election import Candidate, Election
+from orchestrator.events import Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
 from orchestrator.records import Now, Status
 from orchestrator.registry import LOST, Deposed, Registry, connect, encode, unquoted
-from orchestrator.state import ClusterState, Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
+from orchestrator.state import ClusterState
 
 _LOG = logging.getLogger(__name__)
 _PAUSE_S = 0.2  # between attempts while the connection is half there

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cep.config import instance_node, node
@@ -24,143 +24,27 @@ from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan import physical
 from cep.plan.physical import Instance, PhysicalPlan, Worker
+from orchestrator.events import (
+    ClosePublisher,
+    Command,
+    Connected,
+    Declare,
+    Delete,
+    Event,
+    Forget,
+    ManagersSeen,
+    OpenPublisher,
+    Put,
+    Start,
+    StatusesSeen,
+    Stop,
+    Submit,
+    Subscribe,
+    Tick,
+    Unsubscribe,
+)
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
 from orchestrator.records import KEEP_S, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription
-
-# --- what happens ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
-
-    plan: PhysicalPlan
-    start: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """A query deployed with `start=False` is to run."""
-
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A query is to stop; draining, its sources end and its windows fire. What is over is withdrawn."""
-
-    query: str
-    drain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """A query is to stop and to vanish."""
-
-    query: str
-
-
-@dataclass(frozen=True, slots=True)
-class Declare:
-    """A stream is declared."""
-
-    stream: Stream
-
-
-@dataclass(frozen=True, slots=True)
-class OpenPublisher:
-    """A publisher opens its stream."""
-
-    publisher: Publisher
-
-
-@dataclass(frozen=True, slots=True)
-class ClosePublisher:
-    """A publisher closes."""
-
-    stream: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """Somebody will read an output stream."""
-
-    subscription: Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
-    """Somebody reads it no more."""
-
-    stream: str
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ManagersSeen:
-    """All instance managers that are registered."""
-
-    managers: Mapping[str, Manager]
-
-
-@dataclass(frozen=True, slots=True)
-class StatusesSeen:
-    """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
-
-    im: str
-    statuses: Mapping[str, Status | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """ZooKeeper answers (again)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time has passed: `deadline` is reached."""
-
-
-Event = (
-    Submit
-    | Start
-    | Stop
-    | Forget
-    | Declare
-    | OpenPublisher
-    | ClosePublisher
-    | Subscribe
-    | Unsubscribe
-    | ManagersSeen
-    | StatusesSeen
-    | Connected
-    | Tick
-)
-
-
-# --- what is to be done ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """The node is to have this value."""
-
-    path: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """The node is not to be."""
-
-    path: str
-
-
-Command = Put | Delete
-
-
-# --- the core --------------------------------------------------------------------------------------------------------
 
 
 class ClusterState:

@@ -521,6 +521,17 @@ def test_what_is_written_as_text_reads_back_as_the_same(rows: list[Row]) -> None
     assert all(same(row[name], wanted[name]) for row, wanted in zip(got, rows, strict=True) for name in row)
 
 
+def test_text_taken_for_bytes_compares_with_bytes_also_where_it_is_null() -> None:
+    schema = Schema.of({"s": "string?", "b": "binary"})
+    fields = {
+        "column": col("s").cast("binary") == col("b"),
+        "literal": lit("é").cast("binary") == col("b"),
+        "null": lit(None, "string").cast("binary") == col("b"),
+    }
+    rows, _ = run((mapped(**fields),), schema, {"s": "é", "b": "é".encode()}, {"s": None, "b": b"\xff"})
+    assert rows == [{"column": True, "literal": True, "null": None}, {"column": None, "literal": False, "null": None}]
+
+
 @pytest.mark.parametrize(
     "text", ["", " 1", "1 ", "+", "1_0", "0x10", "1.", "1e3", "--1", "٣", "1\0", "nan", "2024-02-30"]
 )

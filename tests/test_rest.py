@@ -27,7 +27,7 @@ from orchestrator.file_sources import resolve
 from orchestrator.metric_client import MetricClient
 from orchestrator.metric_server import LETTERS_MAX, SILENT_S_MAX, Metrics
 from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
-from orchestrator.rest import Api, check_exposure, make_app
+from orchestrator.rest import VANISHED_S, Api, check_exposure, make_app
 from orchestrator.service import Service
 
 
@@ -38,8 +38,8 @@ class Server:
         listener = listen(config)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.metrics = MetricClient(config.metrics_out)
-        app = make_app(Api(service, self.metrics, ClosedDoor(), config))
-        settings = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        self.api = Api(service, self.metrics, ClosedDoor(), config)
+        settings = uvicorn.Config(make_app(self.api), log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
@@ -67,11 +67,16 @@ def two(zookeeper: Keeper, tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def client(two: Cluster) -> Iterator[httpx.Client]:
-    server = Server(two.services[0], two.config)
+def server(two: Cluster) -> Iterator[Server]:
+    made = Server(two.services[0], two.config)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
     with server.client() as client:
         yield client
-    server.close()
 
 
 def named(name: str, output: str = "") -> dict[str, Any]:
@@ -256,6 +261,16 @@ class TestStreams:
         assert client.delete("/streams/visits/publishers/p3").json() == {"last": True}
         unknown = client.post("/streams/unknown/publishers", json={"name": "p1", "endpoint": "ipc:///p1"})
         is_problem(unknown, 404, "NotFound", "declare it")
+
+    def test_a_publisher_that_stopped_asking_does_not_hold_the_stream_open(self, server: Server, client: httpx.Client) -> None:
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        for name in ("lost", "quiet", "last"):
+            client.post("/streams/visits/publishers", json={"name": name, "endpoint": f"ipc:///{name}"})
+        client.get("/streams/visits/readers?publisher=lost")
+        server.api.heard["visits", "lost"] -= VANISHED_S + 1
+        assert client.delete("/streams/visits/publishers/last").json() == {"last": False}  # quiet never promised to ask
+        assert [p["name"] for p in client.get("/streams/visits").json()["publishers"]] == ["quiet"]
+        assert client.delete("/streams/visits/publishers/quiet").json() == {"last": True}
 
     def test_subscriptions_before_deploy_reach_the_producers(self, two: Cluster, client: httpx.Client) -> None:
         terms = {"id": "s1", "endpoint": "ipc:///s1", "on_slow": "drop", "keep": 5}

@@ -18,12 +18,8 @@ from cep.model.streams import Stream, from_json
 from cep.model.topology import Topology
 from cep.plan.physical import PhysicalPlan
 from cep.plan.planner import plan
-from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, is_over, mermaid, signals, step
-from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
-from orchestrator.records import Manager, Now, Publisher, Status, Subscription
-from orchestrator.state import (
+from orchestrator.events import (
     ClosePublisher,
-    ClusterState,
     Command,
     Connected,
     Declare,
@@ -40,6 +36,10 @@ from orchestrator.state import (
     Tick,
     Unsubscribe,
 )
+from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, is_over, mermaid, signals, step
+from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
+from orchestrator.records import Manager, Now, Publisher, Status, Subscription
+from orchestrator.state import ClusterState
 
 TIMEOUT_S = 6.0
 IMS = ("im-0", "im-1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import struct
@@ -88,7 +89,7 @@ def read_boolean(field: Field, text: bytes) -> bool:
     return text.lower() in (b"true", b"1")
 
 
-CALENDAR = re.compile(rb"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?")
+CALENDAR = re.compile(rb"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?")
 
 
 def read_timestamp(field: Field, text: bytes) -> int:
@@ -280,7 +281,7 @@ def lines(draw: st.DrawFn) -> bytes:
 
 
 DATA = st.lists(lines(), min_size=1, max_size=8).map(b"".join)
-NEEDED = st.sampled_from([SCHEMA.names, ("ts", "name"), ("last",), ("real", "flag"), ("ts", "raw", "at"), ("small", "big", "s", "ns"), ()])
+NEEDED = st.sampled_from([SCHEMA.names, ("ts", "raw", "at"), ("last",), ()])  # each is a kernel to compile
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -293,7 +294,69 @@ def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max
     assert bits(got[1]) == bits(values)
 
 
-@settings(max_examples=400, deadline=None)
+#: Where the rules change, each value a record of one field.
+EDGES = {
+    "int64": "0 -0 +0 00012 -9223372036854775808 -9223372036854775809 9223372036854775807 9223372036854775808 18446744073709551616"
+    " 99999999 123456789 1234567812345678 12345678123456789 -12345678 1234567a 1234567812345:78 /2345678 + - +- --1 1.0 a",
+    "int32": "-2147483648 -2147483649 2147483647 2147483648 99999999999999999999",
+    "float64": "9007199254740992 9007199254740993 9007199254740993e5 9007199254740992e22 9007199254740992e23 1e22 1e23 1e-22 1e-23"
+    " 5e-324 2e-324 3e-324 1.7976931348623157e308 1.7976931348623159e308 1e400 -1e400 0e999 -0 -0.0 +.5e+0 5. .5 . e5 1e 1e+ 1e5.0 1e5e5"
+    " inf -Infinity +iNf NaN -nan infinit infinityy 1_0 0x1p3 1e99999999999999999999 -1e-99999999999999999999"
+    " 10698021406742829e16 9045139995783513e-15",
+    "bool": "true FALSE True 1 0 2 t tru truee ! /",
+    "timestamp[s]": "9223372036854 9223372036855 -9223372036854 -9223372036855 99999999999999999999",
+    "timestamp[us]": "9223372036854775807 -9223372036854775807 -9223372036854775808",
+    "timestamp[ns]": "1000 1001 -1000 -1",
+    "timestamp": "1970-01-01 0001-01-01 9999-12-31 2024-02-29 2023-02-29 1900-02-29 2000-02-29 2024-04-31 2024-00-01 2024-13-01 2024-01-00"
+    " 0000-01-01 2024-01-01T23:59 2024-01-01T24:00 2024-01-01t23:59:59.999999 2024-01-01T00:00:60 2024-01-01T00:00:00.123456000"
+    " 2024-01-01T00:00:00.123456001 2024-01-01T00:00:00. 2024-01-01T00:00:00.1234567890 2024-01-01T00:00Z 2024-01-01T00:00:01+23:59"
+    " 2024-01-01T00:00-0100 2024-01-01T00:00+24:00 2024-01-01T00:00+1 2024-01-01T 2024-1-1 1700000000 2024-01-01Z 1969-12-31T23:59:59.9",
+}
+
+
+@pytest.mark.parametrize("kind", EDGES)
+@pytest.mark.parametrize("rows_max", [1, 1000])
+def test_edges(kind: str, rows_max: int) -> None:
+    schema = Schema.of({"x": kind})
+    texts = EDGES[kind].encode().split()
+    wanted = []
+    for text in texts:
+        with contextlib.suppress(Wrong):
+            wanted.append(read(schema["x"], text))
+    results = parse_all(TextParser.make(schema, ("x",)), b"\n".join(texts) + b"\n", rows_max)
+    got = [value for parsed in results for value in parsed.columns["x"].values.tolist()]
+    assert [_bits(value) for value in got] == [_bits(value) for value in wanted]
+
+
+@pytest.mark.parametrize("before", [0, 7, 63])
+def test_utf8_edges(before: int) -> None:
+    """First and last code point of each length, what lies between them, and what is cut off."""
+    schema = Schema.of({"x": str})
+    points = [0x7F, 0x80, 0x7FF, 0x800, 0xFFF, 0x1000, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x3FFFF, 0x40000, 0x10FFFF]
+    good = [chr(point).encode() for point in points]
+    bad = "80 bf c0af c1bf c2 c27f c2c0 e0 e080 e09fbf e0a07f ed9f eda080 edbfbf f08fbfbf f09080 f0908041 f48fbfc0 f4908080 f5808080 ff"
+    texts = [b"a" * before + text + end for text in good + [bytes.fromhex(text) for text in bad.split()] for end in (b"", b"zz")]
+    wanted = []
+    for text in texts:
+        with contextlib.suppress(Wrong):
+            wanted.append(read(schema["x"], text))
+    parsed = parse_all(TextParser.make(schema, ("x",)), b"\n".join(texts) + b"\n")[0]
+    assert to_arrow(parsed.columns["x"]).to_pylist() == wanted
+    assert len(wanted) == 2 * len(good)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_line_ends(end: bytes) -> None:
+    schema = Schema.of({"a": str, "b": str})
+    lines = [b"x,", b",", b",y", b"x,y", b"x,y\r", b"\r,\r", b"x\r,y", b"x", b"", b"x,y,z"]
+    parsed = parse_all(TextParser.make(schema, ("a", "b")), end.join([*lines, b""]))[0]
+    kept = [line.removesuffix(b"\r") if end == b"\n" else line for line in lines]
+    assert to_arrow(parsed.columns["a"]).to_pylist() == [line.split(b",")[0].decode() for line in kept if b"," in line]
+    assert to_arrow(parsed.columns["b"]).to_pylist() == [line.split(b",")[1].decode() for line in kept if b"," in line]
+    assert [bad.length for bad in parsed.bad] == [1, 0]
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.one_of(REALS, st.integers(0, 2**64 - 1).map(lambda b: repr(struct.unpack("<d", struct.pack("<Q", b))[0]))))
 @example("1" + "0" * 400)
 @example("-1." + "3" * 400)

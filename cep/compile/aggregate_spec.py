@@ -14,9 +14,10 @@ from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
 from cep.model.windows import TimeWindow
 
-#: Event times lie within ±TIME_MAX µs and windows are at most SIZE_MAX µs long, so that no bound of a window overflows.
+#: Event times lie within ±TIME_MAX µs and windows are at most SIZE_MAX µs long (2,283 years), so that no bound of a window
+#: overflows. Sources take rows within half of TIME_MAX only: every aggregate on the way may add a SIZE_MAX.
 TIME_MAX = 2**62
-SIZE_MAX = 2**61
+SIZE_MAX = 2**56
 
 STAGES = ("whole", "partial", "final")
 

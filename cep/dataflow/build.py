@@ -69,6 +69,10 @@ class Layout:
             return Format(self.spec(aggregate, "partial").partial_schema, False)
         return Format(self.columns(edge.producer), edge.is_inner and self.origin(edge.producer))
 
+    def late_format(self, edge: Edge) -> Format:
+        """How rows look that came too late: all columns of their stream."""
+        return Format(self.plan.streams[edge.producer].schema, False)
+
     def source_index(self, stream: str) -> int:
         return sorted(self.plan.streams).index(stream)
 
@@ -94,6 +98,8 @@ class _Builder:
             self._make_partial(aggregate)
         for edge in self.plan.edges_out_of(self.subquery.name):
             self._make_output(edge)
+        for edge in self.plan.late_edges(self.subquery.name):
+            self._make_late(edge)
         name = f"{self.plan.query.name}/{self.subquery.name}/{self.index}"
         nodes = list(self.nodes.values())
         return SubqueryInstance(name, self.subquery.name, self.index, nodes, inputs, sources, self.outputs, self.dead_letters)
@@ -165,6 +171,7 @@ class _Builder:
 
     def _make_source(self, name: str) -> tuple[Source, Node]:
         stream = self.plan.streams[name]
+        late = any(edge.producer == name for edge in self.plan.late_edges(self.subquery.name))
         readers = sum(1 for _ in self.plan.instances_of(self.subquery.name))
         source = self.wiring.source(
             stream,
@@ -172,9 +179,10 @@ class _Builder:
             readers,
             self.layout.source_index(name),
             self.layout.origin(name),
-            self.layout.columns(name),
+            stream.schema if late else self.layout.columns(name),
             self.dead_letters,
         )
+        source.late.wanted = late
         root = Node(PassOperator(name))
         root.merge.add(None)
         self.nodes[name] = root
@@ -208,6 +216,13 @@ class _Builder:
         output.balancer = self._balancer(edge, len(channels), output)
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
+        self.outputs.append(output)
+
+    def _make_late(self, edge: Edge) -> None:
+        """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
+        channels = self.wiring.subscribe(edge, self.index, self.layout.late_format(edge))
+        output = Output(edge.consumer, Broadcast(len(channels)), channels)
+        self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 
     def _grain(self, edge: Edge) -> int:

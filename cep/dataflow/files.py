@@ -19,7 +19,7 @@ import numpy as np
 from cep.compile.text import Parsed, TextParser
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
-from cep.dataflow.source import Judged, judge, origin_of, stamp_of
+from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
 from cep.errors import ClusterError
 from cep.model.streams import Stream, TextFiles
 
@@ -159,6 +159,7 @@ class TextSource:
         self.position = self.record = 0
         self.max_time = MIN_TIME
         self.late_rows = 0
+        self.late = LateRows()
         self.buffers: list[Buffer] = []
         self.ended = False
         self.watermark = MIN_TIME
@@ -173,7 +174,7 @@ class TextSource:
         if self.position >= block.end:
             self._finish()
         self._promise()
-        return batch
+        return NONE_ON_TIME if batch is None else batch
 
     def _begin(self) -> bool:
         """Opens the next block, if there is one and the receivers are far enough."""
@@ -253,6 +254,7 @@ class TextSource:
             return None
         origin = origin_of(self.source_index, block.partition, parsed.records + record) if self.origin else None
         batch = Batch(parsed.columns, time, origin)
+        self.late.keep(batch, judged)
         return batch if judged.kept is None else batch.take(judged.kept)
 
     def _judge(self, parsed: Parsed) -> tuple[np.ndarray, Judged]:

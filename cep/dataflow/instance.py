@@ -29,6 +29,7 @@ class Node:
     operator: Operator
     consumers: list[tuple[Node, object]] = field(default_factory=list)  # (node, its port)
     outputs: list[Output] = field(default_factory=list)
+    late: list[Output] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
     rows_in: int = 0
     rows_out: int = 0
@@ -146,7 +147,11 @@ class SubqueryInstance:
 
     def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
         self._learn_since(source.since)
-        if batch is not None:
+        for late in source.late.take():
+            for output in node.late:
+                output.add(late)
+            yield
+        if batch is not None and len(batch):
             yield from self._push(node, batch)
         if source.ended:
             self._finished.add(id(source))

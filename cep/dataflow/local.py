@@ -73,12 +73,12 @@ class Sink:
 
 @dataclass
 class Outcome:
-    """What came out: per output stream its batches; late rows per stream; dead letters; the last element of every output."""
+    """What came out: per output stream, the late one too, its batches; dead letters; the last element of every output."""
 
     batches: dict[str, list[Batch]] = field(default_factory=dict)
     schemas: dict[str, Schema] = field(default_factory=dict)
     last: list[Element] = field(default_factory=list)
-    late_rows: int = 0
+    late_rows: int = 0  # of all streams
     dead_letters: list[DeadLetters] = field(default_factory=list)
     open_panes_max: int = 0
     steps: int = 0
@@ -139,6 +139,8 @@ class LocalRun:
         for output in self.plan.query.outputs:
             outcome.schemas[output.stream] = self.layout.columns(output.input)
             outcome.batches[output.stream] = []
+        for edge in (edge for edge in self.plan.edges if edge.late):
+            outcome.schemas[edge.consumer], outcome.batches[edge.consumer] = self.layout.late_format(edge).schema, []
         for (stream, _), sink in sorted(self.sinks.items()):
             outcome.batches[stream] += sink.batches()
             outcome.last.append(sink.elements[-1])

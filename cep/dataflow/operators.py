@@ -80,6 +80,7 @@ class AggregateOperator:
         self.answers, self.window_size = spec.stage != "partial", spec.window.size
         self.state = WindowState(spec, name)
         self.since = MIN_TIME
+        self.open_panes_max = 0
         self.incomplete = 0  # answers withheld because their windows begin before `since`
 
     @property
@@ -88,6 +89,7 @@ class AggregateOperator:
 
     def on_batch(self, batch: Batch) -> Iterator[Batch]:
         self.state.add(batch)
+        self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
             raise StateLimitExceeded(
                 f"operator {self.name!r}: its state of {self.state.bytes} bytes is over the limit of {self.state_limit} bytes, "

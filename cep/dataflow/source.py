@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cep.compile.aggregate_spec import TIME_MAX
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Watermark
@@ -23,13 +24,19 @@ Clock = Callable[[], int]  # µs since the epoch
 PARTITION_BITS = 48
 
 
+#: So far from 1970 an event time may be, µs: aggregates of aggregates put rows at ends of windows, which have to fit too.
+EVENT_TIME_MAX = TIME_MAX // 2
+
+
 class Source(Protocol):
     watermark: int  # the least event time it can still emit
     ended: bool
     since: int  # rows before it are not this query's (DESIGN 5.9)
     late_rows: int
+    late: LateRows
 
-    def poll(self) -> Batch | None: ...
+    def poll(self) -> Batch | None:
+        """Rows on time; none at all where all that it read was late or bad; None where there is nothing to read now."""
 
     def waits_for(self) -> str:
         """For `status`: what holds the watermark back."""
@@ -47,6 +54,35 @@ class Judged:
     kept: np.ndarray | None  # int64[m], None: all
     max_time: int
     late: int
+
+
+class LateRows:
+    """Rows that came too late, until they are taken; kept only where the query has a stream for them."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.batches: list[Batch] = []
+
+    def keep(self, batch: Batch, judged: Judged, since: int = MIN_TIME) -> None:
+        """Those of `batch`, of which `judged` says the rest."""
+        if self.wanted and judged.kept is not None:
+            late = np.delete(np.arange(len(batch)), judged.kept)
+            late = late[batch.time[late] >= since]
+            self.batches += [batch.take(late)] if len(late) else []
+
+    def take(self) -> list[Batch]:
+        taken, self.batches = self.batches, []
+        return taken
+
+
+#: What a source answers that read only what was late or bad.
+NONE_ON_TIME = Batch({}, np.zeros(0, np.int64))
+
+
+def in_range(times: np.ndarray) -> np.ndarray:
+    """bool[n]: which are event times; MIN_TIME stands for none."""
+    inside: np.ndarray = (times >= -EVENT_TIME_MAX) & (times <= EVENT_TIME_MAX)
+    return inside
 
 
 NONE_BAD = np.zeros(0, np.int64)
@@ -129,6 +165,7 @@ class PublishedSource:
         self.ended = False
         self.late_rows = self.before_since = 0
         self.vanished: list[str] = []
+        self.late = LateRows()
 
     def open(self, publisher: Publisher, sent_until: int = MIN_TIME) -> int:
         """Registers it at the watermark this source answers with. `sent_until`: the greatest event time it has sent so far."""
@@ -159,7 +196,7 @@ class PublishedSource:
             batch = self._take(publisher)
             if batch is not None:
                 return batch
-        return None
+        return NONE_ON_TIME if self.late.batches else None
 
     def _next_waiting(self) -> Publisher | None:
         """In turn, so that no publisher starves another."""
@@ -184,12 +221,13 @@ class PublishedSource:
         batch = published.batch
         records = np.arange(published.record, published.record + len(batch), dtype=np.int64)
         self.records[publisher.name] = published.record + len(batch)
-        missing = batch.time == MIN_TIME
-        if missing.any():
-            self._refuse(publisher, records[missing])
-            batch, records = batch.take(np.flatnonzero(~missing)), records[~missing]
+        known = in_range(batch.time)
+        if not known.all():
+            self._refuse(publisher, records[~known], batch.time[~known])
+            batch, records = batch.take(np.flatnonzero(known)), records[known]
         judged = judge(batch.time, published.max_time, self.disorder)
         self.late_rows += judged.late
+        self.late.keep(batch, judged, self.since)
         if judged.kept is not None:
             batch, records = batch.take(judged.kept), records[judged.kept]
         if self.since > MIN_TIME and len(batch) and int(batch.time.min()) < self.since:
@@ -201,10 +239,10 @@ class PublishedSource:
         origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None
         return Batch(batch.columns, batch.time, origin, batch.created)
 
-    def _refuse(self, publisher: Publisher, records: np.ndarray) -> None:
-        for record in records.tolist():
-            letter = Letter(self.stream, "event time is NULL", f"publisher {publisher.name}", f"record {record}")
-            self.dead_letters.put(letter)
+    def _refuse(self, publisher: Publisher, records: np.ndarray, times: np.ndarray) -> None:
+        for record, time in zip(records.tolist(), times.tolist(), strict=True):
+            reason = "event time is NULL" if time == MIN_TIME else out_of_range(time)
+            self.dead_letters.put(Letter(self.stream, reason, f"publisher {publisher.name}", f"record {record}"))
 
     def drop_silent(self, now_us: int, silence_us: int) -> None:
         """A publisher that sent no heartbeat for so long counts as closed, and never ends the stream."""
@@ -228,6 +266,10 @@ class PublishedSource:
         return f"publisher {self.merge.slowest()} of stream {self.stream!r}, at watermark {self.watermark}"
 
 
+def out_of_range(time: int) -> str:
+    return f"event time: expected one within ±{EVENT_TIME_MAX} µs, got {time}"
+
+
 #: Tokens of `ListSource`, put between batches.
 EOF, ABORT, PAUSE = "EOF", "ABORT", "PAUSE"
 
@@ -240,6 +282,7 @@ class ListSource:
         self.disorder, self.source_index, self.partition = disorder, source_index, partition
         self.max_time = self.watermark = self.since = MIN_TIME
         self.ended, self.late_rows, self.record = False, 0, 0
+        self.late = LateRows()
 
     def poll(self) -> Batch | None:
         item = next(self.items, EOF)
@@ -255,6 +298,7 @@ class ListSource:
         judged = judge(item.time, self.max_time, self.disorder)
         self.max_time, self.late_rows = judged.max_time, self.late_rows + judged.late
         self.watermark = stamp_of(self.max_time, self.disorder)
+        self.late.keep(item, judged)
         kept = np.arange(len(item)) if judged.kept is None else judged.kept
         origin = origin_of(self.source_index, self.partition, records[kept])
         return Batch(item.take(kept).columns, item.time[kept], origin, item.created)

@@ -2,8 +2,8 @@
 
     integer    [+-]? digits, in the range of int64
     instant    an integer of the field's unit, as µs
-    calendar   for a plain timestamp, ISO 8601: YYYY-MM-DD, then perhaps T or a blank and HH:MM, :SS, .f (up to nine digits,
-               whole µs), then perhaps Z or ±HH:MM or ±HHMM; without a zone it is UTC
+    calendar   for a plain timestamp, ISO 8601: YYYY-MM-DD, then perhaps T or a blank and HH:MM, perhaps :SS, perhaps .f (up
+               to nine digits, whole µs), perhaps Z or ±HH:MM or ±HHMM; without a zone it is UTC
     real       what Python's float() takes, but for blanks around it, underscores and digits that are not ASCII; to the
                bit what float() gives
     boolean    true, false, 1, 0; upper or lower case

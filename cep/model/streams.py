@@ -43,7 +43,6 @@ class Stream:
     event_time: Expr | None = field(default=None, compare=False)
     disorder: int | None = None
     files: TextFiles | None = None
-    idle_after: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -76,15 +75,13 @@ def to_json(stream: Stream) -> dict[str, Any]:
             "header": stream.files.header,
             "block_bytes": stream.files.block_bytes,
         }
-    if stream.idle_after is not None:
-        document["idle_after"] = format_duration(stream.idle_after)
     return document
 
 
 def from_json(document: Any, pointer: str = "") -> Stream:
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
-    known = {"name", "schema", "event_time", "disorder", "files", "idle_after"}
+    known = {"name", "schema", "event_time", "disorder", "files"}
     for key in document.keys() - known:
         raise QueryError(f"unknown key {key!r}; a stream has {', '.join(sorted(known))}", f"{pointer}/{key}")
     event_time = document.get("event_time")
@@ -97,7 +94,6 @@ def from_json(document: Any, pointer: str = "") -> Stream:
             None if event_time is None else expressions.from_json(event_time, "/event_time"),
             _duration(document, "disorder"),
             _files_from_json(document.get("files"), "/files"),
-            _duration(document, "idle_after"),
         )
     except QueryError as error:
         raise error.under(pointer) from None

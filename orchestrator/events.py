@@ -1,0 +1,143 @@
+"""What the orchestrator's core is told, and what it wants done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cep.model.streams import Stream
+from cep.plan.physical import PhysicalPlan
+from orchestrator.records import Manager, Publisher, Status, Subscription
+
+# --- what happens ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
+
+    plan: PhysicalPlan
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A query deployed with `start=False` is to run."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A query is to stop; draining, its sources end and its windows fire. What is over is withdrawn."""
+
+    query: str
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """A query is to stop and to vanish."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A stream is declared."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPublisher:
+    """A publisher opens its stream."""
+
+    publisher: Publisher
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePublisher:
+    """A publisher closes."""
+
+    stream: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Somebody will read an output stream."""
+
+    subscription: Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Somebody reads it no more."""
+
+    stream: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagersSeen:
+    """All instance managers that are registered."""
+
+    managers: Mapping[str, Manager]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusesSeen:
+    """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
+
+    im: str
+    statuses: Mapping[str, Status | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """ZooKeeper answers (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: `deadline` is reached."""
+
+
+Event = (
+    Submit
+    | Start
+    | Stop
+    | Forget
+    | Declare
+    | OpenPublisher
+    | ClosePublisher
+    | Subscribe
+    | Unsubscribe
+    | ManagersSeen
+    | StatusesSeen
+    | Connected
+    | Tick
+)
+
+
+# --- what is to be done ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The node is to have this value."""
+
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The node is not to be."""
+
+    path: str
+
+
+Command = Put | Delete
