@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep import wire
-from cep.compile.text import TextParser
 from cep.config import InstanceManagerConfig, instance_node
 from cep.dataflow.build import Wiring, build
 from cep.dataflow.channel import Channel, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.elements import MAX_TIME
+from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.source import PublishedSource, Source
@@ -148,8 +148,7 @@ class _Maker:
             source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
             self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, False))
             return source
-        needed = tuple(dict.fromkeys((*columns.names, *filter(None, (stream.event_time_column,)))))
-        parser = TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column)
+        parser = parser_of(stream, columns.names)
         blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
         return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, clock_us)
 

@@ -61,6 +61,7 @@ class ClusterState:
         self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
         self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
         self.managers: Mapping[str, Manager] = {}
+        self._has_looked = False  # before it has, nobody is missing
         self.statuses: dict[tuple[str, str], Status] = {}
         self._plan_documents: dict[str, Any] = {}
         self._written: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -179,7 +180,7 @@ class ClusterState:
             case Unsubscribe(stream_name, id_):
                 return self._unsubscribe(stream_name, id_)
             case ManagersSeen(managers):
-                self.managers = managers
+                self.managers, self._has_looked = managers, True
                 return list(self.queries)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
@@ -284,7 +285,7 @@ class ClusterState:
     def _missing(self, record: QueryRecord) -> dict[str, str]:
         """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
         missing = {}
-        for im, pid in record.hosts.items():
+        for im, pid in record.hosts.items() if self._has_looked else ():
             manager = self.managers.get(im)
             if manager is None:
                 missing[im] = f"instance manager {im!r} (process {pid}) is gone: its ZooKeeper session ended"

@@ -30,7 +30,7 @@ from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 from tests.plans import one_node, planned
-from tests.reference import Partition
+from tests.reference import Answer, Partition
 from tests.reference.aggregates import AggregateOrigin
 from tests.reference.engine import TimedRow
 from tests.reference.rows import Values
@@ -183,6 +183,12 @@ def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[
     return Ran(outputs, outcome.late_rows, dead, outcome)
 
 
+def outputs_of(query: Query, answer: Answer) -> dict[str, list[TimedRow]]:
+    """What comes out on each stream, the late one too."""
+    late = {} if query.late is None else {query.late: [row for rows_ in answer.late.values() for row in rows_]}
+    return {**answer.outputs, **late}
+
+
 def rows(batches: Sequence[Batch], schema: Schema) -> Iterator[TimedRow]:
     """Rows as the reference has them: a timestamp is int µs."""
     for batch in batches:
@@ -215,4 +221,4 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
-__all__ = ["MAX_TIME", "NOW_US", "Ran", "origin_of_engine", "plan_of", "publishers", "rows", "run", "run_case", "run_files"]
+__all__ = ["MAX_TIME", "NOW_US", "Ran", "origin_of_engine", "outputs_of", "plan_of", "publishers", "rows", "run", "run_case", "run_files"]

@@ -24,6 +24,7 @@ from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, UNIT_U
 from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
 from tests.reference.rows import Partition
+from tests.reference.source import EVENT_TIME_MAX
 from tests.reference.types import operator_schema
 
 TIMESTAMP_US, TIMESTAMP_MS = DataType("timestamp", "us"), DataType("timestamp", "ms")
@@ -108,7 +109,18 @@ def schemas(draw: DrawFn, event_time: DataType = TIMESTAMP_US) -> Schema:
 def streams(draw: DrawFn, name: str = "s") -> Stream:
     type_ = draw(st.sampled_from((TIMESTAMP_US, TIMESTAMP_MS)))
     ticks = draw(st.sampled_from((0, 1, 3, 10, 1000)))
-    return Stream(name, draw(schemas(type_)), Column(EVENT_TIME), ticks * UNIT_US[type_.unit])
+    schema = draw(schemas(type_))
+    return Stream(name, schema, draw(event_times(schema)), ticks * UNIT_US[type_.unit])
+
+
+@st.composite
+def event_times(draw: DrawFn, schema: Schema) -> Expr:
+    """Mostly the column; else computed from it, and from an integer that may be NULL, too large for a time, or overflow."""
+    time = Column(EVENT_TIME)
+    computed = [time, time, time, time + 5, coalesce(time, Literal(0, TIMESTAMP_US))]
+    integers = [field.name for field in schema.fields if field.type.is_integer]
+    computed += [made for name in integers for made in (time + Column(name) % 3, time + Column(name))]
+    return draw(st.sampled_from(computed))
 
 
 def tick_us(stream: Stream) -> int:
@@ -117,7 +129,8 @@ def tick_us(stream: Stream) -> int:
 
 @st.composite
 def times(draw: DrawFn, stream: Stream, epoch: int, size: int) -> list[int | None]:
-    """`size` event times, µs: behind the greatest so far by at most the disorder and a little more, which is late."""
+    """`size` event times, µs: behind the greatest so far by at most the disorder and a little more, which is late; or,
+    rarely, about as far off as a time may be."""
     tick = tick_us(stream)
     behind = min((stream.disorder or 0) // tick, 20) + 2
     steps = draw(st.lists(st.integers(-behind, 4), min_size=size, max_size=size))
@@ -125,8 +138,10 @@ def times(draw: DrawFn, stream: Stream, epoch: int, size: int) -> list[int | Non
     found: list[int | None] = []
     greatest = epoch
     for step in steps:
-        null = nullable and draw(st.integers(0, 9)) == 9
-        found.append(None if null else (greatest + step) * tick)
+        odd = draw(st.integers(0, 39))
+        null = nullable and odd in (1, 2, 3, 4)
+        far = EVENT_TIME_MAX // tick + 1
+        found.append(None if null else tick * {5: far, 6: far - 1, 7: -far}.get(odd, greatest + step))
         greatest = greatest if null else max(greatest, greatest + step)
     return found
 

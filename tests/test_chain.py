@@ -473,6 +473,11 @@ def test_failures_in_conditions_and_in_casts_to_text() -> None:
     ]
 
 
+OPEN = Schema.of({"i": int, "n": "int64?", "s": str, "b": "binary", "m": "string?"})
+ZERO = {"i": 0, "n": 1, "s": "", "b": b"z", "m": None}
+FIVE = {"i": 5, "n": None, "s": "7", "b": b"\xff", "m": "m"}
+
+
 @pytest.mark.parametrize(
     "condition",
     [
@@ -480,12 +485,30 @@ def test_failures_in_conditions_and_in_casts_to_text() -> None:
         ~((col("i") == 0) | (10 // col("i") <= 0)),
         coalesce(col("n"), 10 // col("i")) > 0,
         (col("s") != "") & (col("s").cast(int) > 0),
+        (col("i") != 0) & ((10 // col("i")).cast(str) != ""),
+        (col("i") == 0) | ((10 // col("i")).cast(str).cast(int) == 2),
+        coalesce(col("b").try_cast(str), (10 // col("i")).cast(str)) != "",
+        coalesce(col("m"), col("b").cast(str)) != "",
+        (col("i") == 5) | ~((col("b").cast(str) == "z") | (col("s").cast(int) < 5)),
     ],
 )
 def test_and_or_and_coalesce_do_not_compute_what_is_not_needed(condition: Expr) -> None:
-    schema = Schema.of({"i": int, "n": "int64?", "s": str})
-    rows, result = run((kept(condition),), schema, {"i": 0, "n": 1, "s": ""}, {"i": 5, "n": None, "s": "7"})
-    assert {"i": 5, "n": None, "s": "7"} in rows and not result.failures
+    rows, result = run((kept(condition),), OPEN, ZERO, FIVE)
+    assert FIVE in rows and not result.failures
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        (col("n") > 0) & (col("b").cast(str) == "x"),
+        (col("n") > 0) | ((10 // (col("i") - 5)).cast(str) == ""),
+        coalesce(col("n"), col("b").cast(str).cast(int)) > 0,
+        (col("i") == 5) & (coalesce(col("b").try_cast(str), (1 // (col("i") - 5)).cast(str)) != ""),
+    ],
+)
+def test_what_is_needed_beside_a_null_fails(condition: Expr) -> None:
+    _, result = run((kept(condition),), OPEN, ZERO, FIVE)
+    assert [failure.row for failure in result.failures] == [1]
 
 
 def test_a_row_dropped_by_a_filter_cannot_fail_later() -> None:

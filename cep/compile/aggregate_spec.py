@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cep.compile.aggregate_source import Loops, compile_loops, places_of, width_of
 from cep.compile.aggregate_states import Count, Edge, Extreme, FloatSum, IntegerSum, State, TextEdge, TextExtreme
+from cep.dataflow.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.jit import warm
 from cep.model.functions import Function, result_field
@@ -15,8 +16,8 @@ from cep.model.schema import BINARY, INT64, DataType, Field, Schema
 from cep.model.windows import TimeWindow
 
 #: Event times lie within ±TIME_MAX µs and windows are at most SIZE_MAX µs long (2,283 years), so that no bound of a window
-#: overflows. Sources take rows within half of TIME_MAX only: every aggregate on the way may add a SIZE_MAX.
-TIME_MAX = 2**62
+#: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
+TIME_MAX = 2 * EVENT_TIME_MAX
 SIZE_MAX = 2**56
 
 STAGES = ("whole", "partial", "final")

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cep.compile.chain_steps import is_parsed, may_fail
 from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Literal, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
-from cep.plan.types import Typed, can_fail, literal_value, promoted, text_of
+from cep.plan.types import Typed, literal_value, promoted, text_of
 
 _FLOAT = {
     "+": "{a} + {b}",
@@ -69,27 +70,6 @@ class Site:
 
     operator: str
     reason: str
-
-
-def may_fail(tree: Typed) -> bool:
-    """Whether computing `tree` may fail a row."""
-    return _itself_may_fail(tree) or any(map(may_fail, tree.args))
-
-
-def _itself_may_fail(tree: Typed) -> bool:
-    match tree.expr:
-        case Binary(op, _, _):
-            return op in ARITHMETIC and tree.type != FLOAT64
-        case Unary("-", _) | Call("abs", _):
-            return tree.type != FLOAT64
-        case Cast(_, _, try_):
-            return not try_ and (_is_parsed(tree) or can_fail(tree.args[0].type, tree.type))
-    return False
-
-
-def _is_parsed(tree: Typed) -> bool:
-    """A cast out of text, done before the loop: its arguments are the value and whether it fitted."""
-    return isinstance(tree.expr, Cast) and len(tree.args) == 2
 
 
 @dataclass
@@ -167,11 +147,13 @@ class Writer:
             case Unary(op, _):
                 return self._unary(op, tree)
             case Cast():
-                return self._parsed(tree) if _is_parsed(tree) else self._cast(tree)
+                return self._parsed(tree) if is_parsed(tree) else self._cast(tree)
             case Call("now", _):
                 return Value("now", tree.type)
             case Call("abs", _):
                 return self._magnitude(tree)
+            case Call("if_needed", _):
+                return self._if_needed(*tree.args)
         return self._coalesce(tree)
 
     def load(self, column: str) -> Value:
@@ -271,6 +253,22 @@ class Writer:
         both = self._both(a.valid, b.valid)
         return Value(code, BOOL, self._set(" | ".join((str(both), *deciding))))
 
+    def _if_needed(self, needed: Typed, other: Typed) -> Value:
+        condition = self.write(needed).code
+        nothing = self._literal(Literal(None, other.type))
+        code, valid = self._set(nothing.code), self._set("False")
+        self._replace(f"if {condition}:", code, valid, other, other.type)
+        return Value(code, other.type, valid)
+
+    def _replace(self, head: str, code: str, valid: str, other: Typed, type_: DataType) -> None:
+        """Under `head`, the variables take the value of `other`."""
+        self.line(head)
+        self.depth += 1
+        value = self.write(other)
+        self.line(f"{code} = {_as(value, type_)}")
+        self.line(f"{valid} = {value.valid or 'True'}")
+        self.depth -= 1
+
     def _coalesce(self, tree: Typed) -> Value:
         first, *others = tree.args
         value = self.write(first)
@@ -289,12 +287,7 @@ class Writer:
             b = self.write(other)
             code = self._set(f"{code} if {valid} else {_as(b, value.type)}")
             return Value(code, value.type, None if b.valid is None else self._set(f"{valid} | {b.valid}"))
-        self.line(f"if not {valid}:")
-        self.depth += 1
-        b = self.write(other)
-        self.line(f"{code} = {_as(b, value.type)}")
-        self.line(f"{valid} = {b.valid or 'True'}")
-        self.depth -= 1
+        self._replace(f"if not {valid}:", code, valid, other, value.type)
         return Value(code, value.type, valid if other.nullable else None)
 
     def _cast(self, tree: Typed) -> Value:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cep.compile.chain_expr import Site, Value, Writer, may_fail
-from cep.compile.chain_steps import Add, Assign, Check, Keep, LoopStep
+from cep.compile.chain_expr import Site, Value, Writer
+from cep.compile.chain_steps import Add, Assign, Check, Keep, LoopStep, may_fail
 from cep.model.expr import Column
 from cep.model.schema import DataType, Field
 from cep.plan.types import Typed
@@ -104,8 +104,8 @@ class _Loop:
             case Keep(_, condition):
                 self._filter(condition, last)
                 writer.there = {name: value for name, value in writer.there.items() if not name.startswith("__")}
-            case Check(_, ok, reason):
-                writer.fail_if(None, f"not {writer.load(ok).code}", reason)
+            case Check(_, fits, reason):
+                writer.fail_if(None, f"not {writer.write(fits).code}", reason)
 
     def _computed(self, where: str, tree: Typed) -> Value:
         if isinstance(tree.expr, Column):  # a pick: not even loaded

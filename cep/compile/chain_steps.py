@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cep.model.expr import Cast, Column, Expr, Literal
+from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Unary
 from cep.model.operators import Filter, Map
-from cep.model.schema import BOOL, DataType, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, DataType, Field, Schema
 from cep.plan.types import Typed, can_fail, operator_schema, text_of, typed
 
 
@@ -45,10 +45,10 @@ class Keep:
 
 @dataclass(frozen=True)
 class Check:
-    """Rows for which the column `ok` is false fail."""
+    """Rows for which `fits`, never NULL, is false fail."""
 
     operator: str
-    ok: str
+    fits: Typed
     reason: str
 
 
@@ -86,7 +86,7 @@ def lower(operators: tuple[Map | Filter, ...], schema: Schema) -> Lowered:
             fields = tuple((name, lowering.output(name, expr)) for name, expr in operator.fields)
             steps.append(Assign(operator.name, fields))
         else:
-            steps.append(Keep(operator.name, lowering.flat(typed(operator.condition, schema.by_name), "condition")))
+            steps.append(Keep(operator.name, lowering.condition(operator.condition)))
         schema = output
     return Lowered(tuple(steps), schema)
 
@@ -96,59 +96,145 @@ def is_leaf(tree: Typed) -> bool:
     return isinstance(tree.expr, Column | Literal)
 
 
+def is_parsed(tree: Typed) -> bool:
+    """A cast out of text, done before the loop: its arguments are the value and whether it fitted."""
+    return isinstance(tree.expr, Cast) and len(tree.args) == 2
+
+
+def may_fail(tree: Typed) -> bool:
+    """Whether computing `tree` may fail a row."""
+    return _itself_may_fail(tree) or any(map(may_fail, tree.args))
+
+
+def _itself_may_fail(tree: Typed) -> bool:
+    match tree.expr:
+        case Binary(op, _, _):
+            return op in ARITHMETIC and tree.type != FLOAT64
+        case Unary("-", _) | Call("abs", _):
+            return tree.type != FLOAT64
+        case Cast(_, _, try_):
+            return not try_ and (is_parsed(tree) or can_fail(tree.args[0].type, tree.type))
+    return False
+
+
 @dataclass
 class _Lowering:
-    """Takes the expressions of one operator apart; appends to `steps` what has to come before it."""
+    """Takes the expressions of one operator apart; appends to `steps` what has to come before it.
+
+    `needed`, a condition that is never NULL, goes along with an argument that `and`, `or` or `coalesce` may not need: what
+    of it becomes a step of its own fails only where the condition holds. None: always.
+    """
 
     operator: str
     fields: Mapping[str, Field]
     steps: list[Step]
+    where: str = ""
     hidden: int = 0
 
     def output(self, name: str, expr: Expr) -> Typed:
         """The expression of a field of a Map: a text constant is a column too."""
-        where = f"field {name!r}"
-        tree = self.flat(typed(expr, self.fields), where)
-        return self._convert(tree, where) if isinstance(tree.expr, Literal) and tree.type.is_text else tree
+        self.where = f"field {name!r}"
+        tree = self._flat(typed(expr, self.fields), None)
+        return self._converted(tree, None) if isinstance(tree.expr, Literal) and tree.type.is_text else tree
 
-    def flat(self, tree: Typed, where: str) -> Typed:
+    def condition(self, expr: Expr) -> Typed:
+        """The condition of a Filter."""
+        self.where = "condition"
+        return self._flat(typed(expr, self.fields), None)
+
+    def _flat(self, tree: Typed, needed: Typed | None) -> Typed:
         """`tree` with hidden columns in place of what a loop cannot do."""
         if is_leaf(tree):
             return tree
-        args = tuple(self.flat(arg, where) for arg in tree.args)
-        if not tree.type.is_text and not (isinstance(tree.expr, Cast) and args[0].type.is_text):
-            return replace(tree, args=args)
-        if isinstance(tree.expr, Cast) and args[0].type.is_text and not can_fail(args[0].type, tree.type):
-            return _relabelled(args[0], tree.type)
-        return self._convert(replace(tree, args=tuple(self._materialised(arg, where) for arg in args)), where)
+        tree = replace(tree, args=self._flat_arguments(tree, needed))
+        if not isinstance(tree.expr, Cast):
+            return self._converted(tree, None) if tree.type.is_text else tree
+        if tree.args[0].type.is_text:
+            return self._cast_of_text(tree, needed)
+        return self._cast_to_text(tree, needed) if tree.type.is_text else tree
 
-    def _materialised(self, arg: Typed, where: str) -> Typed:
-        if is_leaf(arg):
-            return arg
-        name = self._name()
-        self.steps.append(Add(self.operator, where, name, arg))
-        return Typed(Column(name), arg.type, arg.nullable)
+    def _flat_arguments(self, tree: Typed, needed: Typed | None) -> tuple[Typed, ...]:
+        flat: list[Typed] = []
+        for arg in tree.args:
+            flat.append(self._flat(arg, needed))
+            needed = _still_needed(tree, flat[-1], needed)
+        return tuple(flat)
 
-    def _convert(self, tree: Typed, where: str) -> Typed:
-        if not isinstance(tree.expr, Cast) or not can_fail(tree.args[0].type, tree.type):
-            return self._converted(tree, tree.nullable, None)
+    def _cast_of_text(self, tree: Typed, needed: Typed | None) -> Typed:
+        text = tree.args[0]
+        if not can_fail(text.type, tree.type):
+            return _relabelled(text, tree.type)
+        if tree.type.is_text:
+            return self._checked(tree, needed)
+        ok = self._name()  # it fails where the loop uses it, maybe nowhere
+        value = self._converted(replace(tree, nullable=text.nullable), ok)
+        return replace(tree, args=(value, Typed(Column(ok), BOOL, False)))
+
+    def _cast_to_text(self, tree: Typed, needed: Typed | None) -> Typed:
+        arg = tree.args[0]
+        if not is_leaf(arg):
+            guarded = arg if needed is None or not may_fail(arg) else Typed(IF_NEEDED, arg.type, True, (needed, arg))
+            column = Typed(Column(self._name()), guarded.type, guarded.nullable)
+            self.steps.append(Add(self.operator, self.where, _name_of(column), guarded))
+            tree = replace(tree, args=(column,), nullable=tree.nullable or column.nullable)
+        return self._checked(tree, needed) if can_fail(arg.type, tree.type) else self._converted(tree, None)
+
+    def _checked(self, tree: Typed, needed: Typed | None) -> Typed:
+        """A cast to text that may not fit."""
+        assert isinstance(tree.expr, Cast)
         ok = self._name()
-        if not tree.type.is_text:  # a cast out of text fails where a loop uses it, maybe nowhere: and, or, coalesce
-            target = self._converted(tree, tree.args[0].nullable, ok)
-            return replace(tree, args=(target, Typed(Column(ok), BOOL, False)))
-        target = self._converted(tree, tree.nullable, ok)
+        column = self._converted(tree, ok)
         if not tree.expr.try_:
-            self.steps.append(Check(self.operator, ok, f"{where}: value does not fit in {text_of(tree.expr)}"))
-        return target
+            fits = Typed(Column(ok), BOOL, False)
+            fits = fits if needed is None else _either(_negated(needed), fits)
+            self.steps.append(Check(self.operator, fits, f"{self.where}: value does not fit in {text_of(tree.expr)}"))
+        return column
 
-    def _converted(self, tree: Typed, nullable: bool, ok: str | None) -> Typed:
-        target = Field(self._name(), tree.type, nullable)
+    def _converted(self, tree: Typed, ok: str | None) -> Typed:
+        target = Field(self._name(), tree.type, tree.nullable)
         self.steps.append(Convert(target, tree, ok))
         return Typed(Column(target.name), target.type, target.nullable)
 
     def _name(self) -> str:
         self.hidden += 1
         return f"__{self.hidden}"
+
+
+#: A hidden function: its second argument where the first is true, else NULL.
+IF_NEEDED = Call("if_needed", ())
+
+
+def _still_needed(tree: Typed, arg: Typed, needed: Typed | None) -> Typed | None:
+    """When what follows `arg` in `tree` has to be known: not if it decides."""
+    match tree.expr:
+        case Call("coalesce", _):
+            opened = Typed(Unary("is_null", arg.expr), BOOL, False, (arg,))
+        case Binary("and", _, _):
+            opened = _assumed(arg, True)
+        case Binary("or", _, _):
+            opened = _negated(_assumed(arg, False))
+        case _:
+            return needed
+    return opened if needed is None else Typed(Binary("and", needed.expr, opened.expr), BOOL, False, (needed, opened))
+
+
+def _assumed(tree: Typed, value: bool) -> Typed:
+    """`tree`, or `value` where it is NULL."""
+    other = Typed(Literal(value, BOOL), BOOL, False)
+    return Typed(Call("coalesce", (tree.expr, other.expr)), BOOL, False, (tree, other))
+
+
+def _negated(tree: Typed) -> Typed:
+    return Typed(Unary("not", tree.expr), BOOL, False, (tree,))
+
+
+def _either(a: Typed, b: Typed) -> Typed:
+    return Typed(Binary("or", a.expr, b.expr), BOOL, False, (a, b))
+
+
+def _name_of(tree: Typed) -> str:
+    assert isinstance(tree.expr, Column)
+    return tree.expr.name
 
 
 def _relabelled(leaf: Typed, type_: DataType) -> Typed:

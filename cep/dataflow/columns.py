@@ -36,7 +36,7 @@ class Column:
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, indices: np.ndarray) -> Column:
+    def take(self, indices: np.ndarray | slice) -> Column:
         """Rows `indices` (int64[m] or a slice); bytes of text stay where they are."""
         return Column(
             self.type,

@@ -17,6 +17,10 @@ from cep.errors import ProtocolError
 MIN_TIME = -(2**63)  # before every event
 MAX_TIME = 2**63 - 1  # after every event
 
+#: So far from 1970 the event time of a source's row may be, µs (73,000 years); beyond it the row is bad input. The ends of
+#: windows that hold the row, and of windows over those, have to fit too.
+EVENT_TIME_MAX = 2**61
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep.compile.text import Parsed, TextParser
+from cep.compile.text import Parsed
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
+from cep.dataflow.event_time import COMPUTED, Parser
 from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
 from cep.errors import ClusterError
 from cep.model.streams import Stream, TextFiles
@@ -63,7 +64,7 @@ class Buffer:
         return done
 
 
-def cut_blocks(stream: Stream, files: Sequence[tuple[str, int]], parser: TextParser) -> list[Block]:
+def cut_blocks(stream: Stream, files: Sequence[tuple[str, int]], parser: Parser) -> list[Block]:
     """The blocks of `files` ((path, size) in path order) in the order in which they are dealt."""
     assert stream.files is not None
     blocks: list[Block] = []
@@ -72,12 +73,13 @@ def cut_blocks(stream: Stream, files: Sequence[tuple[str, int]], parser: TextPar
     return sorted(blocks, key=lambda b: (b.bound, b.path, b.start))
 
 
-def _blocks_of_file(path: str, size: int, text: TextFiles, disorder: int, parser: TextParser, partition: int) -> list[Block]:
+def _blocks_of_file(path: str, size: int, text: TextFiles, disorder: int, parser: Parser, partition: int) -> list[Block]:
     file = _open(path)
     try:
         starts = [_line_after(file, 0, size) if text.header else 0]
         starts += [_line_after(file, nominal - 1, size) for nominal in range(text.block_bytes, size, text.block_bytes)]
-        blocks, greatest = [], MIN_TIME
+        blocks: list[Block] = []
+        greatest = MIN_TIME
         for start, end in zip(starts, [*starts[1:], size], strict=True):
             if start < end:
                 greatest = max(greatest, _first_time(file, start, end, text.block_bytes, parser))
@@ -105,7 +107,7 @@ def _line_after(file: int, position: int, size: int) -> int:
     return size
 
 
-def _first_time(file: int, start: int, end: int, block_bytes: int, parser: TextParser) -> int:
+def _first_time(file: int, start: int, end: int, block_bytes: int, parser: Parser) -> int:
     """Event time of the first record between `start` and `end` whose event time parses; MIN_TIME if there is none."""
     size = PROBE_BYTES
     while start < end:
@@ -138,7 +140,7 @@ class TextSource:
     def __init__(
         self,
         stream: Stream,
-        parser: TextParser,
+        parser: Parser,
         blocks: Sequence[Block],
         reader: int,
         readers: int,
@@ -170,7 +172,11 @@ class TextSource:
             return None
         block = self.blocks[self.index]
         buffer, lines = self._read(block)
-        batch = self._batch(block, buffer, lines) if lines else self._skip(block, buffer)
+        batch = None
+        if lines:
+            batch = self._batch(block, buffer, lines)
+        else:
+            self._skip(block, buffer)
         if self.position >= block.end:
             self._finish()
         self._promise()
@@ -249,6 +255,7 @@ class TextSource:
 
     def _on_time(self, parsed: Parsed, block: Block, record: int) -> Batch | None:
         time, judged = self._judge(parsed)
+        parsed.columns.pop(COMPUTED, None)
         self.max_time, self.late_rows = judged.max_time, self.late_rows + judged.late
         if not len(time):
             return None
@@ -258,7 +265,7 @@ class TextSource:
         return batch if judged.kept is None else batch.take(judged.kept)
 
     def _judge(self, parsed: Parsed) -> tuple[np.ndarray, Judged]:
-        column = self.stream.event_time_column
+        column = self.parser.event_time
         if column is None:
             now = max(self.clock(), self.max_time)
             return np.full(len(parsed.records), now, np.int64), Judged(None, now, 0)

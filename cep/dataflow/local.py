@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep import wire
-from cep.compile.text import TextParser
 from cep.dataflow.build import Layout, Wiring, build
 from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar, Watermark
+from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.source import PublishedSource, Publisher, Source
@@ -170,8 +170,7 @@ class LocalRun:
         self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
     ) -> Source:
         if stream.files is not None:
-            needed = tuple(dict.fromkeys((*columns.names, *filter(None, (stream.event_time_column,)))))
-            parser = TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column)
+            parser = parser_of(stream, columns.names)
             blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
             return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, self.clock, self.read_bytes)
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)

@@ -22,7 +22,9 @@ Clock = Callable[[], int]  # µs since the epoch
 
 class Operator(Protocol):
     name: str
-    state_bytes: int
+
+    @property
+    def state_bytes(self) -> int: ...
 
     def on_batch(self, batch: Batch) -> Iterator[Batch]: ...
 

@@ -13,19 +13,15 @@ from typing import Protocol
 
 import numpy as np
 
-from cep.compile.aggregate_spec import TIME_MAX
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Watermark
+from cep.dataflow.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
 from cep.kernels.text import late, late_among
 
 Clock = Callable[[], int]  # µs since the epoch
 
 PARTITION_BITS = 48
 
-
-#: So far from 1970 an event time may be, µs: aggregates of aggregates put rows at ends of windows, which have to fit too.
-EVENT_TIME_MAX = TIME_MAX // 2
 
 
 class Source(Protocol):

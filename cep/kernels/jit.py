@@ -37,7 +37,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-import llvmlite.binding as llvm  # type: ignore[import-untyped]  # has no stubs
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba.core import config as numba_config

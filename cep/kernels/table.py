@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]  # has no stubs
+from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 

@@ -105,7 +105,8 @@ def result_field(name: str, function: Function, column: Field | None) -> Field:
 
 
 def to_json(function: Function) -> dict[str, object]:
-    return {"function": function.name} | ({} if function.column is None else {"column": function.column})
+    document: dict[str, object] = {"function": function.name}
+    return document if function.column is None else document | {"column": function.column}
 
 
 def from_json(document: object, pointer: str = "") -> Function:

@@ -47,11 +47,11 @@ def from_json(document: object, pointer: str = "") -> TimeWindow:
     if not isinstance(document, dict) or document.get("type") != "time" or "size" not in document:
         raise QueryError(f'expected {{"type": "time", "size": ..., "advance": ...}}, got {document!r}', pointer)
     try:
-        size = parse_duration(document["size"], "window size")
+        size = parse_duration(str(document["size"]), "window size")
     except QueryError as error:
         raise error.under(f"{pointer}/size") from None
     try:
-        advance = parse_duration(document.get("advance", document["size"]), "window advance")
+        advance = parse_duration(str(document.get("advance", document["size"])), "window advance")
     except QueryError as error:
         raise error.under(f"{pointer}/advance") from None
     try:

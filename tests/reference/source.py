@@ -73,6 +73,10 @@ def event_times(stream: Stream, partition: Partition) -> list[int | None]:
     return [row.time if isinstance(row, Bad) else _event_time(stream, _by_name(stream, row)) for row in partition.rows]
 
 
+#: µs from 1970, either way: farther off is no event time.
+EVENT_TIME_MAX = 2**61
+
+
 def _event_time(stream: Stream, values: Mapping[str, object]) -> int | None:
     assert stream.event_time is not None
     try:
@@ -80,7 +84,11 @@ def _event_time(stream: Stream, values: Mapping[str, object]) -> int | None:
     except Failed:
         return None
     assert time is None or isinstance(time, int)
-    return time
+    return None if time is None else in_range(time)
+
+
+def in_range(time: int) -> int | None:
+    return time if abs(time) <= EVENT_TIME_MAX else None
 
 
 def _by_name(stream: Stream, row: tuple[object, ...] | Mapping[str, object]) -> Mapping[str, object]:

@@ -18,6 +18,7 @@ from cep.model.schema import INT64, STRING, Field
 from cep.model.streams import Stream
 from tests.reference.expressions import Failed, cast, evaluate
 from tests.reference.rows import Bad, Partition
+from tests.reference.source import in_range
 
 
 class Unparsable(Exception):
@@ -68,8 +69,8 @@ def _record(line: bytes, stream: Stream, needed: frozenset[str]) -> tuple[Any, .
             except Unparsable as error:
                 reasons.append(str(error))
     time = _time(stream, values)
-    if reasons:
-        return Bad(reasons[0], time)
+    if reasons or time is None:
+        return Bad(reasons[0] if reasons else "no event time", time)
     return tuple(values.get(name) for name in stream.schema.names)
 
 
@@ -79,7 +80,7 @@ def _time(stream: Stream, values: Mapping[str, Any]) -> int | None:
         time = evaluate(stream.event_time, stream.schema, values)
     except (Failed, KeyError):  # KeyError: a column of it did not parse
         return None
-    return None if time is None else int(time)
+    return None if time is None else in_range(int(time))
 
 
 def _field(text: bytes | None, field: Field) -> Any:
@@ -121,7 +122,7 @@ def needed_columns(query: Query, stream: Stream) -> frozenset[str]:
     that an answer does not depend on how well a planner prunes. All are, if late rows go to a stream.
     """
     needed = _needed_of(query, stream.name, frozenset(stream.schema.names))
-    if query.late is not None:
+    if query.late is not None and stream.event_time is not None:
         needed |= frozenset(stream.schema.names)
     return needed | (frozenset() if stream.event_time is None else columns_of(stream.event_time))
 

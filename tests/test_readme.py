@@ -1,0 +1,28 @@
+"""The README's example is run as written."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parent.parent / "README.md"
+
+
+def example() -> str:
+    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    return code
+
+
+def test_the_example_prints_its_window() -> None:
+    ran = subprocess.run([sys.executable, "-c", example()], capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "'ip': ['10.0.0.1'], 'visits': [1]" in ran.stdout
+
+
+def test_every_folder_of_the_map_is_there() -> None:
+    folders = re.findall(r"^\| `(\w+)/`", README.read_text(), re.MULTILINE)
+    assert len(folders) >= 6
+    for folder in folders:
+        assert (README.parent / folder).is_dir(), folder
