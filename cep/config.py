@@ -36,6 +36,7 @@ class ClusterConfig:
         numa: instance managers are bound to cores and nodes, and the planner knows distances.
         kernel_cache: the folder of compiled kernels; None: the user's own.
         rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
+        gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
     """
 
     home: str
@@ -52,6 +53,7 @@ class ClusterConfig:
     numa: bool = True
     kernel_cache: str | None = None
     rest_fd: int | None = None
+    gateway: str | None = None
 
     @property
     def rest(self) -> str:

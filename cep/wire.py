@@ -152,7 +152,10 @@ def element_of(header: Header, frame: Any, wire_format: Format) -> Element:
     """The element that a message carries. Raises ProtocolError for a batch of another schema."""
     if header.kind == BATCH:
         if header.fingerprint != wire_format.fingerprint:
-            raise ProtocolError(f"batch of another schema: expected {wire_format.schema}, fingerprint {wire_format.fingerprint:x}, got {header.fingerprint:x}")
+            raise ProtocolError(
+                f"batch of another schema: expected {wire_format.schema}, "
+                f"fingerprint {wire_format.fingerprint:x}, got {header.fingerprint:x}"
+            )
         return wire_format.decode(frame, header.created)
     if header.kind == BARRIER:
         return Barrier(from_json(frame)["number"])

@@ -1,57 +1,54 @@
-"""What users import: the query builder, clusters, publishers and subscriptions."""
+"""What users import: the query builder, clusters, publishers and subscriptions.
 
-from cep.errors import (
-    CepError,
-    ClusterError,
-    Conflict,
-    DataError,
-    NotFound,
-    PlacementError,
-    QueryError,
-    QueryFailed,
-    QueryStopped,
-    StreamEnded,
-)
-from cep.model.expr import coalesce, col, lit, now
-from cep.model.functions import avg, count, first, last, max_, min_, sum_, window_end, window_start
-from cep.model.windows import TIME
-from driver.cluster import Cluster, Running
-from driver.local import LocalCluster
-from driver.publisher import Publisher
-from driver.query import Query, files, stream
-from driver.subscription import Subscription
+Names are loaded when they are first asked for: the supervisor of a local cluster lives in this package too, and does without them.
+"""
 
-__all__ = [
-    "TIME",
-    "CepError",
-    "Cluster",
-    "ClusterError",
-    "Conflict",
-    "DataError",
-    "LocalCluster",
-    "NotFound",
-    "PlacementError",
-    "Publisher",
-    "Query",
-    "QueryError",
-    "QueryFailed",
-    "QueryStopped",
-    "Running",
-    "StreamEnded",
-    "Subscription",
-    "avg",
-    "coalesce",
-    "col",
-    "count",
-    "files",
-    "first",
-    "last",
-    "lit",
-    "max_",
-    "min_",
-    "now",
-    "stream",
-    "sum_",
-    "window_end",
-    "window_start",
-]
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "CepError": "cep.errors",
+    "Cluster": "driver.cluster",
+    "ClusterError": "cep.errors",
+    "Conflict": "cep.errors",
+    "DataError": "cep.errors",
+    "LocalCluster": "driver.local",
+    "NotFound": "cep.errors",
+    "PlacementError": "cep.errors",
+    "Publisher": "driver.publisher",
+    "Query": "driver.query",
+    "QueryError": "cep.errors",
+    "QueryFailed": "cep.errors",
+    "QueryStopped": "cep.errors",
+    "Running": "driver.cluster",
+    "StreamEnded": "cep.errors",
+    "Subscription": "driver.subscription",
+    "TIME": "cep.model.windows",
+    "avg": "cep.model.functions",
+    "coalesce": "cep.model.expr",
+    "col": "cep.model.expr",
+    "count": "cep.model.functions",
+    "files": "driver.query",
+    "first": "cep.model.functions",
+    "last": "cep.model.functions",
+    "lit": "cep.model.expr",
+    "max_": "cep.model.functions",
+    "min_": "cep.model.functions",
+    "now": "cep.model.expr",
+    "stream": "driver.query",
+    "sum_": "cep.model.functions",
+    "window_end": "cep.model.functions",
+    "window_start": "cep.model.functions",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -43,7 +43,9 @@ def _table(data: Any, stream: Stream) -> pa.Table:
         data = [data]
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
         return _from_records(list(data), stream)
-    raise DataError(f"stream {stream.name!r}: expected an Arrow table or batch, a pandas or polars frame, or dicts, got {type(data).__name__}")
+    raise DataError(
+        f"stream {stream.name!r}: expected an Arrow table or batch, a pandas or polars frame, or dicts, got {type(data).__name__}"
+    )
 
 
 def _from_records(records: list[Any], stream: Stream) -> pa.Table:
@@ -114,7 +116,9 @@ def _timestamps(column: pa.ChunkedArray, field: Field, stream: str) -> pa.Chunke
 
 def _from_integers(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
     if not field.type.unit:
-        raise DataError(f"stream {stream!r}, field {field}: a timestamp without a unit takes no integers; declare timestamp[ms] or the like")
+        raise DataError(
+            f"stream {stream!r}, field {field}: a timestamp without a unit takes no integers; declare timestamp[ms] or the like"
+        )
     if field.type.unit == "ns":
         return column.cast(pa.timestamp("ns", tz="UTC"))
     scaled = pc.multiply_checked(column, UNIT_US[field.type.unit])

@@ -176,4 +176,3 @@ class Cluster:
         if self.plane is not None:
             self.plane.close()
         self.rest.close()
-

@@ -1,12 +1,14 @@
 """The data doors of REST, for clients without ZeroMQ: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
-`python -m driver.gateway '<config>'`. Rows are JSON: timestamps are integers of the declared unit or ISO 8601 going in, ISO 8601 coming out.
+`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON: timestamps are
+integers of the declared unit going in, ISO 8601 coming out.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -19,7 +21,7 @@ import uvicorn
 from fastapi import Body, FastAPI
 from fastapi.responses import JSONResponse
 
-from cep.config import ClusterConfig
+from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import CepError
 from driver.cluster import Cluster
 from driver.publisher import Publisher
@@ -130,9 +132,9 @@ def _plain(value: Any) -> Any:
 
 def main(arguments: list[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
-    assert config.gateway is not None
     pa.set_cpu_count(1)
-    server = uvicorn.Server(uvicorn.Config(make_app(Gateway(Cluster(config.rest, config.token))), uds=config.gateway, log_level="warning"))
+    app = make_app(Gateway(Cluster(config.rest, os.environ.get(TOKEN_VARIABLE))))
+    server = uvicorn.Server(uvicorn.Config(app, fd=int(arguments[1]), log_level="warning"))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     server.run()
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,10 +12,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
 from driver.cluster import Cluster
 
 STOP_S = 20.0
+
+
+def _environment(token: str | None) -> dict[str, str]:
+    """Ours, with this package on the path, and the token where no other user can read it."""
+    root = str(Path(__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path} | ({} if token is None else {TOKEN_VARIABLE: token})
 
 
 class LocalCluster(Cluster):
@@ -31,12 +40,16 @@ class LocalCluster(Cluster):
     """
 
     def __init__(self, instances: int | None = None, numa: bool = True, data: Iterable[str | Path] = (), **options: Any) -> None:
+        token = options.pop("token", None)
         config = {"instances": instances, "numa": numa, "data": [str(folder) for folder in data], **options}
-        root = Path(__file__).resolve().parent.parent
-        command = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(root)!r}); from driver import supervisor; sys.exit(supervisor.main(sys.argv[1:]))"]
         # A session of its own: a Ctrl-C at the terminal is ours to answer, the supervisor sees the end of its stdin.
         self.supervisor = subprocess.Popen(
-            [*command, json.dumps(config)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            [sys.executable, "-P", "-m", "driver.supervisor", json.dumps(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=_environment(token),
         )
         self.asking = threading.Lock()
         try:
@@ -44,7 +57,7 @@ class LocalCluster(Cluster):
         except BaseException:
             self._take_down()
             raise
-        super().__init__(self.facts["rest"], options.get("token"))
+        super().__init__(self.facts["rest"], token)
         self.folder = self.home
 
     @property

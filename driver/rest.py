@@ -53,19 +53,27 @@ class Rest:
 
     def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
         deadline = time.monotonic() + PATIENCE_S
-        while True:
+        while not self.client.is_closed:
             try:
                 response = self.client.request(method, path, **options)
-            except httpx.TransportError as error:
+            except httpx.TransportError as broken:
                 # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
-                safe = method in ("GET", "PUT", "DELETE") or isinstance(error, httpx.ConnectError)
+                safe = method in ("GET", "PUT", "DELETE") or isinstance(broken, httpx.ConnectError)
                 if not safe or time.monotonic() > deadline:
-                    raise ClusterError(f"the orchestrator at {self.url} does not answer: {type(error).__name__}: {error}") from error
+                    raise ClusterError(f"the orchestrator at {self.url} does not answer: {type(broken).__name__}: {broken}") from broken
                 time.sleep(0.1)
                 continue
             if response.is_success:
                 return response
-            raise _error_of(response)
+            error = _error_of(response)
+            if not isinstance(error, NotLeading) or time.monotonic() > deadline:
+                raise error
+            time.sleep(0.1)
+        raise ClusterError(f"this client of {self.url} is closed")
+
+
+class NotLeading(ClusterError):
+    """That orchestrator stands by, or has just been started: asked again, it or another will answer."""
 
 
 def _error_of(response: httpx.Response) -> CepError:
@@ -76,4 +84,5 @@ def _error_of(response: httpx.Response) -> CepError:
     detail = problem.get("detail") or f"HTTP {response.status_code}: {response.text[:200]}"
     if problem.get("error") == "QueryError":
         return QueryError(detail, problem.get("pointer") or "")
-    return _BY_NAME.get(problem.get("error", ""), ClusterError)(detail)
+    kinds = {**_BY_NAME, "NotLeading": NotLeading}
+    return kinds.get(problem.get("error", ""), ClusterError)(detail)

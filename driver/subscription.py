@@ -181,7 +181,9 @@ class Subscription:
             return None
         if header.kind < wire.CREDIT:
             if header.sequence != producer.sequence:
-                raise ClusterError(f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost")
+                raise ClusterError(
+                    f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost"
+                )
             producer.sequence += 1
         match header.kind:
             case wire.BATCH:
@@ -190,7 +192,9 @@ class Subscription:
                 producer.open = False
             case wire.UNSUBSCRIBE:
                 self.close()
-                raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: this subscription was silent for too long and was dropped")
+                raise ClusterError(
+                    f"stream {self.stream!r} of query {self.query!r}: this subscription was silent for too long and was dropped"
+                )
             case wire.STOP:
                 self.close()
                 raise QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire")

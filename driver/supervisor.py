@@ -145,6 +145,7 @@ class Supervisor:
         self._start("orchestrator", _python("orchestrator", argument(cluster)), restart=True, fds=(rest.fileno(),))
         for manager in instance_managers(self.config, cluster, self.home):
             self._start(manager.id, self._bound(manager), restart=False)
+        self._offer_gateway(cluster)
         self._start("metric-server", _python("orchestrator.metric_server", argument(cluster)), restart=True)
         return cluster
 
@@ -195,7 +196,23 @@ class Supervisor:
             numa=own.numa,
             kernel_cache=own.kernel_cache,
             rest_fd=rest.fileno(),
+            gateway=str(self.home.folder / "gateway"),
         )
+
+    def _offer_gateway(self, cluster: ClusterConfig) -> None:
+        """Listens for the gateway and starts it at the first connection: few need it, and it takes a second of CPU."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(cluster.gateway))
+        listener.listen()
+        self._sockets.append(listener)
+        handle = listener.fileno()
+
+        def start() -> None:
+            self._selector.unregister(handle)
+            command = [*_python("driver.gateway", argument(cluster)), str(handle)]
+            self._start("gateway", command, restart=True, fds=(handle,))
+
+        self._on(handle, start)
 
     def _bound(self, manager: InstanceManagerConfig) -> list[str]:
         core, node = manager.core, manager.node

@@ -155,7 +155,7 @@ class Clients:
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
-        _, entry, publisher = self.publishers[header.channel]
+        _, _, publisher = self.publishers[header.channel]
         closing = Closing(publisher.name, document["last"], frozenset(document["others"]))
         publisher.inbox.accept(closing, 0, header.sequence, 0, MIN_TIME, MIN_TIME)
         self._let_go(header.channel)
@@ -236,4 +236,3 @@ def _cancel_closing(publisher: Publisher) -> None:
     queue = publisher.inbox.queue
     if queue and isinstance(queue[-1][0], Closing):
         queue.pop()
-

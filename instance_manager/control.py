@@ -13,11 +13,14 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node
@@ -30,6 +33,16 @@ LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """An assignment that was read has changed since."""
+
+    key: str
+
+
+Word = str | Changed | tuple[str, dict[str, Any]]
+
+
 class Control(threading.Thread):
     """`facts` is what this instance manager registers: host, pid, node, core, endpoint, binding."""
 
@@ -38,7 +51,8 @@ class Control(threading.Thread):
     ) -> None:
         super().__init__(name="control", daemon=True)
         self.config, self.facts, self.preparation, self.ask = config, facts, preparation, ask
-        self.words: queue.Queue[str | tuple[str, dict[str, Any]]] = queue.Queue()
+        self.words: queue.Queue[Word] = queue.Queue()
+        self.read: dict[str, dict[str, Any]] = {}  # assignments as last read, under a watch
         self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
         self.statuses: dict[str, dict[str, Any]] = {}
         self.client = KazooClient(
@@ -73,7 +87,7 @@ class Control(threading.Thread):
         if state == KazooState.CONNECTED:
             self.words.put("register")
 
-    def _try(self, word: str | tuple[str, dict[str, Any]]) -> None:
+    def _try(self, word: Word) -> None:
         try:
             self._do(word)
         except _GONE:
@@ -82,11 +96,15 @@ class Control(threading.Thread):
         except Exception:
             LOG.error("control: %s", traceback.format_exc())
 
-    def _do(self, word: str | tuple[str, dict[str, Any]]) -> None:
+    def _do(self, word: Word) -> None:
         if isinstance(word, tuple):
             self.statuses[word[0]] = word[1]
             self._write_status(*word)
+        elif isinstance(word, Changed):
+            self.read.pop(word.key, None)
+            self._look()
         elif word == "register":
+            self.read.clear()
             self._register()
             self._look()
         else:
@@ -120,8 +138,18 @@ class Control(threading.Thread):
     # What should be true
 
     def _look(self) -> None:
-        keys = map(unquote, self.client.get_children(node("assignments", self.config.id), watch=self._on_change))
-        found = {key: document for key in keys if (document := self._read(key)) is not None}
+        """Reads which assignments there are, and those that have changed since they were read: all at once, for each is a round trip."""
+        keys = set(map(unquote, self.client.get_children(node("assignments", self.config.id), watch=self._on_change)))
+        unread = {
+            key: self.client.get_async(node("assignments", self.config.id, key), watch=self._on_data) for key in keys - self.read.keys()
+        }
+        for key, answer in unread.items():
+            with suppress(NoNodeError):
+                self.read[key] = json.loads(answer.get()[0])
+        self.read = {key: document for key, document in self.read.items() if key in keys}
+        self._oblige_all(self.read)
+
+    def _oblige_all(self, found: dict[str, dict[str, Any]]) -> None:
         for key in self.known.keys() - found.keys():
             del self.known[key]
             self.ask(Command("remove", key))
@@ -138,15 +166,11 @@ class Control(threading.Thread):
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         return key not in self.known or self.known[key]["epoch"] != document["epoch"]
 
-    def _read(self, key: str) -> dict[str, Any] | None:
-        try:
-            data, _ = self.client.get(node("assignments", self.config.id, key), watch=self._on_change)
-        except NoNodeError:
-            return None
-        return dict(json.loads(data))
-
     def _on_change(self, event: object) -> None:
         self.words.put("look")
+
+    def _on_data(self, event: WatchedEvent) -> None:
+        self.words.put(Changed(unquote(event.path.rsplit("/", 1)[1])))
 
     def _deploy(self, key: str, document: dict[str, Any]) -> None:
         if key in self.known:
@@ -183,10 +207,8 @@ class Control(threading.Thread):
 
     def _forget(self, key: str) -> None:
         self.statuses.pop(key, None)
-        try:
+        with suppress(NoNodeError):
             self.client.delete(node("status", self.config.id, key))
-        except NoNodeError:
-            pass
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep import wire
-from cep.dataflow.channel import Credit, Inbox
+from cep.dataflow.channel import Credit, Inbox, watermark_after
 from cep.dataflow.elements import MIN_TIME, Batch, Element
 from cep.errors import ProtocolError
 from cep.transport import Sockets
@@ -53,7 +53,7 @@ class RemoteChannel:
             self.epoch,
             self.stream,
             self.format.fingerprint,
-            watermark,
+            watermark_after(element, watermark),
             created,
             since=since,
         )

@@ -16,7 +16,7 @@ import uvicorn
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
-from orchestrator.door import ClosedDoor
+from orchestrator.door import Gateway
 from orchestrator.metric_client import MetricClient
 from orchestrator.rest import Api, check_exposure, make_app
 from orchestrator.service import Service
@@ -41,7 +41,7 @@ def serve(config: ClusterConfig) -> None:
     listener = listen(config)
     service = Service(config, read_topology().restricted(available_cores()))
     metrics = MetricClient(config.metrics_out)
-    app = make_app(Api(service, metrics, ClosedDoor(), config))
+    app = make_app(Api(service, metrics, Gateway(config.gateway), config))
     settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close

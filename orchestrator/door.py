@@ -1,54 +1,32 @@
-"""The small-client data doors of REST: rows as JSON, for clients without ZeroMQ.
+"""The small-client data doors of REST: requests forwarded to the gateway, a process that has a data plane.
 
-`DataDoor` is what REST needs of a data-plane client; `ClosedDoor` stands in where there is none.
+The orchestrator holds no publisher and no subscription itself: its death would close them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
+
+import httpx
 
 from cep.errors import ClusterError
 
 Row = dict[str, Any]
 
 
-class DataDoor(Protocol):
-    """Publishes to and reads from streams on behalf of REST clients."""
+class Gateway:
+    """Forwards over the Unix socket `path`; None: there is no gateway."""
 
-    async def publish(self, stream: str, rows: Sequence[Row], end: bool) -> int:
-        """Sends rows as one publisher of the stream; `end` closes it after them. How many were taken.
+    def __init__(self, path: str | None) -> None:
+        transport = None if path is None else httpx.AsyncHTTPTransport(uds=path)
+        self._client = None if transport is None else httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=90.0)
 
-        Raises:
-            NotFound, DataError: there is no such stream; the rows are not of its schema.
-        """
-        ...
-
-    async def answers(self, stream: str, most: int, wait_s: float) -> tuple[list[Row], bool]:
-        """Up to `most` rows that no call gave before, waiting at most `wait_s` for the first; and whether the stream has ended.
-
-        Raises:
-            NotFound, QueryFailed, QueryStopped: there is no such stream; its query did not end well.
-        """
-        ...
-
-    async def close(self) -> None:
-        """Lets go of everything."""
-        ...
-
-
-class NoDoor(ClusterError):
-    """This orchestrator has no data plane of its own."""
-
-
-class ClosedDoor:
-    """Says that there is no way through."""
-
-    async def publish(self, stream: str, rows: Sequence[Row], end: bool) -> int:
-        raise NoDoor(f"stream {stream!r}: this orchestrator takes no records over REST; use the driver")
-
-    async def answers(self, stream: str, most: int, wait_s: float) -> tuple[list[Row], bool]:
-        raise NoDoor(f"stream {stream!r}: this orchestrator gives no answers over REST; use the driver")
-
-    async def close(self) -> None:
-        pass
+    async def ask(self, method: str, path: str, parameters: dict[str, Any], document: Any = None) -> tuple[int, dict[str, Any]]:
+        """Status and answer; a problem has `error` and `detail`. Raises ClusterError: there is no gateway, or it does not answer."""
+        if self._client is None:
+            raise ClusterError("this orchestrator was started without a gateway: publish and subscribe with the driver")
+        try:
+            response = await self._client.request(method, path, params=parameters, json=document)
+        except httpx.TransportError as error:
+            raise ClusterError(f"the gateway does not answer: {type(error).__name__}: {error}") from error
+        return response.status_code, response.json()

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
-from cep.errors import ClusterError, Conflict, NotFound, ProtocolError, QueryError
+from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, ProtocolError, QueryError
 from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.query import Query as CepQuery
@@ -28,7 +28,7 @@ from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.physical import Files
 from orchestrator import models, problems, views
-from orchestrator.door import DataDoor, Row
+from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
 from orchestrator.file_sources import files_of
 from orchestrator.life_cycle import is_over
@@ -53,7 +53,7 @@ router = APIRouter(responses={"default": {"model": problems.Problem, "content": 
 class Api:
     """What the routes work with."""
 
-    def __init__(self, service: Service, metrics: MetricClient, door: DataDoor, config: ClusterConfig) -> None:
+    def __init__(self, service: Service, metrics: MetricClient, door: Gateway, config: ClusterConfig) -> None:
         self.service, self.metrics, self.door, self.config = service, metrics, door, config
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 
@@ -329,7 +329,7 @@ async def unsubscribe(name: str, subscription: str, api: Cluster) -> None:
 @router.post("/streams/{name}/records", status_code=202, response_model=models.Published)
 async def publish(name: str, rows: Annotated[list[Row], Body()], api: Cluster, end: bool = False) -> Any:
     """Publishes records, for small clients; `end` closes REST's publisher after them."""
-    return {"rows": await api.door.publish(name, rows, end)}
+    return _passed_on(*await api.door.ask("POST", "/records", {"stream": name, "end": end}, rows))
 
 
 @router.get("/streams/{name}/answers", response_model=models.Answers)
@@ -340,8 +340,7 @@ async def answers(
     wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
 ) -> Any:
     """The next rows of an output stream, for small clients; all callers share one subscription."""
-    rows, ended = await api.door.answers(name, max, wait)
-    return {"rows": rows, "ended": ended}
+    return _passed_on(*await api.door.ask("GET", "/answers", {"stream": name, "most": max, "wait": wait}))
 
 
 # --- the cluster -----------------------------------------------------------------------------------------------------
@@ -389,6 +388,14 @@ async def _confirmed(answer: Future[T]) -> T:
         return await asyncio.wait_for(asyncio.wrap_future(answer), CONFIRM_S)
     except TimeoutError:
         raise ClusterError(f"ZooKeeper did not confirm within {CONFIRM_S:g} s; it may still happen: look before you try again") from None
+
+
+def _passed_on(status: int, answer: dict[str, Any]) -> dict[str, Any]:
+    """What the gateway answered. Raises the error that it met, by name where the name says whose fault it is."""
+    if status >= 400:
+        kinds: dict[str, type[CepError]] = {kind.__name__: kind for kind in (DataError, NotFound, Conflict)}
+        raise kinds.get(answer.get("error", ""), ClusterError)(str(answer.get("detail", answer)))
+    return answer
 
 
 async def _document(request: Request) -> Any:

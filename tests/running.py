@@ -93,8 +93,7 @@ def run_case(case: Case, execution: Execution) -> Ran:
     made = plan_of(case.query, execution)
     choose = random.Random(execution.seed)
     scripts = {
-        name: publishers(made.streams[name], case.inputs[name], _readers(made, name), execution.batch_rows, choose)
-        for name in made.streams
+        name: publishers(made.streams[name], case.inputs[name], _readers(made, name), execution.batch_rows, choose) for name in made.streams
     }
     return run(made, execution, scripts)
 
@@ -109,14 +108,11 @@ def publishers(
     """The scripts of the publishers of `stream`, by name, whose order is that of the partitions' numbers."""
     last = choose.randrange(len(partitions))
     return {
-        f"p{part.index}": publisher(stream, part, readers, batch_rows, choose, number == last)
-        for number, part in enumerate(partitions)
+        f"p{part.index}": publisher(stream, part, readers, batch_rows, choose, number == last) for number, part in enumerate(partitions)
     }
 
 
-def publisher(
-    stream: Stream, partition: Partition, readers: int, batch_rows: Sequence[int], choose: random.Random, last: bool
-) -> Script:
+def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Sequence[int], choose: random.Random, last: bool) -> Script:
     """What `driver.publisher.Publisher` sends: batches in turn to the readers, the watermark to those that got none."""
     script: dict[int, list[tuple[object, int, int]]] = {reader: [] for reader in range(readers)}
     max_time, turn = MIN_TIME, choose.randrange(readers)

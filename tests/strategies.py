@@ -353,9 +353,7 @@ def _renamed(unique: frozenset[str] | None, fields: Sequence[tuple[str, Expr]]) 
 def maps(draw: DrawFn, node: Node, name: str) -> Map:
     """Either the same columns with one of them computed anew, which a union can take, or other columns altogether."""
     if draw(st.booleans()):
-        changed = draw(st.sampled_from(node.schema.names))
-        expression = draw(expressions(node.schema, _kind(node.schema[changed].type)))
-        return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
+        return draw(changes(node, name))
     kinds = draw(st.lists(st.sampled_from([_kind(type_) for type_ in TYPES]), min_size=1, max_size=3))
     computed = [(f"f{i}", draw(expressions(node.schema, kind))) for i, kind in enumerate(kinds)]
     kept = draw(st.lists(st.sampled_from(node.schema.names), max_size=3, unique=True))
@@ -416,6 +414,40 @@ def cases(draw: DrawFn, operators_max: int = 6, hash_ties: bool = False) -> Case
     return Case(query, {stream.name: draw(partitions(stream)) for stream in declared})
 
 
+@st.composite
+def tied_cases(draw: DrawFn) -> Case:
+    """Rows that agree in event time and origin: a stream on two ways to one FIRST or LAST, changed on one of them."""
+    stream = draw(streams())
+    node = Node("s", stream.schema)
+    ways = [
+        draw(st.one_of(changes(node, f"w{i}"), st.builds(Filter, st.just(f"w{i}"), st.just("s"), conditions(node.schema))))
+        for i in range(2)
+    ]
+    schemas_ = [operator_schema(way, [stream.schema]) for way in ways]
+    inputs = tuple(way.name for way, schema in zip(ways, schemas_, strict=True) if schema == schemas_[0])
+    joined = Union("u", inputs if len(inputs) > 1 else ("w0", "w0x"))
+    extra = () if len(inputs) > 1 else (Filter("w0x", "w0", lit(True)),)
+    edges = st.builds(
+        lambda make, column: make(column), st.sampled_from((functions.first, functions.last)), st.sampled_from(schemas_[0].names)
+    )
+    asked = draw(st.lists(st.one_of(edges, edges, aggregate_functions(schemas_[0], True)), min_size=1, max_size=3))
+    by = tuple(draw(st.lists(st.sampled_from(schemas_[0].names), max_size=1)))
+    window = draw(windows(tick_us(stream)))
+    last = Aggregate("a", "u", window, by, tuple((f"r{i}", function) for i, function in enumerate(asked)))
+    used = [way for way in ways if way.name in inputs]
+    outputs = (Output("out", "a"),)
+    query = Query("q", (stream,), (*used, *extra, joined, last), outputs, options=Options(split=draw(st.sampled_from(SPLITS))))
+    return Case(query, {"s": draw(partitions(stream))})
+
+
+@st.composite
+def changes(draw: DrawFn, node: Node, name: str) -> Map:
+    """The same columns, one of them computed anew."""
+    changed = draw(st.sampled_from(node.schema.names))
+    expression = draw(expressions(node.schema, _kind(node.schema[changed].type)))
+    return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
+
+
 @dataclass(frozen=True)
 class FileCase:
     """A query over one stream of text files, and their contents by path."""
@@ -432,9 +464,7 @@ class FileCase:
 def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
     stream = draw(streams())
     files = {path: b"" for path in draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))}
-    text = TextFiles(
-        tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024)))
-    )
+    text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024))))
     stream = replace(stream, files=text)
     query = draw(queries([stream], operators_max))
     epoch = draw(st.sampled_from(EPOCHS))

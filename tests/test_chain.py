@@ -246,8 +246,7 @@ def chains(draw: DrawFn, operators_max: int = 4, fields_max: int = 4, depth: int
             operators.append(kept(draw(conditions(schema)), f"f{index}"))
             continue
         fields = [
-            (f"x{k}", draw(expressions(schema, draw(st.sampled_from(KINDS)), depth)))
-            for k in range(draw(st.integers(1, fields_max)))
+            (f"x{k}", draw(expressions(schema, draw(st.sampled_from(KINDS)), depth))) for k in range(draw(st.integers(1, fields_max)))
         ]
         picks = [(name, col(name)) for name in draw(st.lists(st.sampled_from(schema.names), unique=True, max_size=4))]
         operators.append(Map(f"m{index}", "in", tuple(dict(picks + fields).items())))
@@ -298,16 +297,12 @@ def test_any_chain_compiled_is_the_oracle_at_length(operators: Chained, rows: li
 
 @given(operators=chains(), rows=many_rows(12), cut=st.integers(0, 12))
 @settings(max_examples=20, deadline=None, suppress_health_check=SLOW)
-def test_cutting_into_batches_changes_nothing(
-    operators: Chained, rows: list[Row], cut: int, private_cache: None
-) -> None:
+def test_cutting_into_batches_changes_nothing(operators: Chained, rows: list[Row], cut: int, private_cache: None) -> None:
     with interpreted():
         chain = make_chain(operators, ANY)
         columns = columns_of(rows, ANY)
         for part, part_rows in ((slice(0, cut), rows[:cut]), (slice(cut, None), rows[cut:])):
-            assert_as_expected(
-                chain, operators, ANY, part_rows, {name: column.take(part) for name, column in columns.items()}
-            )
+            assert_as_expected(chain, operators, ANY, part_rows, {name: column.take(part) for name, column in columns.items()})
 
 
 # --- loops -----------------------------------------------------------------------------------------------------------
@@ -367,11 +362,7 @@ def test_a_cast_that_changes_no_bits_passes_the_column() -> None:
     result = chain.process(columns, 1, NOW_US)
     assert not chain.loops
     assert result.columns["t"].values is columns["t"].values
-    assert (
-        [str(c.type) for c in result.columns.values()]
-        == ["timestamp[s]", "binary"]
-        == [str(f.type) for f in chain.schema.fields]
-    )
+    assert [str(c.type) for c in result.columns.values()] == ["timestamp[s]", "binary"] == [str(f.type) for f in chain.schema.fields]
 
 
 def test_queries_that_differ_in_literals_share_the_machine_code() -> None:
@@ -531,8 +522,7 @@ YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 @given(
     rows=st.lists(
         st.fixed_dictionaries(
-            {f.name: values_of(f.type) for f in WRITTEN.fields if f.name != "t"}
-            | {"t": st.integers(YEAR_1_US, YEAR_9999_US)}
+            {f.name: values_of(f.type) for f in WRITTEN.fields if f.name != "t"} | {"t": st.integers(YEAR_1_US, YEAR_9999_US)}
         )
     )
 )
@@ -555,9 +545,7 @@ def test_text_taken_for_bytes_compares_with_bytes_also_where_it_is_null() -> Non
     assert rows == [{"column": True, "literal": True, "null": None}, {"column": None, "literal": False, "null": None}]
 
 
-@pytest.mark.parametrize(
-    "text", ["", " 1", "1 ", "+", "1_0", "0x10", "1.", "1e3", "--1", "٣", "1\0", "nan", "2024-02-30"]
-)
+@pytest.mark.parametrize("text", ["", " 1", "1 ", "+", "1_0", "0x10", "1.", "1e3", "--1", "٣", "1\0", "nan", "2024-02-30"])
 def test_texts_that_are_no_integers_of_any_type(text: str) -> None:
     fields = {name: col("s").try_cast(name) for name in ("int32", "int64", "timestamp", "timestamp[ms]", "bool")}
     rows, _ = run((mapped(**fields),), Schema.of({"s": str}), {"s": text})

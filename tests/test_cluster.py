@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -39,8 +36,6 @@ from driver import (
     sum_,
 )
 
-README = Path(__file__).parent.parent / "README.md"
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
@@ -58,19 +53,6 @@ def figures(cluster: LocalCluster, query: str, field: str) -> int:
     """Sum of a metric over the instances of a query."""
     placed = cluster.query(query).status()["placed"]
     return sum((instance.get("metrics") or {}).get(field, 0) for instance in placed)
-
-
-# --- the example -----------------------------------------------------------------------------------------------------
-
-
-def test_the_example_of_the_readme() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    example = next(block for block in blocks if "LocalCluster" in block)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(compile(example, str(README), "exec"), {"__name__": "example"})
-    assert "10.0.0.1" in printed.getvalue()
-    assert "'visits': [1]" in printed.getvalue()
 
 
 # --- publishing ------------------------------------------------------------------------------------------------------

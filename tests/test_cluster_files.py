@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from visits import BASE_MS, answers, expected, rows, windows
+from waiting import until
 
 from cep.model.streams import Stream
 from driver import Conflict, LocalCluster, QueryError, QueryFailed, files
-from visits import BASE_MS, answers, expected, rows, windows
-from waiting import until
 
 BLOCK = 1024  # the least there is
 

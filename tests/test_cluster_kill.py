@@ -10,6 +10,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -121,7 +122,6 @@ def test_zookeeper_is_killed(cluster: LocalCluster) -> None:
     kill(cluster, "zookeeper")
     flow.more()
     reading.more()
-    until(lambda: cluster.rest.client.get("/health").json() | {"leader": ""} == cluster.rest.client.get("/health").json() | {"leader": ""})
     until(lambda: cluster.rest.client.get("/health").status_code == 200)
     until(lambda: len(cluster.instance_managers()) == 2)
     assert running.status()["state"] == "running"
@@ -223,11 +223,17 @@ def temporary() -> Iterator[Path]:
         yield Path(folder)
 
 
-def parent(temporary: Path) -> subprocess.Popen[bytes]:
+@contextmanager
+def parent(temporary: Path) -> Iterator[subprocess.Popen[bytes]]:
     here = Path(__file__).parent
     command = [sys.executable, "-c", PARENT, str(here), str(here.parent)]
     environment = os.environ | {"TMPDIR": str(temporary)}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def says(process: subprocess.Popen[bytes], word: str) -> None:
@@ -274,7 +280,7 @@ def test_nothing_is_left(temporary: Path, ending: str) -> None:
         until(lambda: not list(temporary.iterdir()))
 
 
-@pytest.mark.parametrize("processes", [1, 3, 6])
+@pytest.mark.parametrize("processes", [1, 2, 4])
 def test_nothing_is_left_after_ctrl_c_during_the_start(temporary: Path, processes: int) -> None:
     with parent(temporary) as process:
         says(process, "starting")

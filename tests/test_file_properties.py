@@ -9,7 +9,7 @@ from hypothesis import given
 
 from cep.kernels.jit import interpreted
 from tests.reference import assert_same_answer, blocks, evaluate
-from tests.running import NOW_US, Ran, outputs_of, origin_of_engine, run_files
+from tests.running import NOW_US, Ran, origin_of_engine, outputs_of, run_files
 from tests.strategies import Execution, FileCase, executions, file_cases
 
 

@@ -23,9 +23,7 @@ NODE = numa.read_topology().node_of(CORE)
 NO_CORE = 100_000
 NO_NODE = 1_000
 PERMITTED = bool(numa.usable_nodes())
-permitted = pytest.mark.skipif(
-    not PERMITTED, reason="this kernel or container permits no memory policy (cap_add: [SYS_NICE])"
-)
+permitted = pytest.mark.skipif(not PERMITTED, reason="this kernel or container permits no memory policy (cap_add: [SYS_NICE])")
 
 
 def tree(folder: Path, nodes: Mapping[int, str], distances: Sequence[Sequence[int]], online: str | None = None) -> Path:
@@ -74,9 +72,7 @@ class TestReadTopology:
         assert topology.nodes[1] == Node(1, (), 1 << 30)
 
     def test_gaps_in_the_numbers(self, tmp_path: Path) -> None:
-        topology = numa.read_topology(
-            tree(tmp_path, {0: "0", 2: "1", 8: "2"}, [[10, 20, 30], [20, 10, 31], [30, 31, 10]])
-        )
+        topology = numa.read_topology(tree(tmp_path, {0: "0", 2: "1", 8: "2"}, [[10, 20, 30], [20, 10, 31], [30, 31, 10]]))
         assert [node.id for node in topology.nodes] == [0, 2, 8]
         assert topology.distance(2, 8) == 31
 
@@ -328,8 +324,6 @@ class TestNumaMaps:
 
 
 def test_importing_it_imports_nothing_large_and_binds_nothing() -> None:
-    said = in_a_process(
-        "import sys; print(json.dumps({'modules': sorted(sys.modules), 'now': numa.verify().to_json()}))"
-    )
+    said = in_a_process("import sys; print(json.dumps({'modules': sorted(sys.modules), 'now': numa.verify().to_json()}))")
     assert {"numpy", "pyarrow", "numba", "zmq", "kazoo"}.isdisjoint(said["modules"])
     assert said["now"]["cores"] == HERE

@@ -283,9 +283,7 @@ def test_and_before_that_by_the_name_of_their_source() -> None:
     assert out(run(asked, z=[[(5, 1)]], b=[[(5, 2)]])) == [(9, (2, 1))]
 
 
-@pytest.mark.parametrize(
-    ("other", "ends"), [(col("v") - 1, (4, 5)), (col("v") + 1, (5, 6)), (lit(None, "int64") + 1, (None, 5))]
-)
+@pytest.mark.parametrize(("other", "ends"), [(col("v") - 1, (4, 5)), (col("v") + 1, (5, 6)), (lit(None, "int64") + 1, (None, 5))])
 def test_what_is_still_equal_goes_by_its_columns_null_first(other: Expr, ends: tuple[Any, Any]) -> None:
     # a row comes through both branches, with its one origin
     asked = query(
@@ -423,9 +421,7 @@ def test_a_failed_row_is_a_dead_letter_of_its_operator_and_goes_on_elsewhere() -
     )
     answer = run(asked, (1, 5), (2, 0))
     assert answer.outputs == {"divided": [(1, (2,))], "kept": [(1, (1, 5)), (2, (2, 0))]}
-    assert [(letter.operator, letter.reason, letter.origin) for letter in answer.dead] == [
-        ("m", "division by zero", (0, 1))
-    ]
+    assert [(letter.operator, letter.reason, letter.origin) for letter in answer.dead] == [("m", "division by zero", (0, 1))]
 
 
 def test_a_filter_keeps_what_is_true_not_what_is_null() -> None:
@@ -434,9 +430,7 @@ def test_a_filter_keeps_what_is_true_not_what_is_null() -> None:
 
 
 def test_a_union_keeps_duplicates_and_map_keeps_the_event_time() -> None:
-    asked = query(
-        stream(v="int64"), Filter("f", "s", col("v") > 0), Union("u", ("s", "f")), Map("m", "u", (("v", col("v")),))
-    )
+    asked = query(stream(v="int64"), Filter("f", "s", col("v") > 0), Union("u", ("s", "f")), Map("m", "u", (("v", col("v")),)))
     assert out(run(asked, (1, 0), (2, 1))) == [(1, (0,)), (2, (1,)), (2, (1,))]
 
 
@@ -455,9 +449,7 @@ def file_query(**columns: str) -> tuple[Query, Stream]:
 
 def parsed(text: bytes, **columns: str) -> list[Any]:
     asked, source = file_query(**columns)
-    return [
-        row.time if isinstance(row, Bad) else row for part in blocks(asked, source, {"f": text}) for row in part.rows
-    ]
+    return [row.time if isinstance(row, Bad) else row for part in blocks(asked, source, {"f": text}) for row in part.rows]
 
 
 @pytest.mark.parametrize(

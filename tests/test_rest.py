@@ -22,7 +22,7 @@ from cep.config import ClusterConfig, argument
 from cep.errors import ClusterError, QueryError
 from cep.model.streams import TextFiles
 from orchestrator.__main__ import listen
-from orchestrator.door import ClosedDoor
+from orchestrator.door import Gateway
 from orchestrator.file_sources import resolve
 from orchestrator.metric_client import MetricClient
 from orchestrator.metric_server import LETTERS_MAX, SILENT_S_MAX, Metrics
@@ -38,7 +38,7 @@ class Server:
         listener = listen(config)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.metrics = MetricClient(config.metrics_out)
-        self.api = Api(service, self.metrics, ClosedDoor(), config)
+        self.api = Api(service, self.metrics, Gateway(None), config)
         settings = uvicorn.Config(make_app(self.api), log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
@@ -281,8 +281,8 @@ class TestStreams:
         assert client.delete("/streams/per_ip/subscriptions/s1").status_code == 204
 
     def test_the_data_doors_say_that_they_are_closed(self, client: httpx.Client) -> None:
-        is_problem(client.post("/streams/visits/records", json=[{"ip": "1"}]), 503, "NoDoor", "use the driver")
-        is_problem(client.get("/streams/per_ip/answers"), 503, "NoDoor", "use the driver")
+        is_problem(client.post("/streams/visits/records", json=[{"ip": "1"}]), 503, "ClusterError", "with the driver")
+        is_problem(client.get("/streams/per_ip/answers"), 503, "ClusterError", "with the driver")
 
 
 class TestCluster:

@@ -50,9 +50,7 @@ def test_says_which_core_and_node_there_are() -> None:
         ((Node(0, (0,), 0), Node(4, (1,), 0)), ((10, 20), (256, 10)), "node 4 to node 0: .* 10 to 255, got 256"),
     ],
 )
-def test_refuses_what_is_no_machine(
-    nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...], complaint: str
-) -> None:
+def test_refuses_what_is_no_machine(nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Topology(nodes, distances)
 
@@ -151,9 +149,7 @@ def test_describe(topology: Topology, text: str) -> None:
     assert topology.describe() == text
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers"), [("", ()), ("\n", ()), ("0\n", (0,)), ("0-2,8", (0, 1, 2, 8)), ("3,0-1", (0, 1, 3))]
-)
+@pytest.mark.parametrize(("text", "numbers"), [("", ()), ("\n", ()), ("0\n", (0,)), ("0-2,8", (0, 1, 2, 8)), ("3,0-1", (0, 1, 3))])
 def test_the_list_notation_of_the_kernel(text: str, numbers: tuple[int, ...]) -> None:
     assert parse_core_list(text) == numbers
     assert parse_core_list(core_list(numbers)) == numbers

@@ -34,9 +34,7 @@ def counted(name: str, input_: str) -> Aggregate:
     return Aggregate(name, input_, TIME("30s"), ("ip",), (("visits", count()), ("end", last("ts"))))
 
 
-def query(
-    *operators: Operator, streams: tuple[Stream, ...] = (VISITS,), late: str | None = None, **outputs: str
-) -> Query:
+def query(*operators: Operator, streams: tuple[Stream, ...] = (VISITS,), late: str | None = None, **outputs: str) -> Query:
     """`outputs` are stream=input."""
     return Query("q", streams, operators, tuple(Output(*pair) for pair in outputs.items()), late)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cep.compile.aggregate_spec import AggregateSpec, Answer
 from cep.compile.aggregate_states import FloatSum, State, TextEdge, TextExtreme
+from cep.compile.aggregate_ties import ROW, column_of
 from cep.compile.aggregate_words import from_ordered, round_128
 from cep.dataflow.columns import Column
 from cep.dataflow.elements import Batch
@@ -103,6 +104,8 @@ def _result(answer: Answer, groups: Groups, start: int, end: int) -> Column:
             return Column(type_, _values(type_, groups.word(answer.place)), _has_values(answer, groups))
         case "min" | "max":
             return groups.text(answer.place, answer.field)
+        case _ if answer.row:
+            return column_of(groups.text(answer.place + 3, ROW), answer.row, answer.column)
         case _ if type_.is_text:
             return groups.text(answer.place + 3, answer.field)
         case _:

@@ -11,6 +11,7 @@ import numpy as np
 from cep.compile.aggregate_source import Loops
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import FloatSum
+from cep.compile.aggregate_ties import ROW, rows_of
 from cep.dataflow.columns import NO_BYTES, Column, Columns
 from cep.dataflow.elements import Batch
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
@@ -106,10 +107,14 @@ def tuple_rows(spec: AggregateSpec, batch: Batch) -> TupleRows:
         named["", "origin"] = np.ascontiguousarray(batch.origin)
     for column, what in spec.loops.arguments:
         if (column, what) not in named:
-            named |= _arrays(spec.schema[column], batch.columns[column], what)
+            named |= _row_arrays(spec, batch) if column == ROW.name else _arrays(spec.schema[column], batch.columns[column], what)
     arrays = (keys.w0, keys.w1, keys.data, *(named[each] for each in spec.loops.arguments))
     by_row = (True, True, False, *(what != "data" for _, what in spec.loops.arguments))
     return TupleRows(spec.loops, named["", "time"], batch.created, arrays, by_row)
+
+
+def _row_arrays(spec: AggregateSpec, batch: Batch) -> dict[tuple[str, str], np.ndarray]:
+    return _arrays(ROW, rows_of(batch.columns, spec.schema.fields, len(batch)), "data")
 
 
 def _arrays(field: Field, column: Column, what: str) -> dict[tuple[str, str], np.ndarray]:

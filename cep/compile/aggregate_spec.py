@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cep.compile.aggregate_source import Loops, compile_loops, places_of, width_of
 from cep.compile.aggregate_states import Count, Edge, Extreme, FloatSum, IntegerSum, State, TextEdge, TextExtreme
+from cep.compile.aggregate_ties import ROW
 from cep.dataflow.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.jit import warm
@@ -34,11 +35,14 @@ class Answer:
     is_time: bool
     place: int
     count: int | None
+    row: tuple[Field, ...] = ()  # it is the value of `function` in the row at `place`, which has these columns
+    column: str = ""  # of that row
 
 
 @dataclass(frozen=True)
 class AggregateSpec:
-    """An Aggregate over tuples of `schema`, or one of its two stages; `origin`: do its answers carry one?
+    """An Aggregate over tuples of `schema`, or one of its two stages; `origin`: do its answers carry one? `ties`: may tuples
+    have the same event time and origin (`aggregate_ties`)? Then `schema` has all their columns.
 
     Stages: "whole" takes tuples and gives answers, "partial" takes tuples and gives one partial row for each group and
     pane, "final" takes partial rows and gives answers. `schema` is that of the tuples in all three.
@@ -49,12 +53,15 @@ class AggregateSpec:
     time_columns: frozenset[str]
     stage: str
     origin: bool = field(default=False)
+    ties: bool = field(default=False)
 
     @staticmethod
-    def of(operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False) -> AggregateSpec:
+    def of(
+        operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False, ties: bool = False
+    ) -> AggregateSpec:
         """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column,
         a window is longer than 2**61 µs, or there is no partial stage."""
-        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin)
+        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties)
         if stage not in STAGES:
             raise QueryError(f"operator {operator.name!r}: stage {stage!r} is none of {', '.join(STAGES)}")
         if operator.window.size > SIZE_MAX:
@@ -126,7 +133,7 @@ class AggregateSpec:
 
     @cached_property
     def loops(self) -> Loops:
-        return compile_loops(self.states, {f.name: f.type for f in self.schema.fields})
+        return compile_loops(self.states, {f.name: f.type for f in (*self.schema.fields, ROW)})
 
     def warm(self) -> None:
         """Makes its machine code now."""
@@ -163,6 +170,8 @@ class AggregateSpec:
                 return [TextExtreme(last, column)]
             case "min" | "max":
                 return [Extreme(last, column), values] if column.nullable else [Extreme(last, column)]
+            case _ if self.ties:
+                return [TextEdge(last, ROW)]
             case _:
                 return [TextEdge(last, column) if column.type.is_text else Edge(last, column)]
 
@@ -171,7 +180,9 @@ class AggregateSpec:
         place = self.places[states[0]] if states else 0
         count = self.places[states[1]] if len(states) > 1 else None
         is_time = function.column in self.time_columns
-        return Answer(result_field(name, function, column), function.name, None if column is None else column.type, is_time, place, count)
+        type_ = None if column is None else column.type
+        row = self.schema.fields if TextEdge(function.name == "last", ROW) in states else ()
+        return Answer(result_field(name, function, column), function.name, type_, is_time, place, count, row, function.column or "")
 
 
 def _partial_types(state: State) -> list[tuple[DataType, bool]]:

@@ -61,9 +61,7 @@ def read_reals(data: Array, starts: Array, lengths: Array, valid: Array, values:
 
 
 @kernel(f"void({_TEXT}, int64[:], uint8[:], int64)")
-def read_instants(
-    data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array, unit_us: int
-) -> None:
+def read_instants(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array, unit_us: int) -> None:
     """Timestamps: ISO 8601, or an integer of `unit_us` µs (0: ns; -1: no integer)."""
     for i in range(len(starts)):
         values[i], fits[i] = 0, 1

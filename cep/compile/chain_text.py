@@ -21,9 +21,7 @@ from cep.plan.types import Typed, literal_value
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: first and last instant (µs) of the years 1 to 9999, which ISO 8601 writes with four digits
-_WRITABLE = tuple(
-    (year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max)
-)
+_WRITABLE = tuple((year.replace(tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) for year in (datetime.min, datetime.max))
 
 
 def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:

@@ -19,7 +19,7 @@ from cep.dataflow.source import Source
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.needed import aggregates_fed, grain, needed_columns, restrict
+from cep.plan.needed import aggregates_fed, grain, may_tie, needed_columns, restrict
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
@@ -55,7 +55,8 @@ class Layout:
     def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
         times = self.validated.event_time_columns[aggregate.input]
         origin = stage != "partial" and self.origin(aggregate.name)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin)
+        ties = may_tie(self.query, aggregate.input)
+        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=ties)
 
     def origin(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin?"""
@@ -212,7 +213,7 @@ class _Builder:
             channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
         else:
             channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(name, PointToPoint(), channels, self._grain(edge))
+        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge))
         output.balancer = self._balancer(edge, len(channels), output)
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
@@ -220,8 +221,9 @@ class _Builder:
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
-        channels = self.wiring.subscribe(edge, self.index, self.layout.late_format(edge))
-        output = Output(edge.consumer, Broadcast(len(channels)), channels)
+        wire_format = self.layout.late_format(edge)
+        channels = self.wiring.subscribe(edge, self.index, wire_format)
+        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names)
         self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 

@@ -29,12 +29,12 @@ class ComputedTime:
 
     def __init__(self, stream: Stream) -> None:
         assert stream.event_time is not None
-        self.chain = compile_chain((Map("event_time", stream.name, ((COMPUTED, stream.event_time),)),), stream.schema)
+        self.chain = compile_chain((Map("event_time", stream.name, (("time", stream.event_time),)),), stream.schema)
 
     def of(self, columns: Columns, n: int) -> np.ndarray:
         """int64[n], µs; MIN_TIME for a row that has none."""
         result = self.chain.process(columns, n, 0)
-        found = result.columns[COMPUTED]
+        found = result.columns["time"]
         values = found.values if found.valid is None else np.where(found.valid, found.values, MIN_TIME)
         times = np.full(n, MIN_TIME, np.int64)
         times[slice(None) if result.kept is None else result.kept] = np.where(in_range(values), values, MIN_TIME)

@@ -71,10 +71,10 @@ class Target:
 
 
 class Output:
-    """One edge out of a subquery instance."""
+    """One edge out of a subquery instance. Of the tuples that come, which may have more, `columns` leave."""
 
-    def __init__(self, name: str, balancer: Balancer, channels: Sequence[Channel], grain: int = 0) -> None:
-        self.name, self.balancer, self.grain = name, balancer, grain
+    def __init__(self, name: str, balancer: Balancer, channels: Sequence[Channel], columns: Sequence[str], grain: int = 0) -> None:
+        self.name, self.balancer, self.columns, self.grain = name, balancer, tuple(columns), grain
         self.targets = [Target(channel) for channel in channels]
         self.watermark = self.since = MIN_TIME
         self.rows = self.discarded = 0  # tuples given out; those of them that nobody was there for
@@ -84,12 +84,17 @@ class Output:
         """Gathers tuples; full buffers are queued."""
         self.rows += len(batch)
         self.discarded += 0 if self.targets else len(batch)
-        for index, part in self.balancer.route(batch):
+        for index, part in self.balancer.route(self._leaving(batch)):
             target = self.targets[index]
             target.gather(part)
             if target.bytes >= self.batch_bytes:
                 target.cut(self.watermark, self.since)
         self.pump()
+
+    def _leaving(self, batch: Batch) -> Batch:
+        if len(batch.columns) == len(self.columns):
+            return batch
+        return replace(batch, columns={name: batch.columns[name] for name in self.columns})
 
     def advance(self, watermark: int) -> None:
         """A watermark holds from here on; it leaves at once if somebody waits for it."""

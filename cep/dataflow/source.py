@@ -23,7 +23,6 @@ Clock = Callable[[], int]  # µs since the epoch
 PARTITION_BITS = 48
 
 
-
 class Source(Protocol):
     watermark: int  # the least event time it can still emit
     ended: bool

@@ -135,7 +135,7 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if key in ("replicas", "buckets") and not positive or key == "parallelism" and value is not None and not positive:
+    if (key in ("replicas", "buckets") and not positive) or (key == "parallelism" and value is not None and not positive):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
     if key == "buckets" and value & (value - 1):
         raise QueryError(f"buckets: expected a power of two, got {value}", pointer)

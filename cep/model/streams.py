@@ -53,7 +53,9 @@ class Stream:
                 "/disorder",
             )
         if self.event_time is None and self.disorder is not None:
-            raise QueryError(f"stream {self.name!r} declares disorder but no event_time; rows stamped at ingestion are in order", "/disorder")
+            raise QueryError(
+                f"stream {self.name!r} declares disorder but no event_time; rows stamped at ingestion are in order", "/disorder"
+            )
         for name in sorted(expressions.columns_of(self.event_time)) if self.event_time is not None else ():
             if name not in self.schema:
                 raise QueryError(f"event_time of stream {self.name!r}: no field {name!r}; the stream has {self.schema}", "/event_time")

@@ -98,10 +98,7 @@ class Topology:
         """
         kept = [i for i, node in enumerate(self.nodes) if any(core in cores for core in node.cores)]
         if not kept:
-            raise ValueError(
-                f"none of the cores {core_list(cores) or '(none)'} is in this topology; "
-                f"its cores are {core_list(self.cores)}"
-            )
+            raise ValueError(f"none of the cores {core_list(cores) or '(none)'} is in this topology; its cores are {core_list(self.cores)}")
         nodes = (self.nodes[i] for i in kept)
         return Topology(
             tuple(Node(n.id, tuple(core for core in n.cores if core in cores), n.memory_bytes) for n in nodes),
@@ -226,10 +223,7 @@ def _check_distance(source: int, target: int, distance: int) -> None:
     if source == target and distance != OWN_DISTANCE:
         raise ValueError(f"node {source}: expected the distance {OWN_DISTANCE} to itself, got {distance}")
     if not OWN_DISTANCE <= distance <= UNREACHABLE_DISTANCE:
-        raise ValueError(
-            f"node {source} to node {target}: expected a distance of {OWN_DISTANCE} to {UNREACHABLE_DISTANCE}, "
-            f"got {distance}"
-        )
+        raise ValueError(f"node {source} to node {target}: expected a distance of {OWN_DISTANCE} to {UNREACHABLE_DISTANCE}, got {distance}")
 
 
 def _node_from_json(document: object, place: str) -> Node:

@@ -22,8 +22,7 @@ class TimeWindow:
             raise QueryError(f"window size must be greater than zero, got {self.size} µs", "/size")
         if not 0 < self.advance <= self.size:
             raise QueryError(
-                f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), "
-                f"got {self.advance} µs",
+                f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), got {self.advance} µs",
                 "/advance",
             )
 
@@ -33,7 +32,7 @@ class TimeWindow:
         return gcd(self.size, self.advance)
 
 
-def TIME(size: str | timedelta, advance: str | timedelta | None = None) -> TimeWindow:  # noqa: N802 the paper's name
+def TIME(size: str | timedelta, advance: str | timedelta | None = None) -> TimeWindow:
     """Tumbling `TIME("30s")` or sliding `TIME("30s", "10s")`."""
     size_us = parse_duration(size, "window size")
     return TimeWindow(size_us, size_us if advance is None else parse_duration(advance, "window advance"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import reduce
 from math import gcd
 
 from cep.model.expr import columns_of
+from cep.model.functions import Function, Order
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
@@ -36,8 +38,27 @@ def _read_by(query: Query, operator: Operator, schema: Schema) -> set[str]:
             return set(columns_of(condition)) | set(needed_columns(query, name, schema))
         case Union(name, _):
             return set(needed_columns(query, name, schema))
+        case Aggregate(_, input_, _, _, functions) if _ordered(functions) and may_tie(query, input_):
+            return set(schema.names)
         case Aggregate(_, _, _, by, functions):
             return {*by, *(f.column for _, f in functions if f.column is not None)}
+
+
+def _ordered(functions: tuple[tuple[str, Function], ...]) -> bool:
+    return any(function.order is Order.MERGEABLE for _, function in functions)
+
+
+def may_tie(query: Query, producer: str) -> bool:
+    """May two tuples of `producer` have the same event time and origin? Where a Union joins two ways from one beginning."""
+    return any(ways > 1 for ways in _beginnings(query, producer).values())
+
+
+def _beginnings(query: Query, producer: str) -> Counter[str]:
+    """The streams and aggregates that gave the tuples of `producer` their origin, each with the number of ways from there."""
+    operator = next((operator for operator in query.operators if operator.name == producer), None)
+    if operator is None or isinstance(operator, Aggregate):
+        return Counter([producer])
+    return sum((_beginnings(query, input_) for input_ in operator.inputs), Counter[str]())
 
 
 def restrict(schema: Schema, names: tuple[str, ...]) -> Schema:

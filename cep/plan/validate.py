@@ -114,9 +114,7 @@ def _check_event_time(stream: Stream, pointer: str) -> None:
     if tree.type.name != "timestamp":
         raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", pointer)
     if _reads_clock(tree):  # what is late is a function of the data alone (DESIGN 4.7)
-        raise QueryError(
-            f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer
-        )
+        raise QueryError(f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer)
 
 
 def _reads_clock(tree: Typed) -> bool:

@@ -54,9 +54,7 @@ def check_machine() -> int:
         for way, prefix in (("numactl", numa.numactl_prefix(core, node.id)), ("system calls", [])):
             failures += report(f"node {node.id} core {core} {way}", faults(way, prefix, core, node.id))
     near, far = topology.nodes[0], topology.nodes[-1]
-    if (
-        near != far
-    ):  # first touch alone would put the pages at the core's own node: only the policy sends them elsewhere
+    if near != far:  # first touch alone would put the pages at the core's own node: only the policy sends them elsewhere
         found = faults("system calls", [], near.cores[0], far.id, node_of_core=near.id)
         failures += report(f"node {far.id} core {near.cores[0]} of node {near.id}", found)
     return failures + report("absent node", faults_of_absent_node(topology.cores[0], topology.nodes[-1].id + 1))

@@ -37,9 +37,7 @@ class Group:
     rows: tuple[Row, ...]
 
 
-def aggregate(
-    operator: Aggregate, schema: Schema, rows: Iterable[Row], origin_of: AggregateOrigin
-) -> tuple[list[Row], list[DeadLetter]]:
+def aggregate(operator: Aggregate, schema: Schema, rows: Iterable[Row], origin_of: AggregateOrigin) -> tuple[list[Row], list[DeadLetter]]:
     """One row per window and group, at event time window end - 1; and a dead letter per SUM that does not fit."""
     out, dead = [], []
     for group in groups(operator, schema, rows):

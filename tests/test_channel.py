@@ -1,0 +1,291 @@
+"""One conformance suite for every channel: in one process, and over real ZeroMQ sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pytest
+from waiting import until
+
+from cep.dataflow.balancer import PointToPoint
+from cep.dataflow.channel import Channel, Inbox, LocalChannel, WatermarkMerge
+from cep.dataflow.columns import Column
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
+from cep.dataflow.output import BATCH_BYTES_MAX, Output, Target
+from cep.errors import ProtocolError
+from cep.model.schema import INT64, Schema
+from cep.transport import Sockets
+from cep.wire import Format
+from instance_manager.network import Network, RemoteChannel, RemoteInbox
+
+SCHEMA = Schema.of({"n": int})
+SHARE = 4 << 20
+
+
+def batch(rows: int, start: int = 0) -> Batch:
+    """Rows start, start + 1, …, each with its number as its event time."""
+    numbers = np.arange(start, start + rows, dtype=np.int64)
+    return Batch({"n": Column(INT64, numbers)}, numbers, None, 7)
+
+
+def numbers(batch: Batch) -> list[int]:
+    return batch.columns["n"].values.tolist()
+
+
+class Link(Protocol):
+    """A channel with both its ends, and what moves its messages."""
+
+    channel: LocalChannel | RemoteChannel
+    inbox: Inbox
+
+    def again(self, epoch: int) -> Channel:
+        """Another sender of the same channel, of that epoch."""
+
+    def move(self) -> None:
+        """One turn of both processes' loops."""
+
+    def broken(self) -> list[str]:
+        """What was said of channels that broke."""
+
+
+class LocalLink:
+    def __init__(self, share: int, epoch: int) -> None:
+        self.inbox = Inbox("q/e/0>0", share)
+        self.channel = LocalChannel(self.inbox, epoch)
+
+    def again(self, epoch: int) -> Channel:
+        return LocalChannel(self.inbox, epoch)
+
+    def move(self) -> None:
+        self.channel.settle()
+
+
+class RemoteLink:
+    """Two processes' ends, here in one: each with sockets of its own."""
+
+    def __init__(self, share: int, epoch: int, folder: Path) -> None:
+        self.format = Format(SCHEMA, False)
+        self.causes: list[str] = []
+        self.here, self.there = (Sockets(f"ipc://{folder}/{name}") for name in ("here", "there"))
+        self.networks = [
+            Network(sockets, lambda header, body: None, lambda header, body: False, self._on_broken) for sockets in (self.here, self.there)
+        ]
+        self.inbox = Inbox("q/e/0>0", share)
+        self.channel = self.again(epoch)
+        self.networks[0].channels[self.channel.id] = self.channel
+        self.networks[1].inboxes[self.channel.id] = RemoteInbox(self.inbox, self.format, self.here.endpoint)
+
+    def again(self, epoch: int) -> RemoteChannel:
+        return RemoteChannel(self.here, "q/e/0>0", "s", self.there.endpoint, self.format, 0, epoch)
+
+    def _on_broken(self, channel: str, error: Exception) -> None:
+        self.causes.append(f"{channel}: {error}")
+
+    def move(self) -> None:
+        for network in self.networks:
+            network.receive()
+            network.emit()
+
+    def close(self) -> None:
+        self.here.close()
+        self.there.close()
+
+
+Make = Callable[..., Link]
+
+
+@pytest.fixture(params=["local", "remote"])
+def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    made: list[RemoteLink] = []
+
+    def link(share: int = SHARE, epoch: int = 0) -> Link:
+        if request.param == "local":
+            return LocalLink(share, epoch)
+        made.append(RemoteLink(share, epoch, tmp_path_factory.mktemp("s")))
+        until(lambda: made[-1].move() or made[-1].channel.credit.limit == share)  # the first grant
+        return made[-1]
+
+    yield link
+    for each in made:
+        each.close()
+
+
+def arrived(link: Link, count: int) -> list[tuple[Element, int]]:
+    """The next `count` elements, each with the watermark that holds after it."""
+    until(lambda: link.move() or len(link.inbox.queue) >= count)
+    return [link.inbox.take() for _ in range(count)]
+
+
+def send(link: Link, element: Element, watermark: int = MIN_TIME, size: int = 0, since: int = MIN_TIME) -> None:
+    link.channel.send(element, size or (8 * len(element) if isinstance(element, Batch) else 0), watermark, since)
+
+
+# --- grammar and order -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [End(), Stop(), Fail("SQ2", 3, "it broke: 'x' is 7 €")])
+def test_every_element_arrives_in_order_as_it_was(make: Make, last: Element) -> None:
+    link = make()
+    sent: list[Element] = [batch(3), Watermark(3), Idle(), Barrier(5), batch(2, 3), Watermark(MAX_TIME), last]
+    for element in sent:
+        send(link, element)
+    got = [element for element, _ in arrived(link, len(sent))]
+    assert [numbers(e) if isinstance(e, Batch) else e for e in got] == [numbers(e) if isinstance(e, Batch) else e for e in sent]
+    grammar = Grammar("q/e/0>0")
+    for element in got:
+        grammar.check(element)
+
+
+def test_a_batch_carries_times_creation_and_the_watermark_after_it(make: Make) -> None:
+    link = make()
+    send(link, batch(4, 10), watermark=12, since=9)
+    ((got, watermark),) = arrived(link, 1)
+    assert isinstance(got, Batch)
+    assert (got.time.tolist(), got.created, watermark, link.inbox.since) == ([10, 11, 12, 13], 7, 12, 9)
+
+
+def test_an_empty_batch(make: Make) -> None:
+    link = make()
+    send(link, batch(0))
+    ((got, _),) = arrived(link, 1)
+    assert isinstance(got, Batch) and not len(got)
+
+
+# --- credit ----------------------------------------------------------------------------------------------------------
+
+
+def test_one_batch_always_goes_whatever_its_size(make: Make) -> None:
+    link = make(share=1000)
+    assert link.channel.credit.allows(1 << 30)
+    send(link, batch(100_000))
+    assert not link.channel.credit.allows(1)
+    arrived(link, 1)
+    until(lambda: link.move() or link.channel.credit.allows(1 << 30))
+
+
+def test_beyond_one_the_limit_holds(make: Make) -> None:
+    link = make(share=1 << 16)
+    send(link, batch(1000))
+    spent = link.channel.credit.sent
+    assert link.channel.credit.allows((1 << 16) - spent)
+    assert not link.channel.credit.allows((1 << 16) - spent + 1)
+
+
+def test_credit_comes_back_when_an_element_is_taken_not_when_it_arrives(make: Make) -> None:
+    link = make(share=1)
+    send(link, batch(10))
+    until(lambda: link.move() or link.inbox.queue)
+    link.move()
+    assert not link.channel.credit.allows(1)
+    assert link.inbox.held() == link.channel.credit.sent
+    link.inbox.take()
+    until(lambda: link.move() or link.channel.credit.allows(1))
+    assert link.inbox.held() == 0
+
+
+def test_control_elements_cost_nothing(make: Make) -> None:
+    """With no credit left they still go, in their place."""
+    link = make(share=1)
+    send(link, batch(10))
+    for element in (Watermark(1), Barrier(1), Idle(), End()):
+        send(link, element)
+    assert [type(element) for element, _ in arrived(link, 5)] == [Batch, Watermark, Barrier, Idle, End]
+
+
+def test_the_receivers_watermark_comes_back(make: Make) -> None:
+    link = make()
+    link.inbox.merge = merge = WatermarkMerge()
+    merge.add("q/e/0>0")
+    assert link.channel.credit.returned == MIN_TIME
+    merge.update("q/e/0>0", 42)
+    until(lambda: link.move() or link.channel.credit.returned == 42)
+
+
+# --- what must not be ------------------------------------------------------------------------------------------------
+
+
+def broken(link: Link) -> str:
+    """The complaint, by whatever way it comes."""
+    if isinstance(link, RemoteLink):
+        return until(lambda: link.move() or link.causes)[0]
+    raise AssertionError("a local channel raises at once")
+
+
+def test_a_gap_names_the_channel_and_what_was_expected(make: Make) -> None:
+    link = make()
+    send(link, Watermark(1))
+    link.channel.sequence += 1
+    try:
+        send(link, Watermark(2))
+        complaint = broken(link)
+    except ProtocolError as error:
+        complaint = str(error)
+    assert "q/e/0>0" in complaint and "expected element 1, got 2" in complaint
+
+
+def test_an_older_epoch_is_dropped_and_counted(make: Make) -> None:
+    link = make(epoch=2)
+    old = link.again(1)
+    send(link, Watermark(1))
+    old.send(Watermark(99), 0, 99, MIN_TIME)
+    old.send(batch(3), 24, 99, MIN_TIME)
+    send(link, Watermark(2))
+    assert [element for element, _ in arrived(link, 2)] == [Watermark(1), Watermark(2)]
+    assert link.inbox.stale == 2
+
+
+def test_a_newer_epoch_begins_anew(make: Make) -> None:
+    link = make(epoch=1)
+    send(link, Watermark(1))
+    send(link, Watermark(2))
+    link.again(2).send(Watermark(3), 0, 3, MIN_TIME)
+    assert [element for element, _ in arrived(link, 3)] == [Watermark(1), Watermark(2), Watermark(3)]
+
+
+# --- backpressure ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sender_stops_at_the_limit_and_goes_on(make: Make) -> None:
+    link = make(share=64 << 10)
+    output = Output("q/e", PointToPoint(), [link.channel], ["n"])
+    for part in range(50):
+        output.add(batch(1000, part * 1000))
+        output.flush_rows()
+    output.close(End())
+    assert output.blocked
+    assert link.channel.credit.sent <= 64 << 10
+    got: list[int] = []
+
+    def drain() -> bool:
+        link.move()
+        assert link.inbox.held() <= 64 << 10
+        while link.inbox.queue:
+            element, _ = link.inbox.take()
+            if isinstance(element, End):
+                return True
+            got.extend(numbers(element))
+        output.pump()
+        return False
+
+    until(drain)
+    assert got == list(range(50_000))
+    assert not output.blocked
+
+
+def test_a_batch_over_the_size_of_a_batch_is_cut(make: Make) -> None:
+    link = make(share=1)
+    target = Target(link.channel)
+    rows = 3 * BATCH_BYTES_MAX // 16
+    target.gather(batch(rows))
+    target.cut(rows, MIN_TIME)
+    pieces: list[tuple[Batch, int]] = []
+    while not target.pump():
+        pieces += arrived(link, 1)
+        until(lambda: link.move() or link.channel.credit.allows(1))
+    pieces += arrived(link, 1)
+    assert [n for piece, _ in pieces for n in numbers(piece)] == list(range(rows))
+    assert len(pieces) == 3
+    assert [watermark for _, watermark in pieces] == [MIN_TIME, MIN_TIME, rows]

@@ -1,0 +1,216 @@
+"""Imports point one way, what is dangerous everywhere is imported in few places, and every module can be imported alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "hibench")
+
+#: Layer -> the layers it may import. A layer is a package, or under `cep` a subpackage or a module.
+MAY_IMPORT: dict[str, set[str]] = {
+    # the pure engine
+    "cep.errors": set(),
+    "cep.config": {"cep.errors"},
+    "cep.model": {"cep.errors"},
+    "cep.numa": {"cep.errors", "cep.model"},
+    "cep.kernels": {"cep.errors", "cep.model", "cep.dataflow"},
+    "cep.plan": {"cep.errors", "cep.model"},
+    "cep.compile": {"cep.errors", "cep.model", "cep.kernels", "cep.plan", "cep.dataflow"},
+    "cep.dataflow": {"cep.errors", "cep.model", "cep.kernels", "cep.plan", "cep.compile", "cep.wire"},
+    "cep.wire": {"cep.errors", "cep.model", "cep.dataflow"},
+    "cep.transport": {"cep.wire"},
+    # the processes around it, which never import each other
+    "instance_manager": {"cep"},
+    "orchestrator": {"cep"},
+    "driver": {"cep"},
+    "hibench": {"cep", "driver"},
+}
+
+#: Where two layers of `cep` know a part of each other: the vocabulary of columns and elements lies in `cep.dataflow`.
+ONLY: dict[tuple[str, str], set[str]] = {
+    ("cep.compile", "cep.dataflow"): {"cep.dataflow.columns", "cep.dataflow.elements"},
+    ("cep.wire", "cep.dataflow"): {"cep.dataflow.columns", "cep.dataflow.elements"},
+    ("cep.compile", "cep.plan"): {"cep.plan.types", "cep.plan.lineage"},
+    ("cep.kernels", "cep.dataflow"): {"cep.dataflow.columns"},
+}
+
+#: Module -> the files that may import it, each with its reason.
+FEW: dict[str, dict[str, str]] = {
+    "zmq": {
+        "cep/transport.py": "the data plane of instance managers and drivers, which may not import each other",
+        "orchestrator/metric_server.py": "takes reports and answers questions",
+        "orchestrator/metric_client.py": "asks it",
+    },
+    "kazoo": {
+        "instance_manager/control.py": "assignments and statuses",
+        "orchestrator/registry.py": "reads and writes what should be true",
+        "orchestrator/election.py": "one leader",
+        "orchestrator/service.py": "the state of the connection",
+    },
+    "numba": {
+        "cep/kernels/jit.py": "when and how kernels are compiled",
+        "cep/kernels/memory.py": "intrinsics: unaligned words, libc's memchr",
+        "cep/kernels/table.py": "types of its arrays",
+    },
+    "subprocess": {
+        "driver/java.py": "asks a java for its version",
+        "driver/local.py": "starts the supervisor",
+        "driver/processes.py": "starts what must not outlive it",
+        "driver/supervisor.py": "names the type",
+        "hibench/spark.py": "Spark in a process of its own",
+    },
+    "time": {
+        "driver/data.py": "heartbeats",
+        "driver/gateway.py": "gives up what nobody asks for",
+        "driver/processes.py": "patience with those that are to end",
+        "driver/publisher.py": "time of ingestion and of creation",
+        "driver/rest.py": "patience with an orchestrator that is being restarted",
+        "driver/subscription.py": "time limits",
+        "driver/supervisor.py": "time limits, and how often a child dies",
+        "hibench/meter.py": "measures",
+        "hibench/open_loop.py": "sends at a fixed rate",
+        "hibench/screen.py": "shows progress",
+        "instance_manager/clients.py": "notices silence",
+        "instance_manager/hosting.py": "lends operators their clock",
+        "instance_manager/loop.py": "slices and ticks",
+        "instance_manager/metrics.py": "reports twice a second",
+        "orchestrator/metric_server.py": "ages of reports",
+        "orchestrator/rest.py": "time limits",
+        "orchestrator/service.py": "lends the pure state its clock",
+    },
+    "os.environ": {
+        "cep/kernels/jit.py": "where compiled kernels are kept",
+        "driver/java.py": "JAVA_HOME and PATH",
+        "driver/supervisor.py": "handed on to children",
+        "hibench/cache.py": "where records are kept",
+        "hibench/spark.py": "handed on to Spark",
+        "orchestrator/__main__.py": "the token, which no command line should show",
+    },
+}
+
+
+@cache
+def files() -> dict[str, Path]:
+    """Module name -> file, of everything we ship."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Full names of the modules that a file imports, wherever in it; `from cep import wire` is `cep.wire`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            yield from (f"{module}.{a.name}" if f"{module}.{a.name}" in files() else module for a in node.names)
+
+
+def layer(module: str) -> str:
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "cep" else parts[0]
+
+
+@pytest.mark.parametrize("module", sorted(files()))
+def test_imports_point_one_way(module: str) -> None:
+    ours = layer(module)
+    for imported in imports(files()[module]):
+        theirs = layer(imported)
+        if imported.split(".")[0] not in PACKAGES or theirs == ours or ours == "cep":
+            continue
+        allowed = MAY_IMPORT[ours]
+        assert theirs in allowed or theirs.split(".")[0] in allowed, f"{module} imports {imported}"
+        only = ONLY.get((ours, theirs))
+        assert only is None or imported in only, f"{module} imports {imported}; of {theirs} it may know {sorted(only)}"
+
+
+def test_every_layer_is_listed() -> None:
+    assert {layer(module) for module in files()} - {"cep"} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("wanted", FEW)
+def test_what_is_imported_in_few_places(wanted: str) -> None:
+    found = {str(path.relative_to(ROOT)) for path in files().values() if _uses(path, wanted)}
+    assert found == set(FEW[wanted])
+
+
+def _uses(path: Path, wanted: str) -> bool:
+    if wanted == "os.environ":
+        found = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
+    return any(name.split(".")[0] == wanted for name in imports(path))
+
+
+def test_no_local_imports_and_no_imports_for_types_only() -> None:
+    """They hide cycles. The exception is the instance manager, which binds itself before it imports what touches memory."""
+    found = []
+    for module, path in files().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
+            if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
+                found.append(module)
+    allowed = {"instance_manager.__main__"} | {m for m in found if m.startswith("hibench")}  # Spark is imported where it runs
+    assert set(found) <= allowed
+
+
+@pytest.mark.parametrize("module", [m for m, path in files().items() if "\n__all__ = " in path.read_text()])
+def test_all_is_complete(module: str) -> None:
+    """Every public name that a package's front page imports or a module defines is in it, sorted, and there."""
+    loaded = importlib.import_module(module)
+    listed = loaded.__all__
+    assert sorted(listed, key=lambda name: (not name.isupper(), name)) == list(listed) or sorted(listed) == list(listed)
+    assert [name for name in listed if not hasattr(loaded, name)] == []
+    tree = ast.parse(files()[module].read_text())
+    if files()[module].name == "__init__.py":
+        public = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module != "__future__" for a in n.names}
+    else:
+        public = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")}
+    again = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert public <= set(listed) <= public | again
+
+
+ALONE = """
+import json, os, sys, threading
+import fastapi, httpx, kazoo.client, numba, numpy, psutil, pyarrow, pydantic, rich, typer, uvicorn, yaml, zmq  # not ours: once for all
+for module in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        os.chdir(sys.argv[2])
+        before = dict(os.environ)
+        __import__(module)
+        wrong = [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+        wrong += sorted(os.listdir("."))
+        wrong += sorted(key for key in os.environ if before.get(key) != os.environ[key] and not key.startswith("KMP_"))
+        if wrong:
+            print(module, wrong, flush=True)
+        os._exit(1 if wrong else 0)
+    if os.waitpid(child, 0)[1]:
+        print(module, "cannot be imported alone", flush=True)
+"""
+
+
+def test_every_module_imports_alone_and_does_nothing(tmp_path: Path) -> None:
+    """In a child of its own: no thread, no file, no variable, and nothing is printed."""
+    modules = [module for module in files() if not module.endswith("__main__")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "CEP_KERNEL_CACHE": str(tmp_path / "kernels")}
+    (tmp_path / "empty").mkdir()
+    command = [sys.executable, "-c", ALONE, json.dumps(modules), str(tmp_path / "empty")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not (tmp_path / "kernels").exists()
