@@ -91,7 +91,9 @@ FEW: dict[str, dict[str, str]] = {
     },
     "os.environ": {
         "cep/kernels/jit.py": "where compiled kernels are kept",
+        "driver/gateway.py": "the token, which no command line should show",
         "driver/java.py": "JAVA_HOME and PATH",
+        "driver/local.py": "the token, handed to the supervisor",
         "driver/supervisor.py": "handed on to children",
         "hibench/cache.py": "where records are kept",
         "hibench/spark.py": "handed on to Spark",
@@ -177,6 +179,8 @@ def test_all_is_complete(module: str) -> None:
     assert sorted(listed, key=lambda name: (not name.isupper(), name)) == list(listed) or sorted(listed) == list(listed)
     assert [name for name in listed if not hasattr(loaded, name)] == []
     tree = ast.parse(files()[module].read_text())
+    if "__getattr__" in vars(loaded):  # it loads its names when they are asked for
+        return
     if files()[module].name == "__init__.py":
         public = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module != "__future__" for a in n.names}
     else:

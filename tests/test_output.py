@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
-from cep.dataflow.channel import Credit
+from cep.dataflow.channel import Credit, batch_bytes, row_bytes
 from cep.dataflow.columns import Column
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.dataflow.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, Output
@@ -53,8 +53,7 @@ def batch(rows: int, start: int = 0, width: int = 8) -> Batch:
 
 
 def output(wires: list[Wire], balancer: Balancer | None = None, grain: int = 0) -> Output:
-    made = Output("q/e", balancer or Broadcast(len(wires)), wires, SCHEMA.names, grain)
-    return made
+    return Output("q/e", balancer or Broadcast(len(wires)), wires, SCHEMA.names, grain)
 
 
 # --- when it leaves --------------------------------------------------------------------------------------------------
@@ -81,10 +80,12 @@ def test_a_full_buffer_leaves_at_once(targets: int, size: int) -> None:
     while not wires[0].sent:
         out.add(batch(rows // 4, parts * (rows // 4)))
         parts += 1
-        assert parts <= 4
+        assert parts <= 5
     assert parts > 1
 
 
+@example([(3000, 0), (3000, 900)])
+@example([(1, 2 * BATCH_BYTES_MAX), (3, 1)])
 @given(st.lists(st.tuples(st.integers(1, 3000), st.sampled_from((0, 8, 900))), min_size=1, max_size=8))
 def test_no_piece_is_larger_than_a_batch_may_be_and_none_is_lost(parts: list[tuple[int, int]]) -> None:
     wire = Wire()
@@ -96,10 +97,14 @@ def test_no_piece_is_larger_than_a_batch_may_be_and_none_is_lost(parts: list[tup
     out.close(End())
     assert wire.rows == list(range(start))
     pieces = [element for element, _ in wire.sent if isinstance(element, Batch)]
-    # cut by rows: a piece of wider rows than the average may be larger, never by more than their share
-    widest = max(width for _, width in parts) + 24
-    narrowest = min(width for _, width in parts) + 20
-    assert all(len(piece) * narrowest <= BATCH_BYTES_MAX * widest / narrowest for piece in pieces)
+    assert all(batch_bytes(piece) <= BATCH_BYTES_MAX or len(piece) == 1 for piece in pieces)
+
+
+def test_bytes_of_rows_add_up_to_those_of_the_batch() -> None:
+    rows = batch(10, width=7)
+    assert row_bytes(rows).sum() == batch_bytes(rows)
+    ordered = Batch(rows.columns, rows.time, np.zeros((10, 2), np.int64))
+    assert row_bytes(ordered).sum() == batch_bytes(ordered)
 
 
 def test_columns_that_nobody_reads_stay() -> None:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Protocol
 
+import numpy as np
+
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
 from cep.errors import ProtocolError
 
@@ -24,6 +26,16 @@ def batch_bytes(batch: Batch) -> int:
     for column in batch.columns.values():
         total += column.values.nbytes + (int(column.values.sum()) if column.type.is_text else 0)
     return total
+
+
+def row_bytes(batch: Batch) -> np.ndarray:
+    """int64[n]: what each row adds to `batch_bytes`."""
+    sizes = np.full(len(batch), 8 if batch.origin is None else 24, np.int64)
+    for column in batch.columns.values():
+        sizes += column.values.itemsize
+        if column.type.is_text:
+            sizes += column.values
+    return sizes
 
 
 class Credit:

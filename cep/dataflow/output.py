@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
 from cep.dataflow.balancer import Balancer
-from cep.dataflow.channel import Channel, batch_bytes
+from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.columns import Column, compact
 from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
 
@@ -43,11 +44,10 @@ class Target:
         if not self.parts:
             return False
         batch = concat(self.parts)
-        rows = max(1, len(batch) * BATCH_BYTES_MAX // max(self.bytes, 1))
-        for start in range(0, len(batch), rows):
-            piece = batch if rows >= len(batch) else batch.take(slice(start, start + rows))
-            last = start + rows >= len(batch)
-            self.queue.append((piece, batch_bytes(piece), watermark if last else self.promised, since))
+        bounds = [0, len(batch)] if self.bytes <= BATCH_BYTES_MAX else cuts(row_bytes(batch), BATCH_BYTES_MAX)
+        for start, end in pairwise(bounds):
+            piece = batch if len(bounds) == 2 else batch.take(slice(start, end))
+            self.queue.append((piece, batch_bytes(piece), watermark if end == len(batch) else self.promised, since))
         self.parts, self.bytes, self.promised = [], 0, watermark
         return True
 
@@ -158,6 +158,16 @@ class Output:
     def returned(self) -> int:
         """The least watermark that the receivers have told us of (DESIGN 4.10)."""
         return min((target.channel.credit.returned for target in self.targets), default=MAX_TIME)
+
+
+def cuts(sizes: np.ndarray, most: int) -> list[int]:
+    """Where to cut rows of `sizes` bytes so that no piece has more than `most`, unless it is a single row: from 0 to their number."""
+    ends = np.cumsum(sizes)
+    bounds = [0]
+    while bounds[-1] < len(sizes):
+        before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
+        bounds.append(max(int(np.searchsorted(ends, before + most, "right")), bounds[-1] + 1))
+    return bounds
 
 
 def concat(batches: list[Batch]) -> Batch:
