@@ -13,13 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from cep import wire
-from cep.compile.chain import compile_chain
 from cep.dataflow.channel import Credit
 from cep.dataflow.columns import columns_from_arrow
 from cep.dataflow.elements import MIN_TIME
+from cep.dataflow.event_time import ComputedTime
 from cep.dataflow.source import in_range, stamp_of
 from cep.errors import ClusterError
-from cep.model.operators import Map
 from cep.model.streams import Stream
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches
@@ -143,10 +142,15 @@ class Publisher:
             self.changed.wait_for(settled)
             if self.closing.is_set():
                 raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} was closed while it waited for credit")
-            if any(reader.closed for reader in readers):
-                silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
-                raise ClusterError(f"{silent} at query {readers[0].query!r}; open another one")
+            self._check_heard()
             return found()
+
+    def _check_heard(self) -> None:
+        """Raises ClusterError: a reader has closed us."""
+        deaf = sorted({reader.query for reader in self.readers.values() if reader.closed})
+        if deaf:
+            silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
+            raise ClusterError(f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one")
 
     def _header(self, kind: int, reader: Reader, **fields: Any) -> Header:
         watermark = stamp_of(self.max_time, self.disorder)
@@ -250,7 +254,10 @@ class Publisher:
         try:
             with self.sending:
                 self.refresh()  # a query deployed a moment ago hears of the end too
+                deaf = any(reader.closed for reader in self.readers.values())
                 self._say_goodbye(keep_open)
+                if deaf:
+                    self._check_heard()
         finally:
             self.closed = True
             self.plane.on_beat.pop(self, None)
@@ -260,8 +267,9 @@ class Publisher:
     def _say_goodbye(self, keep_open: bool) -> None:
         self.rest.delete(self._path("publishers", self.name) + f"?keep_open={str(keep_open).lower()}")
         others = [p["name"] for p in self.rest.get(self._path())["publishers"]]
-        body = wire.to_json({"last": not keep_open, "others": others, "endpoint": self.plane.endpoint})
+        word = {"last": not keep_open, "others": others, "endpoint": self.plane.endpoint}
         for reader in self.readers.values():
+            body = wire.to_json({**word, "entry": reader.entry})
             self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
         with self.changed:
             self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
@@ -273,14 +281,5 @@ def _event_time_of(stream: Stream) -> Callable[[pa.RecordBatch, int], np.ndarray
         return lambda batch, latest: np.full(batch.num_rows, max(latest, time.time_ns() // 1000), np.int64)
     if (column := stream.event_time_column) is not None:
         return lambda batch, latest: event_times(batch, column)
-    chain = compile_chain((Map("event_time", stream.name, (("t", stream.event_time),)),), stream.schema)
-
-    def computed(batch: pa.RecordBatch, latest: int) -> np.ndarray:
-        result = chain.process(columns_from_arrow(batch, stream.schema), batch.num_rows, 0)
-        times = np.full(batch.num_rows, MIN_TIME, np.int64)
-        found = result.columns["t"]
-        values = found.values if found.valid is None else np.where(found.valid, found.values, MIN_TIME)
-        times[slice(None) if result.kept is None else result.kept] = values
-        return times
-
-    return computed
+    computed = ComputedTime(stream)
+    return lambda batch, latest: computed.of(columns_from_arrow(batch, stream.schema), batch.num_rows)

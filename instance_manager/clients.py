@@ -66,10 +66,8 @@ class Clients:
                 self.subscriptions[header.channel][1].grant(header, time.monotonic())
             case wire.OPEN:
                 self._open(header, wire.from_json(body))
-            case wire.CLOSE if header.channel in self.publishers:
-                self._close(header, wire.from_json(body))
             case wire.CLOSE:
-                self.sockets.send(wire.from_json(body)["endpoint"], Header(wire.CLOSED, header.channel))
+                self._close(header, wire.from_json(body))
             case wire.BEAT:
                 self._hear(header)
 
@@ -155,10 +153,15 @@ class Clients:
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
-        _, _, publisher = self.publishers[header.channel]
-        closing = Closing(publisher.name, document["last"], frozenset(document["others"]))
-        publisher.inbox.accept(closing, 0, header.sequence, 0, MIN_TIME, MIN_TIME)
-        self._let_go(header.channel)
+        last, others = bool(document["last"]), frozenset(document["others"])
+        if header.channel in self.publishers:
+            publisher = self.publishers[header.channel][2]
+            publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
+            self._let_go(header.channel)
+            return
+        if document["entry"] in self.entries:  # it counts as closed already, for it was silent for too long
+            self.entries[document["entry"]][1].source.finish(last, others)
+        self.sockets.send(document["endpoint"], Header(wire.CLOSED, header.channel))
 
     def _let_go(self, channel: int) -> None:
         """The publisher is told that it is closed, and heard no more."""
@@ -192,6 +195,7 @@ class Clients:
         if header.kind == wire.BATCH:
             batch = wire.element_of(header, body, entry.format)
             assert isinstance(batch, Batch)
+            publisher.last_row_us = publisher.last_heard_us
             element = Published(batch, header.stamp, header.record)
         else:
             element = Watermark(header.watermark)

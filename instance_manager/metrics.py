@@ -13,7 +13,7 @@ from cep.dataflow.elements import MAX_TIME, MIN_TIME
 from cep.dataflow.operators import AggregateOperator
 from cep.kernels.jit import compilations
 from cep.transport import Sockets
-from instance_manager.hosting import Hosted
+from instance_manager.hosting import Hosted, clock_us
 from instance_manager.loop import Loop
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "epoch": hosted.epoch,
         "state": instance.state,
         "watermark": None if instance.watermark in (MIN_TIME, MAX_TIME) else instance.watermark,
-        "waits_for": instance.waits_for(),
+        "waits_for": instance.waits_for(clock_us()),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),

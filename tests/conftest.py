@@ -1,17 +1,25 @@
-"""Hypothesis for the whole test run: `-m long` (or HYPOTHESIS_PROFILE=long) draws many more examples than the ordinary run."""
+"""Hypothesis for the whole test run. `-m long` (or HYPOTHESIS_PROFILE=long) draws many more examples than the ordinary run.
+
+A failing example is printed whole, the seed of its schedule with it, and with a line (`@reproduce_failure`) that replays it.
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: Two cores are shared by many, so nothing has a deadline; a large query takes a while to draw.
-CALM = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+#: Two cores are shared by many, so nothing has a deadline; and a large query takes a while to draw.
+CALM: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
 
 settings.register_profile("ci", max_examples=100, **CALM)
-settings.register_profile("long", max_examples=3_000, **CALM)
+settings.register_profile("long", max_examples=5_000, **CALM)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -133,7 +133,8 @@ def times(draw: DrawFn, stream: Stream, epoch: int, size: int) -> list[int | Non
     rarely, about as far off as a time may be."""
     tick = tick_us(stream)
     behind = min((stream.disorder or 0) // tick, 20) + 2
-    steps = draw(st.lists(st.integers(-behind, 4), min_size=size, max_size=size))
+    step = st.one_of(st.just(0), st.integers(-1, 1), st.integers(-behind, 4))
+    steps = draw(st.lists(step, min_size=size, max_size=size))
     nullable = stream.schema[EVENT_TIME].nullable
     found: list[int | None] = []
     greatest = epoch
@@ -149,7 +150,7 @@ def times(draw: DrawFn, stream: Stream, epoch: int, size: int) -> list[int | Non
 @st.composite
 def rows(draw: DrawFn, stream: Stream, epoch: int, rows_max: int) -> list[tuple[Any, ...]]:
     """Rows of one partition."""
-    size = draw(st.integers(0, rows_max))
+    size = draw(st.one_of(st.integers(0, 3), st.integers(rows_max // 2, rows_max)))
     cell = {f.name: draw(columns(f)) for f in stream.schema.fields if f.name != EVENT_TIME}
     stamps = draw(times(stream, epoch, size))
     return [tuple(stamp if n == EVENT_TIME else draw(cell[n]) for n in stream.schema.names) for stamp in stamps]
@@ -363,7 +364,7 @@ def maps(draw: DrawFn, node: Node, name: str) -> Map:
 
 @st.composite
 def aggregates(draw: DrawFn, node: Node, name: str, tick: int, hash_ties: bool) -> Aggregate:
-    by = tuple(draw(st.lists(st.sampled_from(node.schema.names), max_size=3, unique=True)))
+    by = tuple(draw(st.lists(st.sampled_from(node.schema.names), max_size=draw(st.sampled_from((1, 0, 1, 3))), unique=True)))
     ordered = hash_ties or node.aggregates == 0 or (node.unique is not None and node.unique <= set(by))
     made = draw(st.lists(aggregate_functions(node.schema, ordered), min_size=1, max_size=4))
     window = draw(windows(tick))
@@ -379,6 +380,8 @@ def aggregate_functions(schema: Schema, ordered: bool) -> SearchStrategy[functio
         st.builds(lambda make, column: make(column), st.sampled_from(of_any), st.sampled_from(schema.names)),
         st.sampled_from((functions.window_start(), functions.window_end())),
     ]
+    if ordered:  # they depend on more than the others do: on event time, origin and, beyond these, on whole rows
+        choices += 2 * [st.builds(lambda make, column: make(column), st.sampled_from(of_any[-2:]), st.sampled_from(schema.names))]
     if numbers:
         sums = st.sampled_from((functions.sum_, functions.avg))
         choices.insert(1, st.builds(lambda make, column: make(column), sums, st.sampled_from(numbers)))
@@ -427,11 +430,9 @@ def tied_cases(draw: DrawFn) -> Case:
     inputs = tuple(way.name for way, schema in zip(ways, schemas_, strict=True) if schema == schemas_[0])
     joined = Union("u", inputs if len(inputs) > 1 else ("w0", "w0x"))
     extra = () if len(inputs) > 1 else (Filter("w0x", "w0", lit(True)),)
-    edges = st.builds(
-        lambda make, column: make(column), st.sampled_from((functions.first, functions.last)), st.sampled_from(schemas_[0].names)
-    )
-    asked = draw(st.lists(st.one_of(edges, edges, aggregate_functions(schemas_[0], True)), min_size=1, max_size=3))
-    by = tuple(draw(st.lists(st.sampled_from(schemas_[0].names), max_size=1)))
+    edges = [make(column) for make in (functions.first, functions.last) for column in schemas_[0].names]
+    asked = [*edges, draw(aggregate_functions(schemas_[0], True))]
+    by = tuple(draw(st.lists(st.sampled_from(schemas_[0].names), max_size=draw(st.sampled_from((0, 1))))))
     window = draw(windows(tick_us(stream)))
     last = Aggregate("a", "u", window, by, tuple((f"r{i}", function) for i, function in enumerate(asked)))
     used = [way for way in ways if way.name in inputs]
@@ -464,7 +465,7 @@ class FileCase:
 def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
     stream = draw(streams())
     files = {path: b"" for path in draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))}
-    text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024))))
+    text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
     stream = replace(stream, files=text)
     query = draw(queries([stream], operators_max))
     epoch = draw(st.sampled_from(EPOCHS))
@@ -475,8 +476,8 @@ def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
 def contents(draw: DrawFn, stream: Stream, epoch: int) -> bytes:
     """A file: lines with either line end, some broken, maybe padded so that few make a block, maybe no last newline."""
     assert stream.files is not None
-    padding = draw(st.sampled_from((0, 0, 150, 400))) if stream.files.block_bytes == 1024 else 0
-    lines = [draw(lines_of(row, stream, padding)) for row in draw(rows(stream, epoch, 12))]
+    padding = draw(st.sampled_from((0, 150, 400))) if stream.files.block_bytes == 1024 else 0
+    lines = [draw(lines_of(row, stream, padding)) for row in draw(rows(stream, epoch, 20))]
     head = [",".join(stream.schema.names).encode() + b"\n"] if stream.files.header else []
     data = b"".join(head + lines)
     return data.removesuffix(b"\n") if draw(st.booleans()) and not data.endswith(b"\r\n") else data
@@ -487,7 +488,7 @@ def lines_of(draw: DrawFn, row: tuple[Any, ...], stream: Stream, padding: int) -
     assert stream.files is not None
     separator = stream.files.separator.encode()
     texts = [text_of(value, f, separator) for value, f in zip(row, stream.schema.fields, strict=True)]
-    if draw(st.integers(0, 7)) == 7:
+    if draw(st.integers(0, 11)) == 11:
         texts = draw(_broken(texts))
     if padding:
         texts.append(b" " * padding)  # one field more than the schema has, which nobody looks at

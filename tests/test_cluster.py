@@ -17,6 +17,10 @@ import pytest
 from visits import BASE_MS, answers, answers_of, copies, expected, rows, visits, windows
 from waiting import HANG_S, until
 
+from cep import wire
+from cep.dataflow.elements import describe_time
+from cep.transport import Sockets
+from cep.wire import Header
 from driver import (
     TIME,
     Conflict,
@@ -295,6 +299,24 @@ def test_a_slow_subscriber_loses_rows_that_are_counted(cluster: LocalCluster, na
     until(lambda: figures(cluster, name, "dropped_rows") == 20_000 - len(kept))
 
 
+def test_nonsense_harms_nobody(cluster: LocalCluster, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = cluster.deploy(windows(name)).subscribe(f"{name}.per_ip")
+    outlet, entry = wire.name_id(f"{name}/{name}.per_ip/0"), wire.name_id(f"{name}/{name}.visits<0")
+    sockets = Sockets(f"ipc://{tmp_path_factory.mktemp('s')}/x")
+    for manager in cluster.instance_managers():
+        sockets.send_json(manager["endpoint"], b"")
+        sockets.send_json(manager["endpoint"], b"hello")
+        for kind in (*range(1, 8), *range(16, 25)):
+            for channel in (0, outlet, entry):
+                for body in (None, b"", b"{", b"[]", b'{"id": "x", "endpoint": "ipc:///nowhere", "on_slow": "never"}'):
+                    sockets.send(manager["endpoint"], Header(kind, channel, 2**64 - 1), body)
+    with cluster.publisher(f"{name}.visits") as out:
+        out.send(rows(100))
+    assert answers(found) == expected(rows(100))
+    assert len(cluster.instance_managers()) == 2
+    sockets.close()
+
+
 def test_on_slow_is_one_of_two(cluster: LocalCluster, name: str) -> None:
     running = cluster.deploy(windows(name))
     with pytest.raises(QueryError, match="on_slow"):
@@ -353,7 +375,7 @@ def test_status_says_what_it_waits_for(cluster: LocalCluster, name: str) -> None
     with cluster.publisher(f"{name}.visits", "the slow one") as out:
         until(lambda: "publisher the slow one of stream" in waits())
         out.send(rows(1))
-        until(lambda: str((BASE_MS - 2000) * 1000) in waits())
+        until(lambda: describe_time((BASE_MS - 2000) * 1000) in waits() and "which ends a window" in waits() and "s ago" in waits())
     until(lambda: running.status()["state"] == "ended")
     assert {p["state"] for p in running.status()["placed"]} == {"ended"}
 
@@ -398,7 +420,9 @@ def test_nothing_compiles_after_ready(cluster: LocalCluster, name: str) -> None:
         text = cluster.rest.text("/metrics")
         return {im: int(n) for im, n in re.findall(r'cep_process_compilations_total\{im="([^"]+)"\} (\d+)', text)}
 
-    before = until(lambda: len(compiled()) == 2 and compiled())
+    until(lambda: all(placed.get("metrics") for placed in running.status()["placed"]))  # reported since it is ready
+    before = compiled()
+    assert len(before) == 2 and min(before.values()) > 0
     found = running.subscribe(f"{name}.per_ip")
     with cluster.publisher(f"{name}.visits") as out:
         out.send(rows(20_000, groups=1000))

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -141,30 +142,66 @@ def test_the_metric_server_is_killed(cluster: LocalCluster) -> None:
     running.stop()
 
 
-def test_a_publisher_is_killed(cluster: LocalCluster) -> None:
-    """It ends nothing; its rows count; and the last living one ends the stream although the dead one never said that it closes."""
+CLIENT = """
+import sys
+sys.path[:0] = sys.argv[4:]
+from driver import Cluster, ClusterError
+from visits import rows
+cluster = Cluster(sys.argv[1])
+out = cluster.publisher("p1.visits", sys.argv[2])
+reading = cluster.query("p1").subscribe("p1.per_ip", keep_s=3.0)
+out.send(rows(500, start=int(sys.argv[3])))
+print("sent", flush=True)
+def send():
+    while True:
+        out.send(rows(1))
+for action in (send, reading.next_batch):
+    sys.stdin.readline()
+    try:
+        action()
+    except ClusterError as error:
+        print(error, flush=True)
+"""
+
+
+@contextmanager
+def client(cluster: LocalCluster, name: str, start: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a publisher and a subscription of query p1, which has sent 500 rows from row `start` on."""
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", CLIENT, cluster.rest.url, name, str(start), str(here), str(here.parent)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        says(process, "sent")
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
+    """They end nothing, and their rows count. The last living publisher ends the stream, although the others never said that they
+    close. One that wakes up is told that it is too late."""
     running = cluster.deploy(windows("p1"))
     found = running.subscribe("p1.per_ip")
-    script = (
-        "import os, signal, sys; sys.path[:0] = sys.argv[2:]; from driver import Cluster; from visits import rows\n"
-        "out = Cluster(sys.argv[1]).publisher('p1.visits', 'doomed'); out.send(rows(500)); print('sent', flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGSTOP)\n"
-    )
-    here = Path(__file__).parent
-    doomed = subprocess.Popen([sys.executable, "-c", script, cluster.rest.url, str(here), str(here.parent)], stdout=subprocess.PIPE)
-    try:
-        assert doomed.stdout is not None and doomed.stdout.readline() == b"sent\n"
-        with cluster.publisher("p1.visits", "living") as out:
-            out.send(rows(500, start=500))
-            until(lambda: sum((p.get("metrics") or {}).get("rows_in", 0) for p in running.status()["placed"]) >= 1000)
-            doomed.kill()
-            until(lambda: "doomed" in str([(p.get("metrics") or {}).get("vanished_publishers") for p in running.status()["placed"]]))
-            out.send(rows(500, start=1000))
-    finally:
+
+    def metrics(field: str) -> list[Any]:
+        """Of the two readers of the stream."""
+        return [placed["metrics"][field] for placed in running.status()["placed"] if placed["subquery"] == "SQ1" and placed["metrics"]]
+
+    doomed_client, frozen_client, living = client(cluster, "doomed", 0), client(cluster, "frozen", 500), cluster.publisher("p1.visits")
+    with doomed_client as doomed, frozen_client as frozen, living as out:
+        out.send(rows(500, start=1000))
+        until(lambda: sum(metrics("rows_in")) >= 1500)
         doomed.kill()
-        doomed.wait()
-        doomed.stdout and doomed.stdout.close()
-    assert answers(found) == expected(rows(1500))
+        frozen.send_signal(signal.SIGSTOP)
+        until(lambda: metrics("vanished_publishers") == [["doomed", "frozen"]] * 2)
+        out.send(rows(500, start=1500))
+        frozen.send_signal(signal.SIGCONT)
+        assert frozen.stdin is not None and frozen.stdout is not None
+        for complaint in (b"silent for so long that it counts as closed", b"silent for too long and was dropped"):
+            frozen.stdin.write(b"go on\n")
+            frozen.stdin.flush()
+            assert complaint in frozen.stdout.readline()
+    assert answers(found) == expected(rows(2000))
 
 
 def test_an_instance_manager_is_killed() -> None:

@@ -1,16 +1,32 @@
-"""Text files through the whole engine: whatever lies in them and however they are cut and read, the reference's answer."""
+"""Text files through the whole engine: whatever lies in them and however they are cut and read, the reference's answer.
+
+Broken records, either line end, a header, a last line without newline, empty files, records longer than a block, blocks of
+1 KiB, event times that are computed, any number of readers.
+"""
 
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
+from cep.model.expr import Column
+from cep.model.functions import count, first, last
+from cep.model.operators import Aggregate
+from cep.model.query import Options, Output, Query
+from cep.model.schema import Schema
+from cep.model.streams import Stream, TextFiles
+from cep.model.windows import TimeWindow
 from tests.reference import assert_same_answer, blocks, evaluate
 from tests.running import NOW_US, Ran, origin_of_engine, outputs_of, run_files
-from tests.strategies import Execution, FileCase, executions, file_cases
+from tests.strategies import EPOCHS, Execution, FileCase, contents, executions, file_cases
+
+pytestmark = pytest.mark.timeout(900)
 
 
 def check(case: FileCase, execution: Execution) -> Ran:
@@ -28,3 +44,82 @@ def check(case: FileCase, execution: Execution) -> Ran:
 def test_any_reading_of_files_answers_as_the_reference_does(case: FileCase, execution: Execution) -> None:
     with interpreted():
         check(case, execution)
+
+
+# Always the same examples, so that their machine code is in the cache from the second run on.
+@settings(max_examples=10, derandomize=True, database=None)
+@given(file_cases(), executions())
+def test_machine_code_answers_as_the_reference_does(case: FileCase, execution: Execution) -> None:
+    check(case, execution)
+
+
+# --- FIRST and LAST of ties: the number of a record in its block decides ------------------------------------------------
+
+FILES = TextFiles(("a.txt", "b.txt"), block_bytes=1024)
+LINES = Stream("s", Schema.of({"t": "timestamp[us]", "k": "bool", "v": "int64?", "w": "string"}), Column("t"), 3, FILES)
+
+
+def edges() -> Query:
+    functions = {"n": count(), "first": first("v"), "last": last("v"), "w": last("w")}
+    return Query(
+        "edges", (LINES,), (Aggregate("a", "s", TimeWindow(6, 3), ("k",), tuple(functions.items())),), (Output("out", "a"),), "late"
+    )
+
+
+@st.composite
+def two_files(draw: st.DrawFn) -> FileCase:
+    epoch = draw(st.sampled_from(EPOCHS))
+    return FileCase(edges(), {path: draw(contents(LINES, epoch)) for path in FILES.paths})
+
+
+@given(two_files(), executions())
+def test_ties_in_files_as_machine_code(case: FileCase, execution: Execution) -> None:
+    check(case, execution)
+
+
+# --- a file in event-time order, as in the large: few windows are open --------------------------------------------------
+
+STEP, SIZE, ROWS = 100, 5_000, 5_000
+
+
+def ordered() -> tuple[FileCase, list[tuple[int, tuple[int, int]]]]:
+    """About 24 rows a block of 1 KiB, 50 rows a window: about two blocks. With the answer."""
+    files = TextFiles(("a.txt",), block_bytes=1024)
+    stream = Stream("s", Schema.of({"t": "timestamp[us]", "n": "int64", "text": "string"}), Column("t"), 0, files)
+    windows = Aggregate("a", "s", TimeWindow(SIZE, SIZE), (), (("n", count()), ("first", first("n"))))
+    data = "".join(f"{i * STEP},{i},{'x' * 30}\n" for i in range(ROWS)).encode()
+    per_window = SIZE // STEP
+    answer = [(start * STEP + SIZE - 1, (per_window, start)) for start in range(0, ROWS, per_window)]
+    return FileCase(Query("ordered", (stream,), (windows,), (Output("out", "a"),)), {"a.txt": data}), answer
+
+
+@pytest.mark.parametrize("pre_aggregation", ["on", "off"])
+@pytest.mark.parametrize("readers", [1, 2, 4])
+def test_open_windows_are_at_most_those_spanned_by_2n_plus_1_blocks(readers: int, pre_aggregation: str, tmp_path: Path) -> None:
+    case, answer = ordered()
+    options = Options(parallelism=readers, pre_aggregation=pre_aggregation)
+    for seed in range(4):
+        execution = Execution(options, (2,), (), (0,), 1 << 20, seed)
+        ran = run_files(replace(case), execution, tmp_path)
+        assert_same_answer({"out": answer}, ran.outputs)
+        rows_a_block = 1024 // 34  # no line is shorter
+        spanned = (2 * readers + 1) * rows_a_block * STEP // SIZE + 2
+        assert ran.outcome.open_panes_max <= spanned
+
+
+# --- the long run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(file_cases(), executions())
+def test_long_any_reading(case: FileCase, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(two_files(), executions())
+def test_long_ties_in_files(case: FileCase, execution: Execution) -> None:
+    check(case, execution)

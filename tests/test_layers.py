@@ -191,7 +191,7 @@ def test_all_is_complete(module: str) -> None:
 
 ALONE = """
 import json, os, sys, threading
-import fastapi, httpx, kazoo.client, numba, numpy, psutil, pyarrow, pydantic, rich, typer, uvicorn, yaml, zmq  # not ours: once for all
+import fastapi, httpx, kazoo.client, numba.extending, psutil, pyarrow.compute, rich.table, typer, uvicorn, yaml, zmq  # not ours
 for module in json.loads(sys.argv[1]):
     child = os.fork()
     if not child:

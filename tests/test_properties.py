@@ -1,11 +1,30 @@
+"""Random queries over random published data, run in any way: always the reference's answer, late rows and dead letters.
+
+Any cutting into batches, any publishers, readers and instances, any split, any balancer that is sound, any bucket table, any
+credit, any order of turns (`tests.strategies.Execution`). A failing example is printed whole; its `seed` replays the turns.
+Most run with the kernels interpreted, since machine code for a query of its own takes longer than the query.
+"""
+
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
+from cep.model.expr import Column, col
+from cep.model.functions import avg, count, first, last, max_, min_, sum_
+from cep.model.operators import Aggregate, Filter, Map, Union
+from cep.model.query import Output, Query
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from cep.model.windows import TimeWindow
 from tests.reference import assert_same_answer, evaluate
 from tests.running import NOW_US, origin_of_engine, outputs_of, run_case
-from tests.strategies import Case, Execution, cases, executions
+from tests.strategies import Case, Execution, cases, executions, partitions, tied_cases
+
+#: Hypothesis shrinks for up to five minutes; cut off before that, it has no example to show.
+pytestmark = pytest.mark.timeout(900)
 
 
 def check(case: Case, execution: Execution) -> None:
@@ -20,3 +39,93 @@ def check(case: Case, execution: Execution) -> None:
 def test_any_execution_of_a_query_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
     with interpreted():
         check(case, execution)
+
+
+@given(tied_cases(), executions())
+def test_rows_that_tie_in_event_time_and_origin_are_ordered_by_their_columns(case: Case, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
+
+
+# Always the same examples, so that their machine code is in the cache from the second run on.
+@settings(max_examples=12, derandomize=True, database=None)
+@given(cases(hash_ties=True), executions())
+def test_machine_code_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
+    check(case, execution)
+
+
+# --- one query whose answers depend on everything that an execution could change ---------------------------------------
+
+READINGS = Stream("s", Schema.of({"t": "timestamp[us]?", "k": "string?", "v": "int64?", "x": "float64?", "w": "string?"}), Column("t"), 3)
+KEPT = ("t", "k", "v", "x", "w")
+
+
+def everything() -> Query:
+    """Two ways to one union, a sliding window by key, and one without a key over its answers, which the hash orders.
+
+    s ─┬─ near ─┬─ all ─ inner ─ outer
+       ├─ far ──┘
+       └─ exact
+    """
+    far = tuple((name, col("v") + 1 if name == "v" else col(name)) for name in KEPT)
+    inner = {"n": count(), "sum": sum_("v"), "mean": avg("v"), "first": first("v"), "last": last("w"), "least": min_("w"), "t": first("t")}
+    outer = {"n": count(), "most": max_("n"), "first": first("first"), "last": last("last"), "k": last("k"), "sum": sum_("n")}
+    exact = {"sum": sum_("x"), "mean": avg("x"), "last": last("x")}
+    return Query(
+        "everything",
+        (READINGS,),
+        (
+            Filter("near", "s", col("w").is_null() | (col("w") < "x")),
+            Map("far", "s", far),
+            Union("all", ("near", "far")),
+            Aggregate("inner", "all", TimeWindow(10, 4), ("k",), tuple(inner.items())),
+            Aggregate("outer", "inner", TimeWindow(12, 12), (), tuple(outer.items())),
+            Aggregate("exact", "s", TimeWindow(5, 5), ("k",), tuple(exact.items())),
+        ),
+        (Output("answers", "outer"), Output("seen", "inner"), Output("exactly", "exact")),
+        "late",
+    )
+
+
+@st.composite
+def data_for_everything(draw: st.DrawFn) -> Case:
+    return Case(everything(), {"s": draw(partitions(READINGS, 4, 16))})
+
+
+@given(data_for_everything(), executions())
+def test_a_query_that_depends_on_everything_as_machine_code(case: Case, execution: Execution) -> None:
+    check(case, execution)
+
+
+# --- the long run ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(cases(hash_ties=True), executions())
+def test_long_any_execution(case: Case, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(tied_cases(), executions())
+def test_long_ties(case: Case, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(data_for_everything(), executions())
+def test_long_machine_code(case: Case, execution: Execution) -> None:
+    check(case, execution)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@settings(max_examples=300)  # each is compiled
+@given(cases(hash_ties=True), executions())
+def test_long_machine_code_of_any_query(case: Case, execution: Execution) -> None:
+    check(case, execution)

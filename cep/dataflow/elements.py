@@ -8,6 +8,7 @@ Grammar of every channel, in order (DESIGN 4.3), asserted by `Grammar`:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -20,6 +21,16 @@ MAX_TIME = 2**63 - 1  # after every event
 #: So far from 1970 the event time of a source's row may be, µs (73,000 years); beyond it the row is bad input. The ends of
 #: windows that hold the row, and of windows over those, have to fit too.
 EVENT_TIME_MAX = 2**61
+
+
+def describe_time(us: int) -> str:
+    """An event time for a person to read."""
+    if us in (MIN_TIME, MAX_TIME):
+        return "-inf" if us == MIN_TIME else "+inf"
+    try:
+        return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec="milliseconds") + "Z"
+    except OverflowError:  # beyond the years that a calendar has
+        return f"{us} µs"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cep.compile.text import Parsed
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.dataflow.event_time import COMPUTED, Parser
 from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
 from cep.errors import ClusterError
@@ -197,10 +197,13 @@ class TextSource:
         return True
 
     def _finish(self) -> None:
-        assert self.file is not None
-        os.close(self.file)
-        self.file = None
+        self.release()
         self.index += self.readers
+
+    def release(self) -> None:
+        if self.file is not None:
+            os.close(self.file)
+            self.file = None
 
     def _promise(self) -> None:
         """The least event time still to come: of the block at hand and of the next of ours, whose bound is the least of the rest."""
@@ -287,12 +290,12 @@ class TextSource:
         """Others may be waiting for the watermark that the end of a block brought."""
         return self.file is None
 
-    def waits_for(self) -> str:
+    def waits_for(self, now_us: int) -> str:
         if self.index >= len(self.blocks):
             return "nothing: all blocks are read"
         before = self.index - 2 * self.readers
         if self.file is None and before >= 0:
-            return f"its receivers: block {self.index} begins when they have reached {self.blocks[before].bound} µs"
+            return f"its receivers: block {self.index} begins when they have reached {describe_time(self.blocks[before].bound)}"
         if self.file is None:
             return "the query to be started"
-        return f"nothing: it reads byte {self.position} of {self.blocks[self.index].path!r}"
+        return f"nothing: it is at byte {self.position} of {self.blocks[self.index].path!r}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop
+from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, describe_time
 from cep.dataflow.operators import AggregateOperator, Operator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
@@ -221,6 +221,8 @@ class SubqueryInstance:
         if self.done:
             return
         self.state, self.cause, self._cursor = state, cause, None
+        for source, _ in self.sources:
+            source.release()
         for output in self.outputs:
             output.close(element)
 
@@ -257,11 +259,16 @@ class SubqueryInstance:
             if isinstance(node.operator, AggregateOperator):
                 node.operator.since = since
 
-    def waits_for(self) -> str:
-        """Why nothing comes out, in one line."""
+    def waits_for(self, now_us: int) -> str:
+        """Why nothing comes out, in one line. `now_us`: the clock."""
         blocked = [output.name for output in self.outputs if output.blocked]
         if self.done or blocked:
             return f"credit on {', '.join(blocked)}" if blocked else f"nothing: it has {self.state}"
-        waiting = [(source.watermark, source.waits_for()) for source, _ in self.sources]
-        waiting += [(i.merge.combined, f"channel {i.merge.slowest()}, at watermark {i.merge.combined}") for i in self.inputs]
-        return min(waiting, default=(0, "nothing"))[1]
+        waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in self.sources]
+        waiting += [(i.merge.combined, f"channel {i.merge.slowest()}") for i in self.inputs]
+        watermark, slowest = min(waiting, default=(MAX_TIME, "nothing"))
+        states = [node.operator.state for node in self.nodes if isinstance(node.operator, AggregateOperator)]
+        end = min((state.oldest_window_end for state in states if state.oldest_window_end is not None), default=None)
+        if end is not None:
+            return f"watermark {describe_time(end)}, which ends a window; now {describe_time(watermark)}; slowest: {slowest}"
+        return slowest if watermark == MIN_TIME else f"{slowest}, at watermark {describe_time(watermark)}"

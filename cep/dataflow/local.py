@@ -6,7 +6,7 @@ This is the shipped double of a cluster: deterministic, so that a failing schedu
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep import wire
@@ -17,6 +17,7 @@ from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.source import PublishedSource, Publisher, Source
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -80,7 +81,7 @@ class Outcome:
     last: list[Element] = field(default_factory=list)
     late_rows: int = 0  # of all streams
     dead_letters: list[DeadLetters] = field(default_factory=list)
-    open_panes_max: int = 0
+    open_panes_max: int = 0  # of any instance of an aggregate, at the end of a turn
     steps: int = 0
 
 
@@ -117,8 +118,9 @@ class LocalRun:
         outcome = Outcome()
         while not all(i.done and not any(o.blocked for o in i.outputs) for i in self.instances):
             outcome.steps += 1
+            outcome.open_panes_max = max([outcome.open_panes_max, *self._open_panes()])
             if not self._turn(choose) or outcome.steps > steps_max:
-                waits = {i.name: i.waits_for() for i in self.instances}
+                waits = {i.name: i.waits_for(self.clock()) for i in self.instances}
                 raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
         return self._collect(outcome)
 
@@ -134,6 +136,10 @@ class LocalRun:
                 instance.tick()
             moved = any(inbox.queue for inbox in self.inboxes.values())
         return moved
+
+    def _open_panes(self) -> Iterator[int]:
+        operators = (node.operator for instance in self.instances for node in instance.nodes)
+        return (operator.state.open_panes for operator in operators if isinstance(operator, AggregateOperator))
 
     def _collect(self, outcome: Outcome) -> Outcome:
         for output in self.plan.query.outputs:

@@ -33,7 +33,10 @@ class Source(Protocol):
     def poll(self) -> Batch | None:
         """Rows on time; none at all where all that it read was late or bad; None where there is nothing to read now."""
 
-    def waits_for(self) -> str:
+    def release(self) -> None:
+        """Nothing is asked of it any more: it lets go of what it holds open."""
+
+    def waits_for(self, now_us: int) -> str:
         """For `status`: what holds the watermark back."""
 
 
@@ -128,6 +131,7 @@ class Publisher:
     partition: int
     inbox: Inbox
     last_heard_us: int
+    last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
 
 
@@ -181,6 +185,11 @@ class PublishedSource:
         self.merge.times.pop(name, None)
         if self.publishers and self.merge.recombine():
             self.watermark = self.merge.combined
+        self.finish(last=False)
+
+    def finish(self, last: bool, others: frozenset[str] = frozenset()) -> None:
+        """A publisher has said its last word; see `Closing`."""
+        self.ending |= last and others <= set(self.vanished)
         if self.ending and not self.publishers:
             self.ended, self.watermark = True, MAX_TIME
 
@@ -204,8 +213,8 @@ class PublishedSource:
     def _take(self, publisher: Publisher) -> Batch | None:
         element, after = publisher.inbox.take()
         if isinstance(element, Closing):
-            self.ending |= element.last and element.others <= set(self.vanished)
             self.close(element.name)
+            self.finish(element.last, element.others)
             return None
         batch = self._on_time(publisher, element) if isinstance(element, Published) else None
         if self.merge.update(publisher.name, watermark_after(element, after) if isinstance(element, Watermark) else after):
@@ -239,6 +248,9 @@ class PublishedSource:
             reason = "event time is NULL" if time == MIN_TIME else out_of_range(time)
             self.dead_letters.put(Letter(self.stream, reason, f"publisher {publisher.name}", f"record {record}"))
 
+    def release(self) -> None:
+        self.expected.clear()
+
     def drop_silent(self, now_us: int, silence_us: int) -> None:
         """A publisher that sent no heartbeat for so long counts as closed, and never ends the stream."""
         self.expected_from_us = self.expected_from_us or now_us
@@ -250,7 +262,7 @@ class PublishedSource:
                 self.vanished.append(name)
                 self.close(name)
 
-    def waits_for(self) -> str:
+    def waits_for(self, now_us: int) -> str:
         if self.ended:
             return "nothing: the stream has ended"
         if self.expected:
@@ -258,7 +270,9 @@ class PublishedSource:
         if not self.publishers:
             gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
-        return f"publisher {self.merge.slowest()} of stream {self.stream!r}, at watermark {self.watermark}"
+        slowest = self.publishers[str(self.merge.slowest())]
+        ago = f"last row {(now_us - slowest.last_row_us) / 1e6:.0f} s ago" if slowest.last_row_us else "no row yet"
+        return f"publisher {slowest.name} of stream {self.stream!r}, {ago}"
 
 
 def out_of_range(time: int) -> str:
@@ -298,5 +312,8 @@ class ListSource:
         origin = origin_of(self.source_index, self.partition, records[kept])
         return Batch(item.take(kept).columns, item.time[kept], origin, item.created)
 
-    def waits_for(self) -> str:
+    def release(self) -> None:
+        self.items = iter(())
+
+    def waits_for(self, now_us: int) -> str:
         return "the next item of the list"

@@ -70,8 +70,8 @@ def _record(line: bytes, stream: Stream, needed: frozenset[str]) -> tuple[Any, .
             except Unparsable as error:
                 reasons.append(str(error))
     time = _time(stream, values)
-    if reasons or time is None:
-        return Bad(reasons[0] if reasons else "no event time", time)
+    if reasons:
+        return Bad(reasons[0], time)
     return tuple(values.get(name) for name in stream.schema.names)
 
 
