@@ -74,9 +74,9 @@ def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArr
         raise DataError(f"stream {stream!r}, field {field}: {column.null_count} NULLs where none is allowed (declare it {field.type}?)")
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if field.type.name == "timestamp":
-        return _timestamps(column, field, stream)
     try:
+        if field.type.name == "timestamp":
+            return _timestamps(column, field, stream)
         same = pa.types.is_string(field.type.arrow) and pa.types.is_large_string(column.type)
         return column.cast(field.type.arrow, safe=True) if same or _widens(column.type, field) else _refuse(column, field, stream)
     except pa.ArrowInvalid as error:

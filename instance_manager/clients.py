@@ -172,10 +172,8 @@ class Clients:
 
     def _hang_up(self, endpoint: str) -> None:
         """A client's socket goes with the last thing that it had here."""
-        used = {subscription.terms.endpoint for _, subscription in self.subscriptions.values()}
-        for _, entry, publisher in self.publishers.values():
-            used.add(entry.endpoints[publisher.name])
-        if endpoint not in used:
+        reads = any(subscription.terms.endpoint == endpoint for _, subscription in self.subscriptions.values())
+        if not reads and not any(entry.endpoints[p.name] == endpoint for _, entry, p in self.publishers.values()):
             self.sockets.hang_up(endpoint)
 
     def published(self, header: Header, body: Any) -> bool:

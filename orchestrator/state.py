@@ -344,7 +344,9 @@ class ClusterState:
                 yield node("assignments", instance.im, _name(record.name, instance)), self._assignment(record, instance)
 
     def _assignment(self, record: QueryRecord, instance: Instance) -> dict[str, Any]:
-        outputs = {e.consumer for e in self.plans[record.name].edges_out_of(instance.subquery) if e.is_output}
+        plan = self.plans[record.name]
+        edges = (*plan.edges_out_of(instance.subquery), *plan.late_edges(instance.subquery))
+        outputs = {edge.consumer for edge in edges if edge.is_output}
         own = {"query": record.name, "subquery": instance.subquery, "instance": instance.index, "epoch": record.epoch}
         return own | {
             "desired": record.desired,

@@ -147,7 +147,8 @@ def queries(draw: DrawFn, operators_max: int = 6) -> Query:
         wide.append(name)
     asked = query(*operators, outputs=() if operators else ("s",))
     own = draw(subqueries(asked)) if draw(st.booleans()) else ()
-    return replace(asked, late=draw(st.sampled_from((None, "late"))), options=replace(draw(options()), subqueries=own))
+    late = draw(st.sampled_from((None, "late"))) if len(asked.streams) == 1 else None
+    return replace(asked, late=late, options=replace(draw(options()), subqueries=own))
 
 
 @st.composite

@@ -18,7 +18,7 @@ import pyarrow as pa
 from cep.compile.aggregate_results import origins
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, End, Watermark
+from cep.dataflow.elements import MIN_TIME, Batch, End, Watermark
 from cep.dataflow.local import LocalRun, Outcome, Script
 from cep.dataflow.source import Closing, Published, stamp_of
 from cep.errors import QueryError
@@ -189,11 +189,11 @@ def rows(batches: Sequence[Batch], schema: Schema) -> Iterator[TimedRow]:
     """Rows as the reference has them: a timestamp is int µs."""
     for batch in batches:
         arrow = columns_to_arrow(batch.columns, Schema(tuple(replace(f, nullable=True) for f in schema.fields)))
-        columns = [_values(array) for array in arrow.columns]
+        columns = [values_of_array(array) for array in arrow.columns]
         yield from zip(batch.time.tolist(), zip(*columns, strict=True), strict=True)
 
 
-def _values(array: pa.Array) -> list[Any]:
+def values_of_array(array: pa.Array) -> list[Any]:
     values: list[Any] = (array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist()
     return values
 
@@ -217,4 +217,16 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
-__all__ = ["MAX_TIME", "NOW_US", "Ran", "origin_of_engine", "outputs_of", "plan_of", "publishers", "rows", "run", "run_case", "run_files"]
+__all__ = [
+    "NOW_US",
+    "Ran",
+    "origin_of_engine",
+    "outputs_of",
+    "plan_of",
+    "publishers",
+    "rows",
+    "run",
+    "run_case",
+    "run_files",
+    "values_of_array",
+]

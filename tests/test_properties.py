@@ -67,8 +67,9 @@ def everything() -> Query:
        ├─ far ──┘
        └─ exact
     """
-    far = tuple((name, col("v") + 1 if name == "v" else col(name)) for name in KEPT)
-    inner = {"n": count(), "sum": sum_("v"), "mean": avg("v"), "first": first("v"), "last": last("w"), "least": min_("w"), "t": first("t")}
+    # v orders the two that come of one row, x alone would order many of them the other way round
+    far = tuple((name, {"v": col("v") + 1, "x": -col("x")}.get(name, col(name))) for name in KEPT)
+    inner = {"n": count(), "sum": sum_("v"), "mean": avg("v"), "first": first("v"), "last": last("w"), "least": min_("w"), "x": first("x")}
     outer = {"n": count(), "most": max_("n"), "first": first("first"), "last": last("last"), "k": last("k"), "sum": sum_("n")}
     exact = {"sum": sum_("x"), "mean": avg("x"), "last": last("x")}
     return Query(

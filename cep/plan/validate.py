@@ -226,13 +226,15 @@ def _check_known_output(index: int, name: str, schema: Schema, known: Mapping[st
 
 
 def _late(query: Query, sources: Mapping[str, Stream], schemas: Mapping[str, Schema]) -> Schema:
-    """Rows are late where a source is read (DESIGN 4.7): the late stream has the schema that all those sources have."""
-    timed = [name for name, stream in sources.items() if stream.event_time is not None] or list(sources)
-    for name in timed:
-        if schemas[name] != schemas[timed[0]]:
-            raise QueryError(
-                f"late stream {query.late!r}: late rows keep the schema of their source, and {timed[0]!r} has "
-                f"{schemas[timed[0]]}, {name!r} has {schemas[name]}; leave out late and they are counted",
-                "/late",
-            )
+    """Rows are late where a source is read (DESIGN 4.7): the late stream is of the one source that has an event time.
+
+    Of several, instances of several subqueries would have to produce one stream, which nothing else does.
+    """
+    timed = [name for name, stream in sources.items() if stream.event_time is not None] or list(sources)[:1]
+    if len(timed) > 1:
+        raise QueryError(
+            f"late stream {query.late!r}: late rows keep the schema of their source, so one source with event time is "
+            f"expected, got {', '.join(map(repr, timed))}; leave out late and they are counted",
+            "/late",
+        )
     return schemas[timed[0]]
