@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.dataflow.elements import MIN_TIME
+from cep.dataflow.files import ROW_BYTES_MAX
 from cep.errors import DataError
 from cep.model.schema import UNIT_US, Field, Schema
 from cep.model.streams import Stream
@@ -27,6 +28,10 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
         missing, extra = sorted(set(wanted) - set(got)), sorted(set(got) - set(wanted))
         raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
     columns = [_column(table.column(f.name), f, stream.name) for f in stream.schema.fields]
+    for field, column in zip(stream.schema.fields, columns, strict=True):
+        longest = pc.max(pc.binary_length(column)).as_py() if field.type.is_text else None
+        if longest is not None and longest > ROW_BYTES_MAX:
+            raise DataError(f"stream {stream.name!r}, field {field}: a value of {longest} bytes; expected at most {ROW_BYTES_MAX}")
     return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
 
 

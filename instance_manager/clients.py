@@ -232,6 +232,11 @@ class Clients:
         for channel in gone:
             self._let_go(channel)
 
+    def unread(self, hosted: Hosted) -> bool:
+        """Does a subscriber still have to take what this instance, which is over, has put out?"""
+        held = any(s.held for outlet in hosted.outlets.values() for s in outlet.subscriptions.values())
+        return hosted.instance.state == "ended" and held
+
 
 def _cancel_closing(publisher: Publisher) -> None:
     """It comes again before its last word was taken: that was not the last."""

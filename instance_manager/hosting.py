@@ -69,7 +69,7 @@ class Hosted:
 class Preparation:
     """Makes a `Hosted` from a plan: compiles, reads the heads of files. Runs beside the engine's thread and touches no socket."""
 
-    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str], Inbox]) -> None:
+    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str, int], Inbox]) -> None:
         self.config, self.sockets, self.local_inboxes = config, sockets, local_inboxes
 
     def prepare(
@@ -104,7 +104,7 @@ class _Maker:
         for source, _ in instance.sources:
             if isinstance(source, TextSource):
                 source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)
-        warm()  # everything that is imported by now: nothing compiles on the data path
+        warm()  # the hand-written kernels: nothing compiles on the data path
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
         return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)
 
@@ -117,7 +117,8 @@ class _Maker:
         name = channel_name(self.plan.query.name, edge.name, i, j)
         im, endpoint = self._worker(edge.target, j)
         if im == self.config.id:
-            channel: RemoteChannel | LocalChannel = LocalChannel(self.preparation.local_inboxes(name), self.assignment["epoch"])
+            inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
+            channel: RemoteChannel | LocalChannel = LocalChannel(inbox, self.assignment["epoch"])
         else:
             channel = RemoteChannel(self.sockets, name, edge.producer, endpoint, wire_format, 0, self.assignment["epoch"])
         self.channels[name] = channel
@@ -126,7 +127,7 @@ class _Maker:
     def listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
         name = channel_name(self.plan.query.name, edge.name, i, j)
         im, endpoint = self._worker(edge.source, i)
-        inbox = self.preparation.local_inboxes(name)
+        inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
         inbox.share = self.share
         self.inboxes[name] = (inbox, wire_format, None if im == self.config.id else endpoint)
         return inbox
@@ -149,6 +150,7 @@ class _Maker:
             self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, False))
             return source
         parser = parser_of(stream, columns.names)
+        parser.warm()
         blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
         return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, clock_us)
 

@@ -44,8 +44,9 @@ class Loop:
         self.clients = Clients(sockets, budget_bytes)
         self.network = Network(sockets, self.clients.handle, self.clients.published, self._on_broken)
         self.hosted: dict[str, Hosted] = {}
+        self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
-        self.inboxes: dict[str, Inbox] = {}  # by channel name, for both ends in this process
+        self.inboxes: dict[tuple[str, int], Inbox] = {}  # by channel name and epoch, for both ends in this process
         self.stopping = False
         self._next_tick = 0
 
@@ -69,9 +70,9 @@ class Loop:
         self.stopping = True
         self.sockets.wake()
 
-    def inbox(self, name: str) -> Inbox:
-        """The receiving end of a channel, the same for whoever asks first."""
-        return self.inboxes.setdefault(name, Inbox(name, 0))
+    def inbox(self, name: str, epoch: int) -> Inbox:
+        """The receiving end of a channel of one deployment, the same for whoever asks first."""
+        return self.inboxes.setdefault((name, epoch), Inbox(name, 0))
 
     # process
 
@@ -121,6 +122,8 @@ class Loop:
         for hosted in self.hosted.values():
             hosted.instance.tick()
         self.clients.tick()
+        for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
+            self._remove(hosted)
         self.on_tick(self)
 
     # messages
@@ -155,10 +158,14 @@ class Loop:
                 instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
             case "subscribe":
                 self.clients.subscribe_all(hosted, command.subscriptions)
+            case "remove" if self.clients.unread(hosted):
+                self.leaving.append(hosted)  # its readers are still at it; those that are gone are noticed by their silence
             case "remove":
                 self._remove(hosted)
 
     def _add(self, hosted: Hosted) -> None:
+        if hosted.key in self.hosted:
+            self._remove(self.hosted[hosted.key])
         self.hosted[hosted.key] = hosted
         for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
             if endpoint is not None:
@@ -170,8 +177,9 @@ class Loop:
         self._tell(hosted)
 
     def _remove(self, hosted: Hosted) -> None:
+        self.leaving = [each for each in self.leaving if each is not hosted]
         del self.hosted[hosted.key]
         self.network.forget(map(wire.name_id, hosted.inboxes), map(wire.name_id, hosted.channels))
         for name in (*hosted.inboxes, *hosted.channels):
-            self.inboxes.pop(name, None)
+            self.inboxes.pop((name, hosted.epoch), None)
         self.clients.remove(hosted)

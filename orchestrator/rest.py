@@ -66,6 +66,12 @@ class Api:
         """It used to ask for its readers and has stopped (DESIGN 4.11)."""
         return time.monotonic() - self.heard.get((stream, publisher), time.monotonic()) > VANISHED_S
 
+    async def forget_vanished(self) -> None:
+        """Closes the publishers that have vanished, so that no new query waits for them."""
+        for stream, publisher in [each for each in self.heard if self.has_vanished(*each)]:
+            await self.do(ClosePublisher(stream, publisher))
+            self.heard.pop((stream, publisher), None)
+
     async def ask(self, question: Callable[[ClusterState], T]) -> T:
         """An answer from the state."""
         return await _confirmed(self.service.ask(question))
@@ -169,6 +175,7 @@ async def deploy(
     """
     query = _nameable(queries.from_json(await _document(request)))
     files = await api.files(query)
+    await api.forget_vanished()
     await _confirmed(api.service.deploy(query, files, start))
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True

@@ -24,6 +24,7 @@ from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of
 from cep.errors import ClusterError
 from cep.model.streams import Stream, TextFiles
 
+ROW_BYTES_MAX = 16 << 20  # DESIGN 7: a longer row is a dead letter
 PADDING = 64  # bytes behind a buffer that kernels may read
 READ_BYTES = 2 << 20
 PROBE_BYTES = 64 << 10
@@ -82,7 +83,7 @@ def _blocks_of_file(path: str, size: int, text: TextFiles, disorder: int, parser
         greatest = MIN_TIME
         for start, end in zip(starts, [*starts[1:], size], strict=True):
             if start < end:
-                greatest = max(greatest, _first_time(file, start, end, text.block_bytes, parser))
+                greatest = max(greatest, _first_time(file, start, end, longest_record(text), parser))
                 blocks.append(Block(path, start, end, partition + len(blocks), greatest, stamp_of(greatest, disorder)))
         return blocks
     finally:
@@ -107,18 +108,23 @@ def _line_after(file: int, position: int, size: int) -> int:
     return size
 
 
-def _first_time(file: int, start: int, end: int, block_bytes: int, parser: Parser) -> int:
+def longest_record(text: TextFiles) -> int:
+    """Bytes; what is longer is a dead letter."""
+    return min(text.block_bytes, ROW_BYTES_MAX)
+
+
+def _first_time(file: int, start: int, end: int, longest: int, parser: Parser) -> int:
     """Event time of the first record between `start` and `end` whose event time parses; MIN_TIME if there is none."""
     size = PROBE_BYTES
     while start < end:
-        wanted = min(size, block_bytes, end - start)
+        wanted = min(size, longest, end - start)
         buffer = Buffer(wanted + 1)
         got = buffer.read(file, start, wanted)
         lines = _whole_lines(buffer, got, start + got >= end)
         time = parser.first_time(buffer.view, 0, lines) if lines else None
         if time is not None:
             return int(time)
-        if not lines and size < block_bytes:
+        if not lines and size < longest:
             size *= 4
         else:
             start = start + lines if lines else _line_after(file, start, end)
@@ -218,7 +224,7 @@ class TextSource:
     def _read(self, block: Block) -> tuple[Buffer, int]:
         """A buffer that begins with whole lines, and how many bytes they are: 0 if the next record is longer than a block."""
         assert self.file is not None and self.stream.files is not None
-        size, most = self.read_bytes, self.stream.files.block_bytes
+        size, most = self.read_bytes, longest_record(self.stream.files)
         while True:
             wanted = min(size, most, block.end - self.position)
             buffer = self._free_buffer(wanted + 1)
@@ -234,7 +240,8 @@ class TextSource:
         """The next record is longer than a block: a dead letter."""
         assert self.file is not None and self.stream.files is not None
         end = _line_after(self.file, self.position, block.end)
-        reason = f"record of {end - self.position} bytes: expected at most {self.stream.files.block_bytes}, the size of a block"
+        longest = longest_record(self.stream.files)
+        reason = f"record of {end - self.position} bytes: expected at most {longest}, the size of a block or of the longest row"
         self._letter(reason, block, self.position, bytes(buffer.bytes[:RECORD_BYTES_MAX]))
         self.position, self.record = end, self.record + 1
 

@@ -55,6 +55,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
 normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
+_GENERATED = "cep_generated_"
 _kernels: list[Kernel] = []
 _counts = {"compiled": 0, "interpreting": 0}
 
@@ -96,10 +97,13 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warm(*kernels: Kernel) -> None:
-    """Compiles or loads `kernels`; without arguments every kernel imported so far. Nothing where kernels are interpreted."""
+    """Compiles or loads `kernels`; without arguments every hand-written one imported so far (whoever generates one, warms it).
+
+    Does nothing where kernels are interpreted.
+    """
     if _counts["interpreting"] or config.DISABLE_JIT:
         return
-    for each in kernels or tuple(_kernels):
+    for each in kernels or [each for each in _kernels if not each.function.__module__.startswith(_GENERATED)]:
         each.ready()
 
 
@@ -123,7 +127,7 @@ def generate(source: str, name: str) -> ModuleType:
 
     A real file, since Numba caches no function that comes from elsewhere (numba#3501).
     """
-    module_name = f"cep_generated_{name}_{_digest(source.encode())}"
+    module_name = f"{_GENERATED}{name}_{_digest(source.encode())}"
     if module_name in sys.modules:
         return sys.modules[module_name]
     path = _written(cache_folder() / "generated" / f"{module_name}.py", source)
