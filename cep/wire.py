@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
 from cep.errors import ProtocolError
+from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.model.schema import Schema
 
 VERSION = 1

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep.dataflow.elements import MIN_TIME
 from cep.dataflow.files import ROW_BYTES_MAX
+from cep.elements import MIN_TIME
 from cep.errors import DataError
 from cep.model.schema import UNIT_US, Field, Schema
 from cep.model.streams import Stream

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from cep import wire
 from cep.dataflow.channel import Credit
-from cep.dataflow.columns import columns_from_arrow
-from cep.dataflow.elements import MIN_TIME
 from cep.dataflow.event_time import ComputedTime
 from cep.dataflow.source import in_range, stamp_of
+from cep.elements import MIN_TIME
 from cep.errors import ClusterError
+from cep.kernels.columns import columns_from_arrow
 from cep.model.streams import Stream
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches

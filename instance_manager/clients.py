@@ -12,8 +12,8 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox
-from cep.dataflow.elements import MIN_TIME, Batch, Element, Watermark
 from cep.dataflow.source import Closing, Published, Publisher
+from cep.elements import MIN_TIME, Batch, Element, Watermark
 from cep.errors import CepError
 from cep.transport import Sockets
 from cep.wire import Header

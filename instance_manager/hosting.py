@@ -12,11 +12,11 @@ from cep.config import InstanceManagerConfig, instance_node
 from cep.dataflow.build import Wiring, build
 from cep.dataflow.channel import Channel, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.source import PublishedSource, Source
+from cep.elements import MAX_TIME
 from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream

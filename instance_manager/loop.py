@@ -11,7 +11,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
-from cep.dataflow.elements import Fail, Stop
+from cep.elements import Fail, Stop
 from cep.transport import Sockets
 from instance_manager.clients import Clients
 from instance_manager.hosting import Hosted

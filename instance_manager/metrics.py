@@ -9,8 +9,8 @@ from typing import Any
 
 from cep import wire
 from cep.config import InstanceManagerConfig
-from cep.dataflow.elements import MAX_TIME, MIN_TIME
 from cep.dataflow.operators import AggregateOperator
+from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
 from cep.transport import Sockets
 from instance_manager.hosting import Hosted, clock_us

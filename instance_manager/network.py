@@ -13,7 +13,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit, Inbox, watermark_after
-from cep.dataflow.elements import MIN_TIME, Batch, Element
+from cep.elements import MIN_TIME, Batch, Element
 from cep.errors import ProtocolError
 from cep.transport import Sockets
 from cep.wire import Format, Header

@@ -12,7 +12,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit
-from cep.dataflow.elements import LAST, MAX_TIME, Batch, Element
+from cep.elements import LAST, MAX_TIME, Batch, Element
 from cep.errors import QueryError
 from cep.transport import Sockets
 from cep.wire import Format, Header

@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from cep.compile.aggregate_results import origins
 from cep.dataflow.channel import batch_bytes
-from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MIN_TIME, Batch, End, Watermark
 from cep.dataflow.local import LocalRun, Outcome, Script
 from cep.dataflow.source import Closing, Published, stamp_of
+from cep.elements import MIN_TIME, Batch, End, Watermark
 from cep.errors import QueryError
+from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import empty_keys, encode_keys
 from cep.model.operators import Aggregate
 from cep.model.query import Query

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from cep.compile.aggregate import AggregateSpec, WindowState
 from cep.compile.aggregate_spec import TIME_MAX
-from cep.dataflow.columns import Columns, columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
+from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError, ProtocolError, QueryError
+from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.hashing import hash_words
 from cep.kernels.jit import compilations, interpreted, warm
 from cep.kernels.keys import empty_keys, encode_keys

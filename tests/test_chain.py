@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from cep.compile.chain import Chain, Result, compile_chain, make_chain
-from cep.dataflow.columns import Column, Columns, columns_from_arrow, to_arrow
 from cep.errors import QueryError
+from cep.kernels.columns import Column, Columns, columns_from_arrow, to_arrow
 from cep.kernels.jit import compilations, interpreted
 from cep.model.expr import Binary, Call, Cast, Expr, Unary, coalesce, col, lit, now
 from cep.model.operators import Filter, Map

@@ -12,10 +12,10 @@ from waiting import until
 
 from cep.dataflow.balancer import PointToPoint
 from cep.dataflow.channel import Channel, Inbox, LocalChannel, WatermarkMerge
-from cep.dataflow.columns import Column
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.dataflow.output import BATCH_BYTES_MAX, Output, Target
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.errors import ProtocolError
+from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
 from cep.transport import Sockets
 from cep.wire import Format

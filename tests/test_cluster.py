@@ -18,7 +18,7 @@ from visits import BASE_MS, answers, answers_of, copies, expected, rows, visits,
 from waiting import HANG_S, until
 
 from cep import wire
-from cep.dataflow.elements import describe_time
+from cep.elements import describe_time
 from cep.transport import Sockets
 from cep.wire import Header
 from driver import (

@@ -9,12 +9,12 @@ import pytest
 
 from cep.dataflow.balancer import Broadcast
 from cep.dataflow.channel import Inbox, LocalChannel
-from cep.dataflow.columns import Column
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.output import Output
 from cep.dataflow.source import PAUSE, ListSource
+from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
+from cep.kernels.columns import Column
 from cep.model.schema import INT64
 
 FOREVER = lambda: False  # noqa: E731  a deadline that never comes

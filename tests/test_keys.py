@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cep.dataflow.columns import Column, columns_from_arrow, columns_to_arrow
 from cep.errors import QueryError
+from cep.kernels.columns import Column, columns_from_arrow, columns_to_arrow
 from cep.kernels.hashing import LONG, hash_words
 from cep.kernels.jit import interpreted, kernel
 from cep.kernels.keys import Keys, Layout, decode_keys, empty_keys, encode_keys, layout, same_bytes

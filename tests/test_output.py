@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
 from cep.dataflow.channel import Credit, batch_bytes, row_bytes
-from cep.dataflow.columns import Column
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.dataflow.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, Output
+from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
+from cep.kernels.columns import Column
 from cep.model.schema import INT64, STRING, Schema
 
 SCHEMA = Schema.of({"n": int, "text": str})

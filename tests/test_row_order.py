@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.compile.aggregate_ties import column_of, rows_of
-from cep.dataflow.columns import Column, columns_from_arrow, to_arrow
+from cep.kernels.columns import Column, columns_from_arrow, to_arrow
 from cep.kernels.jit import interpreted
 from cep.model.schema import Field, Schema
 from tests.reference import difference

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cep.compile.aggregate_rows import merge_into, run
 from cep.compile.aggregate_source import Loops, compile_loops, width_of
 from cep.compile.aggregate_states import Count, State, TextExtreme
-from cep.dataflow.columns import columns_from_arrow
+from cep.kernels.columns import columns_from_arrow
 from cep.kernels.jit import warm
 from cep.kernels.keys import Keys, decode_keys, encode_keys
 from cep.kernels.table import ARENA_USED, SLOTS_MIN, Table, compare_text, slots_for

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cep.compile.text import BAD_MAX, Parsed, TextParser
-from cep.dataflow.columns import to_arrow
-from cep.dataflow.elements import MIN_TIME
+from cep.elements import MIN_TIME
 from cep.errors import QueryError
 from cep.kernels import jit
+from cep.kernels.columns import to_arrow
 from cep.kernels.text import gather, late, late_among
 from cep.model.schema import UNIT_US, Field, Schema
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep import wire
-from cep.dataflow.columns import columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
 from cep.errors import ProtocolError
+from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.model.schema import Schema
 from cep.wire import Format, Header
 

@@ -21,9 +21,9 @@ from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count
 from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
 from cep.compile.window_panes import Panes
-from cep.dataflow.columns import Column, Columns, columns_from_arrow, columns_to_arrow
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch
+from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
+from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import INT64, Field, Schema

@@ -15,8 +15,8 @@ from cep.compile.aggregate_spec import AggregateSpec, Answer
 from cep.compile.aggregate_states import FloatSum, State, TextEdge, TextExtreme
 from cep.compile.aggregate_ties import ROW, column_of
 from cep.compile.aggregate_words import from_ordered, round_128
-from cep.dataflow.columns import Column
-from cep.dataflow.elements import Batch
+from cep.elements import Batch
+from cep.kernels.columns import Column
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED, round_exact
 from cep.kernels.hashing import LONG, hash64, hash_of, mix64
 from cep.kernels.jit import kernel

@@ -12,8 +12,8 @@ from cep.compile.aggregate_source import Loops
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import FloatSum
 from cep.compile.aggregate_ties import ROW, rows_of
-from cep.dataflow.columns import NO_BYTES, Column, Columns
-from cep.dataflow.elements import Batch
+from cep.elements import Batch
+from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
 from cep.kernels.hashing import LONG
 from cep.kernels.jit import Kernel

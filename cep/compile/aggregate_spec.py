@@ -8,7 +8,7 @@ from functools import cached_property
 from cep.compile.aggregate_source import Loops, compile_loops, places_of, width_of
 from cep.compile.aggregate_states import Count, Edge, Extreme, FloatSum, IntegerSum, State, TextEdge, TextExtreme
 from cep.compile.aggregate_ties import ROW
-from cep.dataflow.elements import EVENT_TIME_MAX
+from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.jit import warm
 from cep.model.functions import Function, result_field

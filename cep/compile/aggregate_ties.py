@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.compile.aggregate_words import from_ordered, ordered_values
-from cep.dataflow.columns import Column, Columns
+from cep.kernels.columns import Column, Columns
 from cep.kernels.row_order import FIXED_BYTES, add_text_sizes, get_fixed, get_text, put_fixed, put_text
 from cep.model.schema import BINARY, DataType, Field
 

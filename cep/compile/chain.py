@@ -14,7 +14,7 @@ import numpy as np
 from cep.compile.chain_source import LoopSource, loop_source
 from cep.compile.chain_steps import Convert, LoopStep, Step, lower
 from cep.compile.chain_text import convert, kernels_of
-from cep.dataflow.columns import Column, Columns
+from cep.kernels.columns import Column, Columns
 from cep.kernels.jit import Kernel, generate, warm
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, DataType, Field, Schema

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cep.dataflow.columns import Column
+from cep.kernels.columns import Column
 from cep.kernels.jit import Kernel, kernel
 from cep.kernels.literals import SLOW, boolean, calendar, instant, integer, real, small_integer
 from cep.model.schema import UNIT_US, DataType

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from cep.compile.chain_read import READERS, read
 from cep.compile.chain_steps import Convert
-from cep.dataflow.columns import Column, Columns, from_arrow, to_arrow
+from cep.kernels.columns import Column, Columns, from_arrow, to_arrow
 from cep.kernels.jit import Kernel
 from cep.kernels.text import gather
 from cep.model import expr as expressions

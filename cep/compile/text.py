@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep.dataflow.columns import Column
-from cep.dataflow.elements import EVENT_TIME_MAX
+from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
+from cep.kernels.columns import Column
 from cep.kernels.jit import Kernel, generate
 from cep.kernels.memory import BLOCK
 from cep.kernels.text import EMPTY, NEWLINE, RANGE, gather

@@ -1,1 +1,1 @@
-"""The data path. Read in order: elements, source, operator, aggregate, balancer, channel, instance."""
+"""The data path. Read in order: source, files, operators, balancer, output, channel, instance, build; then `local`, its double."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from cep.dataflow.elements import Batch
+from cep.elements import Batch
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets, partition
 from cep.model.schema import Field

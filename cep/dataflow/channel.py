@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
 from cep.errors import ProtocolError
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from cep.compile.chain import compile_chain
 from cep.compile.text import Bad, Parsed, TextParser
-from cep.dataflow.columns import Column, Columns
-from cep.dataflow.elements import MIN_TIME
 from cep.dataflow.source import in_range
+from cep.elements import MIN_TIME
+from cep.kernels.columns import Column, Columns
 from cep.kernels.text import NEWLINE
 from cep.model.expr import columns_of
 from cep.model.operators import Map

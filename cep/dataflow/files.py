@@ -18,9 +18,9 @@ import numpy as np
 
 from cep.compile.text import Parsed
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.dataflow.event_time import COMPUTED, Parser
 from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
+from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.errors import ClusterError
 from cep.model.streams import Stream, TextFiles
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, describe_time
 from cep.dataflow.operators import AggregateOperator, Operator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
+from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, describe_time
 
 
 @dataclass

@@ -13,12 +13,12 @@ from cep import wire
 from cep.dataflow.build import Layout, Wiring, build
 from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.source import PublishedSource, Publisher, Source
+from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan, channel_name

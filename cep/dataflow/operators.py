@@ -14,7 +14,7 @@ import numpy as np
 from cep.compile.aggregate import AggregateSpec, WindowState
 from cep.compile.chain import Chain
 from cep.dataflow.dead_letters import DeadLetters, Letter
-from cep.dataflow.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
 
 Clock = Callable[[], int]  # µs since the epoch

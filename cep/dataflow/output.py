@@ -16,8 +16,8 @@ import numpy as np
 
 from cep.dataflow.balancer import Balancer
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
-from cep.dataflow.columns import Column, compact
-from cep.dataflow.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
+from cep.kernels.columns import Column, compact
 
 BATCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MANY = 64 << 10

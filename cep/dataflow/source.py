@@ -15,7 +15,7 @@ import numpy as np
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
-from cep.dataflow.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
+from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
 from cep.kernels.text import late, late_among
 
 Clock = Callable[[], int]  # µs since the epoch

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from cep.dataflow.columns import NO_BYTES, Column, Columns
 from cep.errors import QueryError
+from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.hashing import LONG, hash_bytes
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.memory import load_word

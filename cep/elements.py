@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from cep.dataflow.columns import Columns
 from cep.errors import ProtocolError
+from cep.kernels.columns import Columns
 
 MIN_TIME = -(2**63)  # before every event
 MAX_TIME = 2**63 - 1  # after every event
