@@ -16,10 +16,9 @@ from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
 from cep.model.windows import TimeWindow
 
-#: Event times lie within ±TIME_MAX µs and windows are at most SIZE_MAX µs long (2,283 years), so that no bound of a window
+#: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.windows.SIZE_MAX` long, so that no bound of a window
 #: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
 TIME_MAX = 2 * EVENT_TIME_MAX
-SIZE_MAX = 2**56
 
 STAGES = ("whole", "partial", "final")
 
@@ -60,12 +59,10 @@ class AggregateSpec:
         operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False, ties: bool = False
     ) -> AggregateSpec:
         """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column,
-        a window is longer than 2**61 µs, or there is no partial stage."""
+        or there is no partial stage."""
         spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties)
         if stage not in STAGES:
             raise QueryError(f"operator {operator.name!r}: stage {stage!r} is none of {', '.join(STAGES)}")
-        if operator.window.size > SIZE_MAX:
-            raise QueryError(f"operator {operator.name!r}: a window of {operator.window.size} µs, at most {SIZE_MAX} µs are allowed")
         if stage != "whole" and not spec.mergeable_cheaply:
             raise QueryError(f"operator {operator.name!r}: the exact sum of a float64 column has no small partial; use stage 'whole'")
         assert spec.output_schema

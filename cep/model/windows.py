@@ -9,6 +9,9 @@ from math import gcd
 from cep.errors import QueryError
 from cep.model.duration import format_duration, parse_duration
 
+#: µs, 2,283 years: so that no bound of a window of aggregates of aggregates overflows (see `cep.elements.EVENT_TIME_MAX`).
+SIZE_MAX = 2**56
+
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
@@ -18,8 +21,8 @@ class TimeWindow:
     advance: int
 
     def __post_init__(self) -> None:
-        if self.size <= 0:
-            raise QueryError(f"window size must be greater than zero, got {self.size} µs", "/size")
+        if not 0 < self.size <= SIZE_MAX:
+            raise QueryError(f"window size must be greater than zero and at most {SIZE_MAX} µs, got {self.size} µs", "/size")
         if not 0 < self.advance <= self.size:
             raise QueryError(
                 f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), got {self.advance} µs",
