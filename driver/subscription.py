@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep import wire
-from cep.errors import CepError, ClusterError, QueryError, QueryFailed, QueryStopped, StreamEnded
+from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
 from cep.model.schema import Schema
 from cep.wire import Format, Header
 from driver.arrow import without_hidden
@@ -103,6 +103,9 @@ class Subscription:
         answer = self.rest.get(path("queries", query))
         if answer["state"] == "failed":
             raise self._failure(answer)
+        known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
+        if self.stream not in known:
+            raise NotFound(f"query {query!r} puts out no stream {self.stream!r}; it has {', '.join(sorted(known))}")
         for document in answer["outputs"].get(self.stream, ()):
             producer = Producer(document, query, self.stream, self.id)
             self.producers[producer.channel] = producer

@@ -39,7 +39,7 @@ class Command:
 class Loop:
     """Runs the subquery instances of this process until `stopping`."""
 
-    def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop], None]) -> None:
+    def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None]) -> None:
         self.sockets, self.report, self.on_tick = sockets, report, on_tick
         self.clients = Clients(sockets, budget_bytes)
         self.network = Network(sockets, self.clients.handle, self.clients.published, self._on_broken)
@@ -101,6 +101,8 @@ class Loop:
         state = hosted.instance.state
         if state != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
             hosted.reported = state
+            if hosted.instance.done:
+                self.on_tick(self, True)
             self.report(hosted)
 
     # emit
@@ -124,7 +126,7 @@ class Loop:
         self.clients.tick()
         for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
             self._remove(hosted)
-        self.on_tick(self)
+        self.on_tick(self, False)
 
     # messages
 

@@ -28,12 +28,19 @@ class Reporter:
         self.sockets, self.config = sockets, config
         self._due = 0
 
-    def tick(self, loop: Loop) -> None:
+    def tick(self, loop: Loop, at_once: bool) -> None:
+        """Sends a report if one is due, or at once: an instance is over, and whoever sees its end asks for its dead letters next."""
         now = time.monotonic_ns()
-        if now < self._due:
+        if now < self._due and not at_once:
             return
         self._due = now + INTERVAL_NS
-        report = {
+        try:
+            self.sockets.send_json(self.config.cluster.metrics_in, wire.to_json(self._report(loop)))
+        except Exception:  # a report that cannot be made must not end the queries it is about
+            LOG.exception("no report this time")
+
+    def _report(self, loop: Loop) -> dict[str, Any]:
+        return {
             "im": self.config.id,
             "time": time.time(),
             "instances": [_instance(hosted) for hosted in loop.hosted.values()],
@@ -44,7 +51,6 @@ class Reporter:
                 "compilations": compilations(),
             },
         }
-        self.sockets.send_json(self.config.cluster.metrics_in, wire.to_json(report))
 
 
 def _instance(hosted: Hosted) -> dict[str, Any]:

@@ -410,7 +410,7 @@ async def _document(request: Request) -> Any:
     body = await request.body()
     try:
         return yaml.safe_load(body) if "yaml" in request.headers.get("content-type", "") else json.loads(body)
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ProtocolError(f"the document cannot be read: {error}") from None
 
 

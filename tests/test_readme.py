@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import yaml
+
+from cep.model.query import from_json
+from cep.plan.validate import validate
+
 README = Path(__file__).parent.parent / "README.md"
 
 
@@ -19,6 +24,12 @@ def test_the_example_prints_its_window() -> None:
     ran = subprocess.run([sys.executable, "-c", example()], capture_output=True, text=True, timeout=100, check=False)
     assert ran.returncode == 0, ran.stderr
     assert "'ip': ['10.0.0.1'], 'visits': [1]" in ran.stdout
+
+
+def test_the_document_is_a_query() -> None:
+    (document,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
+    query = from_json(yaml.safe_load(document))
+    assert validate(query, {}).schemas["window"].names == ("ip", "visits", "start")
 
 
 def test_every_folder_of_the_map_is_there() -> None:

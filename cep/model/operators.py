@@ -95,7 +95,7 @@ def from_json(document: Any, pointer: str = "") -> Operator:
         raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(_READERS)}, ...}}, got {document!r}', pointer)
     reader, keys = _READERS[document["type"]]
     for key in document.keys() - keys - {"name", "type"}:
-        raise QueryError(f"unknown key {key!r}; a {document['type']} has {', '.join(sorted(keys))}", f"{pointer}/{key}")
+        raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {', '.join(sorted(keys))}", f"{pointer}/{key}")
     for key in keys - document.keys() - {"by"}:
         raise QueryError(f"operator {document['name']!r} ({document['type']}) lacks {key!r}", pointer)
     return reader(document, pointer)

@@ -12,6 +12,7 @@ from cep.model.streams import Stream
 
 SPLITS = ("stateful", "single", "per-operator")
 PRE_AGGREGATION = ("auto", "on", "off")
+INSTANCES_MAX, BUCKETS_MAX = 4096, 1 << 20
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 
@@ -137,6 +138,9 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if (key in ("replicas", "buckets") and not positive) or (key == "parallelism" and value is not None and not positive):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
+    most = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}.get(key)
+    if most is not None and value is not None and value > most:
+        raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):
         raise QueryError(f"buckets: expected a power of two, got {value}", pointer)
     if key == "subqueries" and not (isinstance(value, list) and all(isinstance(part, list) for part in value)):

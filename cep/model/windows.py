@@ -48,6 +48,8 @@ def to_json(window: TimeWindow) -> dict[str, str]:
 def from_json(document: object, pointer: str = "") -> TimeWindow:
     if not isinstance(document, dict) or document.get("type") != "time" or "size" not in document:
         raise QueryError(f'expected {{"type": "time", "size": ..., "advance": ...}}, got {document!r}', pointer)
+    for key in document.keys() - {"type", "size", "advance"}:
+        raise QueryError(f"unknown key {key!r}; a time window has size and advance", f"{pointer}/{key}")
     try:
         size = parse_duration(str(document["size"]), "window size")
     except QueryError as error:
