@@ -491,3 +491,9 @@ def test_copies_of_rows(cluster: LocalCluster, name: str) -> None:
     with cluster.publisher(f"{name}.visits") as out:
         out.send(rows(1000))
     assert [row["ip"] for batch in found for row in batch.to_pylist()] == [row["ip"] for row in rows(1000)]
+
+
+def test_a_stream_that_the_query_does_not_put_out(cluster: LocalCluster, name: str) -> None:
+    running = cluster.deploy(windows(name))
+    with pytest.raises(NotFound, match=f"puts out no stream 'other'; it has {name}.per_ip"):
+        running.subscribe("other")

@@ -138,6 +138,19 @@ class TestQueries:
 
 
 class TestProblems:
+    def test_options_beyond_all_bounds(self, client: httpx.Client) -> None:
+        answer = client.post("/explain", json=QUERY_EXAMPLE | {"options": {"parallelism": 10**9}})
+        is_problem(answer, 422, "QueryError", "expected at most 4096", "/options/parallelism")
+
+    def test_unknown_keys_of_a_window(self, client: httpx.Client) -> None:
+        operator = QUERY_EXAMPLE["operators"][0] | {"window": {"type": "time", "size": "1s", "slide": "1s"}}
+        answer = client.post("/explain", json=QUERY_EXAMPLE | {"operators": [operator]})
+        is_problem(answer, 422, "QueryError", "unknown key 'slide'", "/operators/0/window/slide")
+
+    def test_a_document_too_deep_to_read(self, client: httpx.Client) -> None:
+        answer = client.post("/explain", content=b'{"a":' * 50_000 + b"1" + b"}" * 50_000)
+        is_problem(answer, 400, "ProtocolError", "cannot be read")
+
     def test_what_is_no_query_is_pointed_at(self, client: httpx.Client) -> None:
         broken = json.loads(json.dumps(QUERY_EXAMPLE))
         broken["operators"][0]["input"] = "nothing"
