@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -180,8 +180,3 @@ def to_json(value: Any) -> bytes:
 
 def from_json(frame: Any) -> Any:
     return json.loads(bytes(frame))
-
-
-def answer(header: Header, **changes: Any) -> Header:
-    """A header like `header`, with changes: replies go back on the channel they came on."""
-    return replace(header, **changes)

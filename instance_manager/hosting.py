@@ -16,7 +16,6 @@ from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.source import PublishedSource, Source
-from cep.elements import MAX_TIME
 from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -101,9 +100,6 @@ class _Maker:
     def make(self) -> Hosted:
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, self.config.cluster.state_limit_bytes)
         instance = build(self.plan, self.subquery, self.index, wiring)
-        for source, _ in instance.sources:
-            if isinstance(source, TextSource):
-                source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)
         warm()  # the hand-written kernels: nothing compiles on the data path
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
         return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)

@@ -17,14 +17,6 @@ class Now(NamedTuple):
     wall: float
 
 
-class InstanceKey(NamedTuple):
-    """One subquery instance."""
-
-    query: str
-    subquery: str
-    instance: int
-
-
 @dataclass(frozen=True, slots=True)
 class Manager:
     """An instance manager as it registered itself; `info` is everything it said."""

@@ -12,10 +12,12 @@ from cep.compile.chain import compile_chain
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
+from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -103,7 +105,14 @@ class _Builder:
             self._make_late(edge)
         name = f"{self.plan.query.name}/{self.subquery.name}/{self.index}"
         nodes = list(self.nodes.values())
+        for source, _ in sources:
+            if isinstance(source, TextSource):
+                source.returned = self._returned
         return SubqueryInstance(name, self.subquery.name, self.index, nodes, inputs, sources, self.outputs, self.dead_letters)
+
+    def _returned(self) -> int:
+        """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
+        return min((output.returned() for output in self.outputs), default=MAX_TIME)
 
     # Operators
 

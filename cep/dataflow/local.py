@@ -15,7 +15,6 @@ from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
-from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.source import PublishedSource, Publisher, Source
 from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
@@ -109,7 +108,6 @@ class LocalRun:
         wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
-            self._gate(instance)
             instance.state = "running"
 
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
@@ -186,8 +184,3 @@ class LocalRun:
             for sequence, (element, size, watermark) in enumerate(script.get(reader, ())):
                 inbox.accept(element, size, sequence, 0, watermark, -(2**63))
         return source
-
-    def _gate(self, instance: SubqueryInstance) -> None:
-        for source, _ in instance.sources:
-            if isinstance(source, TextSource):
-                source.returned = lambda: min((output.returned() for output in instance.outputs), default=MAX_TIME)

@@ -6,7 +6,6 @@ An operator is handed a batch or a watermark and yields batches; the instance th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -120,8 +119,3 @@ class AggregateOperator:
         kept = np.flatnonzero(batch.time + (1 - self.window_size) >= self.since)
         self.incomplete += len(batch) - len(kept)
         return batch if len(kept) == len(batch) else batch.take(kept)
-
-
-def with_created(batch: Batch, created: int) -> Batch:
-    """The same tuples, made from something created at `created` (ns)."""
-    return replace(batch, created=created)
