@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 #: Where a layer of `cep` knows only a part of another.
 ONLY: dict[tuple[str, str], set[str]] = {
-    ("cep.compile", "cep.plan"): {"cep.plan.types", "cep.plan.lineage"},
+    ("cep.compile", "cep.plan"): {"cep.plan.types", "cep.plan.schemas", "cep.plan.lineage"},
 }
 
 #: Module -> the files that may import it, each with its reason.

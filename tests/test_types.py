@@ -13,7 +13,8 @@ from cep.model.functions import Function, avg, count, first, max_, min_, sum_, w
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, DataType, Field, Schema, parse_type
 from cep.model.windows import TIME
-from cep.plan.types import can_fail, infer, literal_value, operator_schema, promoted, text_of, typed
+from cep.plan.schemas import operator_schema
+from cep.plan.types import can_fail, infer, literal_value, promoted, text_of, typed
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "ARITHMETIC.md"
 TYPES = ("bool", "int32", "int64", "float64", "timestamp", "string", "binary")

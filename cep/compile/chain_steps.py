@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Unary
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, FLOAT64, DataType, Field, Schema
-from cep.plan.types import Typed, can_fail, operator_schema, text_of, typed
+from cep.plan.schemas import operator_schema
+from cep.plan.types import Typed, can_fail, text_of, typed
 
 
 @dataclass(frozen=True)

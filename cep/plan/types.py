@@ -1,4 +1,4 @@
-"""The types of expressions and the schemas of operators (DESIGN 5.3, 5.7). What each cell computes: docs/ARITHMETIC.md.
+"""The types of expressions (DESIGN 5.3, 5.7). What each cell computes: docs/ARITHMETIC.md.
 
 The rules, in one place:
 1. Arithmetic on integers is int64, whatever their width, and overflow is overflow of int64; with a float64 it is
@@ -19,8 +19,6 @@ from typing import Any
 
 from cep.errors import QueryError
 from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
-from cep.model.functions import FUNCTIONS, Function, result_field
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
 
 INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -62,7 +60,7 @@ def typed(expr: Expr, fields: Mapping[str, Field]) -> Typed:
     match expr:
         case Column(name):
             if name not in fields:
-                raise QueryError(f"no column {name!r}; there {_listing(fields)}", "/column")
+                raise QueryError(f"no column {name!r}; there {listing(fields)}", "/column")
             return Typed(expr, fields[name].type, fields[name].nullable)
         case Literal():
             literal_value(expr)
@@ -267,6 +265,15 @@ def _as_instant(arg: Typed, type_: DataType, index: int) -> Typed:
     return replace(arg, expr=literal, type=type_)
 
 
+def escaped(name: str) -> str:
+    """`name` as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def listing(names: Mapping[str, object] | tuple[str, ...]) -> str:
+    return f"are {', '.join(names)}" if names else "are none"
+
+
 # --- literals --------------------------------------------------------------------------------------------------------
 
 
@@ -314,113 +321,3 @@ def _parsed_instant(text: str) -> int:
         raise QueryError(message, "/literal") from None
     aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
     return (aware - _EPOCH) // timedelta(microseconds=1)
-
-
-# --- operators -------------------------------------------------------------------------------------------------------
-
-
-def operator_schema(operator: Operator, inputs: tuple[Schema, ...]) -> Schema:
-    """The schema of what `operator` yields from inputs of these schemas, in the order of `operator.inputs`.
-
-    Raises:
-        QueryError: names the operator and the field; its pointer is relative to the operator's document.
-    """
-    match operator:
-        case Map():
-            return _map_schema(operator, inputs[0])
-        case Filter():
-            return _filter_schema(operator, inputs[0])
-        case Union():
-            return _union_schema(operator, inputs)
-        case Aggregate():
-            return _aggregate_schema(operator, inputs[0])
-
-
-def escaped(name: str) -> str:
-    """`name` as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
-def _listing(names: Mapping[str, object] | tuple[str, ...]) -> str:
-    return f"are {', '.join(names)}" if names else "are none"
-
-
-def _map_schema(operator: Map, schema: Schema) -> Schema:
-    if not operator.fields:
-        raise QueryError(f"operator {operator.name!r}: a map needs at least one field", "/fields")
-    fields = []
-    for name, expr in operator.fields:
-        try:
-            fields.append(Field(name, *infer(expr, schema)))
-        except QueryError as error:
-            message = f"operator {operator.name!r}, field {name!r}: {error.message}"
-            raise QueryError(message, f"/fields/{escaped(name)}{error.pointer}") from None
-    return _named(operator.name, tuple(fields), "/fields")
-
-
-def _filter_schema(operator: Filter, schema: Schema) -> Schema:
-    try:
-        type_, _ = infer(operator.condition, schema)
-    except QueryError as error:
-        message = f"operator {operator.name!r}, condition: {error.message}"
-        raise QueryError(message, f"/condition{error.pointer}") from None
-    if type_ != BOOL:
-        text = text_of(operator.condition)
-        raise QueryError(f"operator {operator.name!r}, condition: expected bool, got {type_} of {text}", "/condition")
-    return schema
-
-
-def _union_schema(operator: Union, schemas: tuple[Schema, ...]) -> Schema:
-    where = f"operator {operator.name!r}"
-    if len(operator.inputs) < 2:
-        raise QueryError(f"{where}: a union needs at least two inputs, got {len(operator.inputs)}", "/inputs")
-    for i, (name, schema) in enumerate(zip(operator.inputs, schemas, strict=True)):
-        if name in operator.inputs[:i]:
-            raise QueryError(f"{where}: a union reads an input once; {name!r} stands twice", f"/inputs/{i}")
-        if schema != schemas[0]:
-            raise QueryError(
-                f"{where}: the inputs of a union have one schema; {operator.inputs[0]!r} has {schemas[0]}, "
-                f"{name!r} has {schema}; map them to the same fields first",
-                f"/inputs/{i}",
-            )
-    return schemas[0]
-
-
-def _aggregate_schema(operator: Aggregate, schema: Schema) -> Schema:
-    by = tuple(_group_field(operator, i, schema) for i in range(len(operator.by)))
-    if not operator.functions:
-        raise QueryError(f"operator {operator.name!r}: an aggregate needs at least one function", "/functions")
-    results = tuple(_result(operator, name, function, schema) for name, function in operator.functions)
-    return _named(operator.name, by + results, "/functions")
-
-
-def _group_field(operator: Aggregate, index: int, schema: Schema) -> Field:
-    name = operator.by[index]
-    if name not in schema:
-        message = f"operator {operator.name!r}, by: no column {name!r}; there {_listing(schema.names)}"
-        raise QueryError(message, f"/by/{index}")
-    if name in operator.by[:index]:
-        raise QueryError(f"operator {operator.name!r}, by: {name!r} stands twice", f"/by/{index}")
-    return schema[name]
-
-
-def _result(operator: Aggregate, name: str, function: Function, schema: Schema) -> Field:
-    where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
-    if FUNCTIONS[function.name] and function.column is None:
-        raise QueryError(f"{where}: {function.name} takes one column", pointer)
-    if function.column is not None and function.column not in schema:
-        message = f"{where}: no column {function.column!r}; there {_listing(schema.names)}"
-        raise QueryError(message, f"{pointer}/column")
-    try:
-        return result_field(name, function, None if function.column is None else schema[function.column])
-    except QueryError as error:
-        raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
-
-
-def _named(operator: str, fields: tuple[Field, ...], pointer: str) -> Schema:
-    try:
-        return Schema(fields)
-    except QueryError as error:
-        index = int(error.pointer.split("/")[1])
-        message = f"operator {operator!r}: {error.message}"
-        raise QueryError(message, f"{pointer}/{escaped(fields[index].name)}") from None

@@ -17,7 +17,8 @@ from cep.model.operators import Filter, Map, Operator, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.types import Typed, operator_schema, typed
+from cep.plan.schemas import operator_schema
+from cep.plan.types import Typed, typed
 
 
 @dataclass(frozen=True)
