@@ -70,6 +70,7 @@ class AggregateSpec:
 
     @property
     def window(self) -> TimeWindow:
+        assert isinstance(self.operator.window, TimeWindow)
         return self.operator.window
 
     @cached_property

@@ -21,7 +21,7 @@ from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.needed import aggregates_fed, grain, may_tie, needed_columns, restrict
+from cep.plan.needed import grain, may_tie, needed_columns, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
@@ -62,7 +62,7 @@ class Layout:
 
     def origin(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin?"""
-        return any(self.spec(aggregate, "whole").needs_origin for aggregate in aggregates_fed(self.query, producer))
+        return wants_origin(self.query, producer, lambda aggregate: self.spec(aggregate, "whole").needs_origin)
 
     def format(self, edge: Edge) -> Format:
         """How the batches of an edge look on the wire."""

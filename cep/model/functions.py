@@ -25,6 +25,11 @@ class Function:
     column: str | None = None
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that it reads."""
+        return () if self.column is None else (self.column,)
+
+    @property
     def order(self) -> Order:
         return Order.MERGEABLE if self.name in ("first", "last") else Order.COMMUTATIVE
 

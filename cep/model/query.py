@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep.errors import QueryError
-from cep.model import operators, streams
+from cep.model import operator_documents, streams
 from cep.model.operators import Operator
 from cep.model.streams import Stream
 
@@ -54,7 +54,7 @@ def to_json(query: Query) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": query.name,
         "streams": [streams.to_json(stream) for stream in query.streams],
-        "operators": [operators.to_json(operator) for operator in query.operators],
+        "operators": [operator_documents.to_json(operator) for operator in query.operators],
         "outputs": [{"stream": output.stream, "input": output.input} for output in query.outputs],
     }
     if query.late is not None:
@@ -91,7 +91,7 @@ def from_json(document: Any) -> Query:
     return Query(
         document["name"],
         tuple(streams.from_json(d, f"/streams/{i}") for i, d in enumerate(_list(document, "streams"))),
-        tuple(operators.from_json(d, f"/operators/{i}") for i, d in enumerate(_list(document, "operators"))),
+        tuple(operator_documents.from_json(d, f"/operators/{i}") for i, d in enumerate(_list(document, "operators"))),
         tuple(_output(d, f"/outputs/{i}") for i, d in enumerate(_list(document, "outputs"))),
         late,
         options_from_json(document.get("options", {}), "/options"),

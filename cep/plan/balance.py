@@ -5,8 +5,9 @@ The rule, for an edge into a subquery:
 1. one instance there: point-to-point;
 2. a stateful operator there, and the rows are partitioned already by columns that are in its key, into as many
    instances: point-to-point, instance i to instance i, and the partitioning goes on;
-3. a stateful operator there: route-key by the group fields, under the names that they have where they enter;
-4. otherwise: round-robin.
+3. a theta join there: broadcast on the one side, round-robin on the other;
+4. another stateful operator there: route-key by the group fields, under the names that they have where they enter;
+5. otherwise: round-robin.
 
 What a stream brings is shared out where it enters: blocks of files by number, published batches in turn.
 """
@@ -17,8 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cep.errors import QueryError
+from cep.model.operators import Join, Operator
 from cep.plan.lineage import CommonKey, common_key, entries_of, trace
-from cep.plan.parallelize import operators_of, replica_key
+from cep.plan.parallelize import is_spread_theta, operators_of, replica_key
 from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery
 
 POINTER = "/options/balancers"
@@ -63,6 +65,7 @@ def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
     kept = () if rerouted else _kept(plan, subquery, {edge.producer for edge in bare}, key)
     for edge in bare:
         natural = _natural(subquery, edge, key.fields.get(edge.producer, ()), kept)
+        natural = _spread(operators, natural) if subquery.parallelism > 1 and is_spread_theta(operators) else natural
         yield _overridden(plan, natural, overrides.get(edge.consumer, natural.balancer))
 
 
@@ -90,6 +93,14 @@ def _natural(subquery: Subquery, edge: Edge, fields: tuple[str, ...], kept: tupl
     if kept:
         return replace(edge, fields=kept)
     return replace(edge, balancer="route-key", fields=fields) if fields else replace(edge, balancer="round-robin")
+
+
+def _spread(operators: tuple[Operator, ...], edge: Edge) -> Edge:
+    """Into a theta join: one side everywhere, the other shared out."""
+    join = operators[0]
+    assert isinstance(join, Join)
+    everywhere = ("left", "right")[edge.port] == join.broadcast
+    return replace(edge, balancer="broadcast" if everywhere else "round-robin", fields=())
 
 
 def _kept(plan: PhysicalPlan, subquery: Subquery, producers: set[str], key: CommonKey) -> tuple[str, ...]:
@@ -128,7 +139,8 @@ def _overridden(plan: PhysicalPlan, natural: Edge, balancer: str) -> Edge:
     target, source = plan.subquery(natural.target), plan.subquery(natural.source)
     if target.parallelism == 1 or balancer == natural.balancer:
         return natural  # to one instance, all four are the same
-    why = _unsound(source, target, natural, balancer)
+    theta = is_spread_theta(operators_of(plan, target))
+    why = _unsound_theta(target, natural, balancer) if theta else _unsound(source, target, natural, balancer)
     if why:
         raise _refusal(natural.consumer, balancer, natural.balancer, why)
     return replace(natural, balancer=balancer)
@@ -149,6 +161,14 @@ def _unsound(source: Subquery, target: Subquery, edge: Edge, balancer: str) -> s
             sizes = f"{source.name} has parallelism {source.parallelism} and {target.name} {n}"
             return f"{sizes}, so {n - 1} of these would get nothing"
     return ""
+
+
+def _unsound_theta(target: Subquery, edge: Edge, balancer: str) -> str:
+    if edge.balancer == "broadcast":
+        return f"every instance of {target.name} has to meet every tuple of this side of its theta join"
+    if balancer == "broadcast":
+        return f"each of the {target.parallelism} instances of {target.name} would join every tuple of both sides"
+    return "a theta join has no key to route by, and its side that is not broadcast is shared out in turn"
 
 
 def _refusal(operator: str, balancer: str, natural: str, why: str) -> QueryError:

@@ -5,11 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cep.model.duration import format_duration
-from cep.model.expr import Column
+from cep.model.expr import Column, Expr
 from cep.model.functions import Function
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Sort,
+    StatefulMap,
+    TopN,
+    Union,
+)
 from cep.model.streams import Stream
 from cep.model.topology import core_list
+from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
 from cep.plan.physical import Edge, PhysicalPlan, Subquery, Worker
 from cep.plan.place import estimated
 from cep.plan.pre_aggregate import Decision, decisions
@@ -52,16 +70,77 @@ def _stream(plan: PhysicalPlan, stream: Stream) -> str:
 def _operator(operator: Operator) -> str:
     match operator:
         case Map(fields=fields):
-            return f"map to {', '.join(n if _is(e, n) else f'{n} = {text_of(e)}' for n, e in fields)}"
+            return f"map to {_fields(fields)}"
+        case FlatMap(fields=fields, explode=explode):
+            return f"flat map to {_fields(fields)}, a tuple for each element of {explode}"
         case Filter(condition=condition):
             return f"filter {text_of(condition)}"
         case Union():
             return "union"
+        case Delay(by=by):
+            return f"delay by {format_duration(by)}"
+        case Apply(function=function, columns=columns):
+            return f"apply {function} to batches of {', '.join(columns)}"
+        case Lookup(table=table, on=on):
+            return f"lookup in {table.path or 'a table of the query'} on {_pairs(on)}"
         case Aggregate(window=window, by=by, functions=functions):
-            advance = "" if window.advance == window.size else f" every {format_duration(window.advance)}"
             called = ", ".join(f"{name} = {_function(function)}" for name, function in functions)
-            group = f" by {', '.join(by)}" if by else ""
-            return f"aggregate {format_duration(window.size)}{advance}{group}: {called}"
+            return f"aggregate {_window(window)}{_by(by)}: {called}"
+    return _stateful(operator)
+
+
+def _stateful(operator: Operator) -> str:
+    match operator:
+        case Join(window=window, right_window=right, on=on, how=how, condition=condition):
+            windows = _window(window) if window == right else f"{_window(window)} and {_window(right)}"
+            where = "" if condition is None else f" where {text_of(condition)}"
+            return f"{how} join {windows}{' on ' + _pairs(on) if on else ''}{where}"
+        case IntervalJoin(on=on, how=how, lower=lower, upper=upper):
+            return f"{how} interval join from {lower} µs to {upper} µs{' on ' + _pairs(on) if on else ''}"
+        case AsOfJoin(on=on, how=how):
+            return f"{how} as-of join{' on ' + _pairs(on) if on else ''}"
+        case Sort(window=None):
+            return "sort by event time"
+        case Sort(window=TimeWindow() as window, by=by, order=order):
+            return f"sort {_window(window)}{_by(by)} by {_order(order)}"
+        case TopN(window=window, by=by, order=order, n=n):
+            return f"first {n} of {_window(window)}{_by(by)} by {_order(order)}"
+        case Deduplicate(by=by, ttl=ttl):
+            return f"deduplicate{_by(by)}{'' if ttl is None else ', ttl ' + format_duration(ttl)}"
+        case StatefulMap(by=by, function=function, fields=fields):
+            return f"stateful map{_by(by)} to {function or _fields(fields)}"
+    return type(operator).__name__
+
+
+def _fields(fields: tuple[tuple[str, Expr], ...]) -> str:
+    return ", ".join(name if _is(expr, name) else f"{name} = {text_of(expr)}" for name, expr in fields)
+
+
+def _pairs(on: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(left if left == right else f"{left} = {right}" for left, right in on)
+
+
+def _order(order: tuple[tuple[str, bool], ...]) -> str:
+    return ", ".join(f"{name} descending" if descending else name for name, descending in order)
+
+
+def _by(by: tuple[str, ...]) -> str:
+    return f" by {', '.join(by)}" if by else ""
+
+
+def _window(window: Window) -> str:
+    match window:
+        case TimeWindow(size, advance):
+            return format_duration(size) + ("" if advance == size else f" every {format_duration(advance)}")
+        case SizeWindow(rows, every):
+            return f"{rows} rows" + ("" if every == rows else f" every {every}")
+        case SessionWindow(gap):
+            return f"sessions with gap {format_duration(gap)}"
+        case TransactionWindow(open_, close):
+            return f"transactions from {text_of(open_)} to {text_of(close)}"
+        case UnboundedWindow(period, ttl):
+            how = "for every tuple" if period is None else f"every {format_duration(period)}"
+            return f"all so far, an answer {how}" + ("" if ttl is None else f", ttl {format_duration(ttl)}")
 
 
 def _is(expression: object, name: str) -> bool:
@@ -69,7 +148,7 @@ def _is(expression: object, name: str) -> bool:
 
 
 def _function(function: Function) -> str:
-    return f"{function.name}({function.column or ''})"
+    return f"{function.name}({', '.join(function.columns)})"
 
 
 # --- subqueries and edges --------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cep.errors import QueryError
-from cep.model.operators import Operator
+from cep.model.operators import Join, Operator, is_stateful
 from cep.plan.lineage import CommonKey, common_key, group_by
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.plan.place import lots
@@ -45,14 +45,32 @@ def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
     """Why more instances would change answers; empty if they would not."""
     if not subquery.stateful:
         return ""
+    if is_spread_theta(operators):
+        return ""
     if subquery.streams:
         return "it reads its stream and keeps state, and rows cannot be routed before they are read"
     obstacle = common_key(operators).obstacle
     if obstacle is None:
         return ""
+    if isinstance(obstacle, Join) and not obstacle.on and obstacle.how == "full":
+        return f"operator {obstacle.name!r} is a full theta join, which needs all tuples of both sides in one place"
     if not group_by(obstacle):
         return f"operator {obstacle.name!r} has no group-by, so all its rows belong together"
     return f"no field that enters unchanged is in the group-by of {obstacle.name!r} and all stateful operators before"
+
+
+def is_spread_theta(operators: tuple[Operator, ...]) -> bool:
+    """One window join without equalities that gets its inputs from elsewhere, and nothing else with state: the one side is
+    shared out and the other goes everywhere (DESIGN 5.5)."""
+    stateful = [operator for operator in operators if is_stateful(operator)]
+    first, inside = operators[0] if operators else None, {operator.name for operator in operators}
+    return (
+        isinstance(first, Join)
+        and stateful == [first]
+        and not first.on
+        and first.how != "full"
+        and not any(set(operator.inputs) - inside for operator in operators[1:])
+    )
 
 
 def _check_replicas(plan: PhysicalPlan) -> None:

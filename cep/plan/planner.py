@@ -48,7 +48,8 @@ def plan(
         QueryError: it is no query, or its options would change its answers.
         PlacementError: no instance manager, or more replicas than nodes.
     """
-    sources = validate(query, known_streams).sources
+    validated = validate(query, known_streams)
+    query, sources = validated.query, validated.sources
     found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
     notes = tuple(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths)
     bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)

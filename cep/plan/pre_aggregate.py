@@ -12,6 +12,7 @@ from cep.errors import QueryError
 from cep.model.functions import Function, Order
 from cep.model.operators import Aggregate
 from cep.model.schema import FLOAT64, Schema
+from cep.model.windows import TimeWindow, UnboundedWindow
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 
@@ -63,7 +64,7 @@ def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schem
     option = plan.query.options.pre_aggregation
     if edge is None:
         return Decision(aggregate.name, None, False, "it runs in the same subquery as what it reads")
-    impossible = next((why for _, function in aggregate.functions if (why := _no_partial(function, schema))), "")
+    impossible = _no_panes(aggregate) or next((why for _, f in aggregate.functions if (why := _no_partial(f, schema))), "")
     if impossible and option == "on":
         raise QueryError(f"pre_aggregation 'on': operator {aggregate.name!r} cannot be pre-aggregated: {impossible}", POINTER)
     if impossible:
@@ -73,6 +74,14 @@ def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schem
     if _stays(plan, edge):
         return Decision(aggregate.name, edge, False, "rows go straight to one instance each, where they are aggregated once")
     return Decision(aggregate.name, edge, True, "its functions merge, so groups travel instead of tuples")
+
+
+def _no_panes(aggregate: Aggregate) -> str:
+    """Why its window has no panes to make partial results of; empty if it has."""
+    match aggregate.window:
+        case TimeWindow() | UnboundedWindow(advance=int()):
+            return ""
+    return "its window takes the tuples of a group one by one, in order"
 
 
 def _stays(plan: PhysicalPlan, edge: Edge) -> bool:

@@ -13,10 +13,11 @@ from graphlib import CycleError, TopologicalSorter
 from cep.errors import QueryError
 from cep.model import streams
 from cep.model.expr import Call, Column
-from cep.model.operators import Filter, Map, Operator, Union
+from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.plan.expand import expanded, in_full, yielded
 from cep.plan.schemas import operator_schema
 from cep.plan.types import Typed, typed
 
@@ -26,6 +27,7 @@ class Validated:
     """A query that holds, and what was found out about it.
 
     Args:
+        query: in full (`cep.plan.expand`).
         sources: the streams it reads, by name, sorted: a stream's place is part of its rows' origin (DESIGN 4.5).
         schemas: by name of operator or stream, read or written, the late stream too.
         event_time_columns: by the same names, the columns that hold each row's event time: a stream's declared column,
@@ -59,14 +61,17 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
     times = {name: _declared_time(stream) for name, stream in sources.items()}
     by_name = {operator.name: (i, operator) for i, operator in enumerate(query.operators)}
     for index, operator in (by_name[name] for name in order):
-        schemas[operator.name] = _schema(index, operator, schemas)
-        times[operator.name] = _passed_time(operator, times)
+        schema = _schema(index, operator, schemas)  # of the operator as written, so that errors point into the document
+        for full in in_full(operator):
+            schemas[full.name] = schema if full.name == operator.name else schemas[full.inputs[0]]
+            times[full.name] = _passed_time(full, times)
     for i, output in enumerate(query.outputs):
         _check_known_output(i, output.stream, schemas[output.input], known)
         schemas[output.stream], times[output.stream] = schemas[output.input], times[output.input]
     if query.late is not None:
         schemas[query.late], times[query.late] = _late(query, sources, schemas), frozenset()
-    return Validated(query, sources, schemas, times, order)
+    full_order = tuple(full.name for name in order for full in in_full(by_name[name][1]))
+    return Validated(expanded(query), sources, schemas, times, full_order)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -86,6 +91,8 @@ def _check_names(query: Query) -> None:
 def _names(query: Query) -> Iterator[tuple[str, str, str]]:
     yield from (("a stream", stream.name, f"/streams/{i}/name") for i, stream in enumerate(query.streams))
     yield from (("an operator", operator.name, f"/operators/{i}/name") for i, operator in enumerate(query.operators))
+    for i, operator in enumerate(query.operators):
+        yield from (("a branch", full.name, f"/operators/{i}") for full in in_full(operator) if full.name != operator.name)
     yield from (("an output stream", output.stream, f"/outputs/{i}/stream") for i, output in enumerate(query.outputs))
     if query.late is not None:
         yield "the late stream", query.late, "/late"
@@ -125,7 +132,7 @@ def _reads_clock(tree: Typed) -> bool:
 def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
     """The streams the query reads, by name, sorted."""
     declared = {stream.name: stream for stream in query.streams}
-    operators = {operator.name for operator in query.operators}
+    operators = {name for operator in query.operators for name in yielded(operator)}
     there = {**known, **declared}
     read = {}
     for reader, name, pointer in _reads(query):
@@ -141,7 +148,7 @@ def _reads(query: Query) -> Iterator[tuple[str, str, str]]:
     """(who reads, what it reads, pointer), for every input of the query."""
     for i, operator in enumerate(query.operators):
         for j, name in enumerate(operator.inputs):
-            key = f"inputs/{j}" if isinstance(operator, Union) else "input"
+            key = f"inputs/{j}" if isinstance(operator, Union) else "input" if len(operator.inputs) == 1 else ("left", "right")[j]
             yield f"operator {operator.name!r}", name, f"/operators/{i}/{key}"
     for i, output in enumerate(query.outputs):
         yield f"output {output.stream!r}", output.input, f"/outputs/{i}/input"
@@ -162,16 +169,16 @@ def _check_outputs(query: Query, sources: Mapping[str, Stream]) -> None:
 
 def _check_all_read(query: Query) -> None:
     read = {name for _, name, _ in _reads(query)}
-    for i, operator in enumerate(query.operators):
-        if operator.name not in read:
-            message = f"nothing reads operator {operator.name!r}: make it an input or an output, or leave it out"
+    for i, name in ((i, name) for i, operator in enumerate(query.operators) for name in yielded(operator)):
+        if name not in read:
+            message = f"nothing reads operator {name!r}: make it an input or an output, or leave it out"
             raise QueryError(message, f"/operators/{i}")
 
 
 def _order(query: Query) -> tuple[str, ...]:
     """Operators, each after what it reads."""
-    names = {operator.name for operator in query.operators}
-    inputs = {operator.name: [name for name in operator.inputs if name in names] for operator in query.operators}
+    home = {name: operator.name for operator in query.operators for name in yielded(operator)}
+    inputs = {operator.name: [home[name] for name in operator.inputs if name in home] for operator in query.operators}
     try:
         return tuple(TopologicalSorter(inputs).static_order())
     except CycleError as error:
@@ -199,10 +206,10 @@ def _passed_time(operator: Operator, times: Mapping[str, frozenset[str]]) -> fro
     """Which columns of the operator's rows are their event time."""
     inputs = [times[name] for name in operator.inputs]
     match operator:
-        case Map():
+        case Map() | FlatMap() | StatefulMap():
             picked = ((name, expr) for name, expr in operator.fields if isinstance(expr, Column))
             return frozenset(name for name, expr in picked if expr.name in inputs[0])
-        case Filter():
+        case Filter() | Deduplicate() | Lookup() | Sort(window=None):
             return inputs[0]
         case Union():
             return frozenset.intersection(*inputs)

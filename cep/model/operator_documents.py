@@ -1,0 +1,239 @@
+"""Operators ⇄ JSON: for each type of operator its keys, and how a value of each is written and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+from cep.errors import QueryError
+from cep.model import expr as expressions
+from cep.model import functions, tables, windows
+from cep.model.duration import format_duration, parse_duration
+from cep.model.expr import Expr, Literal
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Demux,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Sort,
+    StatefulMap,
+    TopN,
+    Union,
+)
+from cep.model.schema import Schema
+from cep.model.windows import TimeWindow
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How values of one key are written and read; `read` raises QueryError with a pointer relative to the value."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+# --- forms of values -------------------------------------------------------------------------------------------------
+
+
+def _checked(kind: type, what: str) -> _Form:
+    def read(value: Any) -> Any:
+        if type(value) is not kind:
+            raise QueryError(f"expected {what}, got {value!r}")
+        return value
+
+    return _Form(lambda value: value, read)
+
+
+def _optional(form: _Form) -> _Form:
+    return _Form(
+        lambda value: None if value is None else form.write(value),
+        lambda value: None if value is None else form.read(value),
+    )
+
+
+def _read_names(value: Any) -> tuple[str, ...]:
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise QueryError(f"expected a list of names, got {value!r}")
+    return tuple(value)
+
+
+def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> _Form:
+    """(name, value)... as an object, in order."""
+
+    def read_all(value: Any) -> tuple[tuple[str, Any], ...]:
+        if not isinstance(value, dict) or not value:
+            raise QueryError(f"expected an object with at least one entry, got {value!r}")
+        return tuple((name, read(each, f"/{name}")) for name, each in value.items())
+
+    return _Form(lambda value: {name: write(each) for name, each in value}, read_all)
+
+
+def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    """`["k", ["a", "b"]]`: equal names, or one of each side."""
+    found = [[each, each] if isinstance(each, str) else each for each in ([value] if isinstance(value, str) else value or [])]
+    if not all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair) for pair in found):
+        raise QueryError(f'expected a list of column names or pairs such as ["left", "right"], got {value!r}')
+    return tuple((left, right) for left, right in found)
+
+
+def _read_order(value: Any) -> tuple[tuple[str, bool], ...]:
+    """`["a", {"column": "b", "descending": true}]`."""
+    found: list[tuple[str, bool]] = []
+    for i, each in enumerate([value] if isinstance(value, str) else value or []):
+        match {"column": each} if isinstance(each, str) else each:
+            case {"column": str(name), **rest} if rest.keys() <= {"descending"} and type(rest.get("descending", False)) is bool:
+                found.append((name, bool(rest.get("descending"))))
+            case _:
+                raise QueryError(f'expected a column or {{"column": ..., "descending": true}}, got {each!r}', f"/{i}")
+    return tuple(found)
+
+
+def _read_window(value: Any) -> TimeWindow:
+    window = windows.from_json(value)
+    if not isinstance(window, TimeWindow):
+        raise QueryError(f"expected a time window, got one of type {value['type']!r}", "/type")
+    return window
+
+
+def _read_literal(value: Any, pointer: str) -> Literal:
+    literal = expressions.from_json(value, pointer)
+    if not isinstance(literal, Literal):
+        raise QueryError(f"expected a literal, got {value!r}", pointer)
+    return literal
+
+
+def _read_span(value: Any) -> int:
+    """A duration, which may be negative."""
+    if not isinstance(value, str):
+        raise QueryError(f"expected a duration such as '30s', got {value!r}")
+    return -parse_duration(value[1:]) if value.startswith("-") else parse_duration(value)
+
+
+_TEXT = _checked(str, "a name")
+_NUMBER = _checked(int, "a whole number")
+_FLAG = _checked(bool, "true or false")
+_NAMES = _Form(list, _read_names)
+_EXPRESSION = _Form(expressions.to_json, expressions.from_json)
+_FIELDS = _named(expressions.to_json, expressions.from_json)
+_FUNCTIONS = _named(functions.to_json, functions.from_json)
+_LITERALS = _named(expressions.to_json, _read_literal)
+_PAIRS = _Form(lambda pairs: [left if left == right else [left, right] for left, right in pairs], _read_pairs)
+_ORDER = _Form(lambda order: [{"column": name, "descending": True} if down else name for name, down in order], _read_order)
+_SPAN = _Form(lambda us: f"-{format_duration(-us)}" if us < 0 else format_duration(us), _read_span)
+_ANY_WINDOW = _Form(windows.to_json, windows.from_json)
+_TIME_WINDOW = _Form(windows.to_json, _read_window)
+_TABLE = _Form(tables.to_json, tables.from_json)
+_SCHEMA = _Form(Schema.to_json, Schema.from_json)
+
+# --- types of operators ----------------------------------------------------------------------------------------------
+
+_JOIN = {"left": _TEXT, "right": _TEXT, "on": _PAIRS, "how": _TEXT, "prefix": _TEXT}
+_BY = {"by": _NAMES}
+#: type -> (class, keys with their forms; all but `name`, which every operator has)
+TYPES: Mapping[str, tuple[type[Any], Mapping[str, _Form]]] = {
+    "map": (Map, {"input": _TEXT, "fields": _FIELDS}),
+    "filter": (Filter, {"input": _TEXT, "condition": _EXPRESSION}),
+    "union": (Union, {"inputs": _NAMES}),
+    "demux": (Demux, {"input": _TEXT, "cases": _FIELDS, "otherwise": _optional(_TEXT)}),
+    "flat_map": (FlatMap, {"input": _TEXT, "fields": _FIELDS, "explode": _TEXT}),
+    "apply": (Apply, {"input": _TEXT, "function": _TEXT, "columns": _NAMES, "schema": _SCHEMA}),
+    "delay": (Delay, {"input": _TEXT, "by": _SPAN}),
+    "lookup": (Lookup, {"input": _TEXT, "table": _TABLE, "on": _PAIRS, "how": _TEXT, "prefix": _TEXT}),
+    "aggregate": (
+        Aggregate,
+        {"input": _TEXT, "window": _ANY_WINDOW, **_BY, "functions": _FUNCTIONS, "emit_partial": _FLAG},
+    ),
+    "join": (
+        Join,
+        {**_JOIN, "window": _TIME_WINDOW, "right_window": _TIME_WINDOW, "condition": _optional(_EXPRESSION), "broadcast": _TEXT},
+    ),
+    "interval_join": (IntervalJoin, {**_JOIN, "lower": _SPAN, "upper": _SPAN, "condition": _optional(_EXPRESSION)}),
+    "as_of_join": (AsOfJoin, {**_JOIN, "tolerance": _optional(_SPAN)}),
+    "sort": (Sort, {"input": _TEXT, "window": _optional(_TIME_WINDOW), **_BY, "order": _ORDER, "rank": _TEXT}),
+    "top_n": (TopN, {"input": _TEXT, "window": _TIME_WINDOW, **_BY, "order": _ORDER, "n": _NUMBER, "rank": _TEXT}),
+    "deduplicate": (Deduplicate, {"input": _TEXT, **_BY, "ttl": _optional(_SPAN)}),
+    "stateful_map": (
+        StatefulMap,
+        {
+            "input": _TEXT,
+            **_BY,
+            "ttl": _optional(_SPAN),
+            "state": _LITERALS,
+            "update": _FIELDS,
+            "fields": _FIELDS,
+            "function": _optional(_TEXT),
+            "columns": _NAMES,
+            "schema": _optional(_SCHEMA),
+        },
+    ),
+}
+_TYPE_OF = {cls: type_ for type_, (cls, _) in TYPES.items()}
+#: What may be left out although the class has no default for it.
+_IMPLIED: Mapping[str, Callable[[dict[str, Any]], Any]] = {
+    "by": lambda read: (),
+    "right_window": lambda read: read["window"],
+    "on": lambda read: (),
+}
+
+
+def to_json(operator: Operator) -> dict[str, Any]:
+    """Keys that have their default are left out."""
+    type_ = _TYPE_OF[type(operator)]
+    defaults = {field.name: field.default for field in dataclass_fields(operator)}
+    forms = TYPES[type_][1]
+    values = {key: getattr(operator, key) for key in forms}
+    written = {key: forms[key].write(value) for key, value in values.items() if not _is_default(value, defaults[key])}
+    return {"name": operator.name, "type": type_, **written}
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, Expr) and default is not MISSING and bool(value == default))
+
+
+def from_json(document: Any, pointer: str = "") -> Operator:
+    """Raises QueryError with a pointer to what is wrong."""
+    if not isinstance(document, dict) or not isinstance(document.get("name"), str) or document.get("type") not in TYPES:
+        raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {document!r}', pointer)
+    cls, forms = TYPES[document["type"]]
+    _check_keys(document, cls, forms, pointer)
+    read: dict[str, Any] = {}
+    for key, form in forms.items():
+        if key in document:
+            read[key] = _read(form, document[key], key, pointer)
+        elif key in _IMPLIED:
+            read[key] = _IMPLIED[key](read)
+    try:
+        made: Operator = cls(name=document["name"], **read)
+    except QueryError as error:
+        raise error.under(pointer) from None
+    return made
+
+
+def _check_keys(document: Mapping[str, Any], cls: type[Any], forms: Mapping[str, _Form], pointer: str) -> None:
+    for key in document.keys() - forms.keys() - {"name", "type"}:
+        keys = ", ".join(sorted(forms))
+        raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{key}")
+    needed = [field.name for field in dataclass_fields(cls) if field.default is MISSING and field.name not in {"name", *_IMPLIED}]
+    for key in needed:
+        if key not in document:
+            raise QueryError(f"operator {document['name']!r} ({document['type']}) lacks {key!r}", pointer)
+
+
+def _read(form: _Form, value: Any, key: str, pointer: str) -> Any:
+    try:
+        return form.read(value)
+    except QueryError as error:
+        prefix = "" if error.pointer else f"{key}: "
+        raise QueryError(prefix + error.message, f"{pointer}/{key}{error.pointer}") from None

@@ -1,0 +1,289 @@
+"""The schema of what an operator yields, from those of its inputs.
+
+Every function here raises QueryError that names the operator and the field; its pointer is relative to the operator's document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cep.errors import QueryError
+from cep.model.expr import Expr
+from cep.model.functions import FUNCTIONS, Function, result_field
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Demux,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Sort,
+    StatefulMap,
+    TopN,
+    Union,
+)
+from cep.model.schema import BOOL, INT64, DataType, Field, Schema
+from cep.model.windows import TransactionWindow
+from cep.plan.types import escaped, infer, listing, promoted, text_of
+
+
+def operator_schema(operator: Operator, inputs: tuple[Schema, ...]) -> Schema:
+    """The schema of what `operator` yields from inputs of these schemas, in the order of `operator.inputs`."""
+    match operator:
+        case Map():
+            return _map_schema(operator, operator.fields, inputs[0])
+        case FlatMap():
+            return _flat_map_schema(operator, inputs[0])
+        case Filter():
+            return _filter_schema(operator, inputs[0])
+        case Union():
+            return _union_schema(operator, inputs)
+        case Demux():
+            return _demux_schema(operator, inputs[0])
+        case Apply():
+            _check_columns(operator.name, "columns", operator.columns, inputs[0])
+            return operator.schema
+        case Delay():
+            return inputs[0]
+        case Aggregate():
+            return _aggregate_schema(operator, inputs[0])
+        case Join() | IntervalJoin():
+            return _checked_condition(operator, joined_schema(operator, *inputs), "condition", operator.condition)
+        case AsOfJoin():
+            return joined_schema(operator, *inputs)
+        case Lookup():
+            return joined_schema(operator, inputs[0], operator.table.schema)
+        case Sort() | TopN():
+            return _ordered_schema(operator, inputs[0])
+        case Deduplicate():
+            _check_columns(operator.name, "by", operator.by, inputs[0])
+            return inputs[0]
+        case StatefulMap():
+            return _stateful_map_schema(operator, inputs[0])
+
+
+# --- stateless -------------------------------------------------------------------------------------------------------
+
+
+def _map_schema(operator: Map | FlatMap, fields: tuple[tuple[str, Expr], ...], schema: Schema) -> Schema:
+    if not fields:
+        raise QueryError(f"operator {operator.name!r}: a map needs at least one field", "/fields")
+    return computed(operator.name, "fields", fields, schema)
+
+
+def computed(operator: str, key: str, fields: Iterable[tuple[str, Expr]], schema: Schema) -> Schema:
+    """The fields that expressions yield over columns of `schema`; `key` is where in the document they stand."""
+    made = []
+    for name, expr in fields:
+        try:
+            made.append(Field(name, *infer(expr, schema)))
+        except QueryError as error:
+            message = f"operator {operator!r}, field {name!r}: {error.message}"
+            raise QueryError(message, f"/{key}/{escaped(name)}{error.pointer}") from None
+    return _named(operator, tuple(made), f"/{key}")
+
+
+def _flat_map_schema(operator: FlatMap, schema: Schema) -> Schema:
+    made = _map_schema(operator, operator.fields, schema)
+    if operator.explode not in made:
+        raise QueryError(f"operator {operator.name!r}, explode: no field {operator.explode!r}; there {listing(made.names)}", "/explode")
+    type_ = made[operator.explode].type
+    if type_.name != "list":
+        message = f"operator {operator.name!r}: field {operator.explode!r} is exploded: expected a list, got {type_}"
+        raise QueryError(message, f"/fields/{escaped(operator.explode)}")
+    return Schema(tuple(Field(f.name, type_.element, True) if f.name == operator.explode else f for f in made.fields))
+
+
+def _filter_schema(operator: Filter, schema: Schema) -> Schema:
+    return _checked_condition(operator, schema, "condition", operator.condition)
+
+
+def _checked_condition(operator: Operator, schema: Schema, key: str, condition: Expr | None) -> Schema:
+    """`schema`, over which `condition` is a bool."""
+    if condition is None:
+        return schema
+    try:
+        type_, _ = infer(condition, schema)
+    except QueryError as error:
+        raise QueryError(f"operator {operator.name!r}, {key}: {error.message}", f"/{key}{error.pointer}") from None
+    if type_ != BOOL:
+        raise QueryError(f"operator {operator.name!r}, {key}: expected bool, got {type_} of {text_of(condition)}", f"/{key}")
+    return schema
+
+
+def _demux_schema(operator: Demux, schema: Schema) -> Schema:
+    for branch, condition in operator.cases:
+        _checked_condition(operator, schema, f"cases/{escaped(branch)}", condition)
+    return schema
+
+
+def _union_schema(operator: Union, schemas: tuple[Schema, ...]) -> Schema:
+    where = f"operator {operator.name!r}"
+    if len(operator.inputs) < 2:
+        raise QueryError(f"{where}: a union needs at least two inputs, got {len(operator.inputs)}", "/inputs")
+    for i, (name, schema) in enumerate(zip(operator.inputs, schemas, strict=True)):
+        if name in operator.inputs[:i]:
+            raise QueryError(f"{where}: a union reads an input once; {name!r} stands twice", f"/inputs/{i}")
+        if schema != schemas[0]:
+            raise QueryError(
+                f"{where}: the inputs of a union have one schema; {operator.inputs[0]!r} has {schemas[0]}, "
+                f"{name!r} has {schema}; map them to the same fields first",
+                f"/inputs/{i}",
+            )
+    return schemas[0]
+
+
+# --- aggregates ------------------------------------------------------------------------------------------------------
+
+
+def _aggregate_schema(operator: Aggregate, schema: Schema) -> Schema:
+    _check_columns(operator.name, "by", operator.by, schema)
+    if isinstance(operator.window, TransactionWindow):
+        for key, condition in (("open", operator.window.open), ("close", operator.window.close)):
+            _checked_condition(operator, schema, f"window/{key}", condition)
+    if not operator.functions:
+        raise QueryError(f"operator {operator.name!r}: an aggregate needs at least one function", "/functions")
+    results = tuple(_result(operator, name, function, schema) for name, function in operator.functions)
+    return _named(operator.name, tuple(schema[name] for name in operator.by) + results, "/functions")
+
+
+def _result(operator: Aggregate, name: str, function: Function, schema: Schema) -> Field:
+    where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
+    if FUNCTIONS[function.name] and function.column is None:
+        raise QueryError(f"{where}: {function.name} takes one column", pointer)
+    if function.column is not None and function.column not in schema:
+        message = f"{where}: no column {function.column!r}; there {listing(schema.names)}"
+        raise QueryError(message, f"{pointer}/column")
+    try:
+        return result_field(name, function, None if function.column is None else schema[function.column])
+    except QueryError as error:
+        raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
+
+
+# --- joins -----------------------------------------------------------------------------------------------------------
+
+
+def joined_schema(operator: Join | IntervalJoin | AsOfJoin | Lookup, left: Schema, right: Schema) -> Schema:
+    """The columns of the left, then those of the right but the right ones of pairs of one name, with `prefix`.
+
+    A column is nullable if its side may be missing; a pair of one name has the value of the side that is there.
+    """
+    shared = {a: type_ for (a, b), type_ in zip(operator.on, key_types(operator, left, right), strict=True) if a == b}
+    fields = [_joined_field(f, operator.how in ("right", "full") and f.name not in shared) for f in left.fields]
+    fields = [replace(f, type=shared[f.name], nullable=_shared_nullable(operator, f, right)) if f.name in shared else f for f in fields]
+    others = [f for f in right.fields if f.name not in shared]
+    named = [replace(_joined_field(f, operator.how in ("left", "full")), name=operator.prefix + f.name) for f in others]
+    for f in named:
+        if f.name in left:
+            raise QueryError(
+                f"operator {operator.name!r}: both sides have a column {f.name!r}; give a prefix for the right one's, or map one "
+                "to another name",
+                "/prefix",
+            )
+    return _named(operator.name, (*fields, *named), "/prefix")
+
+
+def _joined_field(field: Field, may_miss: bool) -> Field:
+    return replace(field, nullable=field.nullable or may_miss)
+
+
+def _shared_nullable(operator: Join | IntervalJoin | AsOfJoin | Lookup, field: Field, right: Schema) -> bool:
+    """NULL equals nothing, so only an unmatched tuple has one."""
+    left_alone, right_alone = operator.how in ("left", "full"), operator.how in ("right", "full")
+    return (left_alone and field.nullable) or (right_alone and right[field.name].nullable)
+
+
+def key_types(operator: Join | IntervalJoin | AsOfJoin | Lookup, left: Schema, right: Schema) -> tuple[DataType, ...]:
+    """The type in which each pair of `on` is compared."""
+    return tuple(_key_type(operator, i, left, right) for i in range(len(operator.on)))
+
+
+def _key_type(operator: Join | IntervalJoin | AsOfJoin | Lookup, i: int, left: Schema, right: Schema) -> DataType:
+    where, pointer = f"operator {operator.name!r}, on", f"/on/{i}"
+    a, b = operator.on[i]
+    for column, schema, side in ((a, left, "left"), (b, right, "right")):
+        if column not in schema:
+            raise QueryError(f"{where}: no column {column!r} on the {side}; there {listing(schema.names)}", pointer)
+    type_ = promoted((left[a].type, right[b].type))
+    if type_ is None or type_.name == "list":
+        types = f"{a!r} is {left[a].type}, {b!r} is {right[b].type}"
+        raise QueryError(f"{where}: expected two columns that can be equal; {types}", pointer)
+    return type_
+
+
+# --- order and state -------------------------------------------------------------------------------------------------
+
+
+def _ordered_schema(operator: Sort | TopN, schema: Schema) -> Schema:
+    if operator.window is None:
+        return schema
+    _check_columns(operator.name, "by", operator.by, schema)
+    _check_columns(operator.name, "order", tuple(name for name, _ in operator.order), schema)
+    if operator.rank in schema:
+        raise QueryError(f"operator {operator.name!r}: rank: the input has a column {operator.rank!r} already", "/rank")
+    return _named(operator.name, (*schema.fields, Field(operator.rank, INT64)), "/rank")
+
+
+def _stateful_map_schema(operator: StatefulMap, schema: Schema) -> Schema:
+    _check_columns(operator.name, "by", operator.by, schema)
+    if operator.schema is not None:
+        _check_columns(operator.name, "columns", operator.columns, schema)
+        return operator.schema
+    if not operator.fields:
+        raise QueryError(f"operator {operator.name!r}: expected at least one field", "/fields")
+    return computed(operator.name, "fields", operator.fields, state_schema(operator, schema))
+
+
+def state_schema(operator: StatefulMap, schema: Schema) -> Schema:
+    """The columns over which `update` and `fields` are: those of the input, and the state. The state is nullable if it begins as
+    NULL or an update may make it so."""
+    for name, _ in operator.state:
+        if name in schema:
+            raise QueryError(f"operator {operator.name!r}: state {name!r}: the input has a column of that name", f"/state/{escaped(name)}")
+    nullable = {name: literal.value is None for name, literal in operator.state}
+    while True:
+        fields = tuple(Field(name, literal.type, nullable[name]) for name, literal in operator.state)
+        both = Schema(schema.fields + fields)
+        made = computed(operator.name, "update", operator.update, both)
+        _check_updates(operator, made)
+        wider = {f.name: nullable[f.name] or f.nullable for f in made.fields}
+        if wider == nullable:
+            return both
+        nullable = wider
+
+
+def _check_updates(operator: StatefulMap, made: Schema) -> None:
+    for name, literal in operator.state:
+        if made[name].type != literal.type:
+            message = f"operator {operator.name!r}: state {name!r} is {literal.type}, its update is {made[name].type}; cast one of them"
+            raise QueryError(message, f"/update/{escaped(name)}")
+
+
+# --- columns ---------------------------------------------------------------------------------------------------------
+
+
+def _check_columns(operator: str, key: str, names: tuple[str, ...], schema: Schema) -> None:
+    for i, name in enumerate(names):
+        if name not in schema:
+            raise QueryError(f"operator {operator!r}, {key}: no column {name!r}; there {listing(schema.names)}", f"/{key}/{i}")
+        if name in names[:i]:
+            raise QueryError(f"operator {operator!r}, {key}: {name!r} stands twice", f"/{key}/{i}")
+        if key in ("by", "order") and schema[name].type.name == "list":
+            raise QueryError(f"operator {operator!r}, {key}: {name!r} is a list, which has no equality or order here", f"/{key}/{i}")
+
+
+def _named(operator: str, fields: tuple[Field, ...], pointer: str) -> Schema:
+    try:
+        return Schema(fields)
+    except QueryError as error:
+        index = int(error.pointer.split("/")[1])
+        message = f"operator {operator!r}: {error.message}"
+        raise QueryError(message, f"{pointer}/{escaped(fields[index].name)}") from None
