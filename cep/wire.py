@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -89,21 +89,26 @@ def stream_id(name: str) -> int:
 
 @dataclass(frozen=True)
 class Format:
-    """How the batches of a channel look on the wire: the stream's columns, then the hidden ones."""
+    """How the batches of a channel look on the wire: the stream's columns, then the hidden ones; `origin`: words of the origin,
+    0 where it does not travel."""
 
     schema: Schema
-    origin: bool
+    origin: int = 0
+
+    @property
+    def plain(self) -> Format:
+        """The same without the origin: how clients get it."""
+        return replace(self, origin=0)
 
     @property
     def arrow(self) -> pa.Schema:
         hidden = [pa.field("__time", pa.int64(), nullable=False)]
-        if self.origin:
-            hidden += [pa.field("__origin0", pa.int64(), nullable=False), pa.field("__origin1", pa.int64(), nullable=False)]
+        hidden += [pa.field(f"__origin{word}", pa.int64(), nullable=False) for word in range(self.origin)]
         return pa.schema(list(self.schema.arrow) + hidden)
 
     @property
     def fingerprint(self) -> int:
-        return self.schema.fingerprint ^ int(self.origin)
+        return self.schema.fingerprint ^ self.origin
 
     def to_arrow(self, batch: Batch) -> pa.RecordBatch:
         """The batch with its hidden columns."""
@@ -111,14 +116,14 @@ class Format:
         arrays.append(_int64_array(batch.time))
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
-            arrays += [_int64_array(batch.origin[:, word]) for word in (0, 1)]
+            arrays += [_int64_array(batch.origin[:, word]) for word in range(self.origin)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.arrow)
 
     def from_arrow(self, record_batch: pa.RecordBatch, created: int = 0) -> Batch:
         columns = columns_from_arrow(record_batch, self.schema)
         n, width = record_batch.num_rows, len(self.schema.fields)
         hidden = [_int64(record_batch.column(i)) for i in range(width, record_batch.num_columns)]
-        origin = np.stack(hidden[1:3], axis=1) if self.origin else None
+        origin = np.stack(hidden[1:], axis=1) if self.origin else None
         return Batch(columns, hidden[0] if n else np.zeros(0, np.int64), origin, created)
 
     def decode(self, frame: Any, created: int = 0) -> Batch:

@@ -11,6 +11,7 @@ from cep.dataflow.balancer import Broadcast
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.operators import Stateless
 from cep.dataflow.output import Output
 from cep.dataflow.source import PAUSE, ListSource
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
@@ -33,15 +34,15 @@ def show(element: Element) -> object:
     return f"W({element.time})" if isinstance(element, Watermark) else type(element).__name__
 
 
-class Windows:
+class Windows(Stateless):
     """Holds rows until a watermark passes them, then lets them out one at a time: the emission of a large window, in small."""
 
-    name, state_bytes = "windows", 0
+    name = "windows"
 
     def __init__(self) -> None:
         self.held: list[int] = []
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         self.held += batch.columns["n"].values.tolist()
         yield from ()
 
@@ -52,16 +53,13 @@ class Windows:
             yield batch_of(n)
 
 
-class Pass:
+class Pass(Stateless):
     """Rows as they come."""
 
-    name, state_bytes = "pass", 0
+    name = "pass"
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         yield batch
-
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from ()
 
 
 class Breaks(Pass):
@@ -69,7 +67,7 @@ class Breaks(Pass):
 
     name = "breaks"
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         if 13 in batch.columns["n"].values:
             raise ValueError("13")
         yield batch
@@ -84,7 +82,7 @@ class Bench:
 
     def __init__(self, operator: Windows | Pass, share: int = 1 << 20, inputs: int = 2, outputs: int = 1, grain: int = 1) -> None:
         self.node = Node(operator)
-        self.node.merge.add("in")
+        self.node.feed("in")
         self.inboxes = [Inbox(f"in{i}", 1 << 20) for i in range(inputs)]
         self.senders = [LocalChannel(inbox) for inbox in self.inboxes]
         self.targets = [Inbox(f"out{i}", share) for i in range(outputs)]
@@ -303,8 +301,8 @@ def test_fan_out_to_operators_and_outputs() -> None:
     """
     source = ListSource([batch(1, 2), PAUSE, batch(3, 9)])
     root, windows = Node(Pass()), Node(Windows())
-    root.merge.add(None)
-    windows.merge.add("in")
+    root.feed(None)
+    windows.feed("in")
     root.consumers.append((windows, "in"))
     inboxes = [Inbox(f"out{i}", 1 << 20) for i in range(2)]
     windows.outputs = [Output("q/out0", Broadcast(1), [LocalChannel(inboxes[0])], ["n"], grain=1)]
@@ -325,7 +323,7 @@ def test_fan_out_to_operators_and_outputs() -> None:
 def test_drained_means_that_the_source_ends_where_it_is() -> None:
     source = ListSource([batch(1, 2), PAUSE, batch(3)])
     root = Node(Windows())
-    root.merge.add(None)
+    root.feed(None)
     inbox = Inbox("out", 1 << 20)
     root.outputs = [Output("q/out", Broadcast(1), [LocalChannel(inbox)], ["n"])]
     instance = SubqueryInstance("q/SQ1/0", "SQ1", 0, [root], [], [(source, root)], root.outputs, DeadLetters())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 
 from cep.elements import Batch
+from cep.kernels.columns import Columns
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets, partition
 from cep.model.schema import Field
@@ -53,7 +55,7 @@ class RouteKey:
         self.table = np.ascontiguousarray(table, np.int32)  # int32[B], B a power of two
 
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
-        keys = encode_keys(batch.columns, self.fields)
+        keys = encode_keys(widened(batch.columns, self.fields), self.fields)
         targets = np.empty(len(batch), np.int32)
         bucket_targets(keys.w0, keys.w1, self.table, targets)
         order, bounds = partition(targets, self.targets)
@@ -61,6 +63,14 @@ class RouteKey:
             rows = order[bounds[target] : bounds[target + 1]]
             if len(rows):
                 yield target, batch.take(rows)
+
+
+def widened(columns: Columns, fields: Sequence[Field]) -> Columns:
+    """`columns` with those of `fields` as numbers of the type that the field has."""
+    narrow = [f for f in fields if columns[f.name].type != f.type and f.type.is_number]
+    if not narrow:
+        return columns
+    return {**columns, **{f.name: replace(columns[f.name], type=f.type, values=columns[f.name].values.astype(f.type.name)) for f in narrow}}
 
 
 class Broadcast:

@@ -19,10 +19,11 @@ from cep.dataflow.output import Output
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
-from cep.model.schema import Schema
+from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
-from cep.plan.needed import grain, may_tie, needed_columns, restrict, wants_origin
+from cep.plan.needed import grain, may_tie, needed_columns, origin_words, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
+from cep.plan.types import promoted
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
 
@@ -69,12 +70,26 @@ class Layout:
         if edge.partial:
             aggregate = self.operators[edge.consumer]
             assert isinstance(aggregate, Aggregate)
-            return Format(self.spec(aggregate, "partial").partial_schema, False)
-        return Format(self.columns(edge.producer), edge.is_inner and self.origin(edge.producer))
+            return Format(self.spec(aggregate, "partial").partial_schema)
+        carried = edge.is_inner and self.origin(edge.producer)
+        return Format(self.columns(edge.producer), origin_words(self.query, edge.producer) if carried else 0)
+
+    def route_fields(self, edge: Edge) -> tuple[Field, ...]:
+        """The columns by which rows are routed, in the types in which they meet those of the other edges into the subquery: equal
+        numbers have to have equal hashes."""
+        into = [e for e in self.plan.edges_into(edge.target) if e.is_inner and len(e.fields) == len(edge.fields)]
+        schemas = [self.validated.schemas[e.producer] for e in into]
+        fields = []
+        for i, name in enumerate(edge.fields):
+            meeting = [schema[e.fields[i]] for e, schema in zip(into, schemas, strict=True)]
+            type_ = promoted(tuple(field.type for field in meeting))
+            assert type_ is not None, f"edge {edge.name!r}: rows are routed by columns that cannot be equal"
+            fields.append(Field(name, type_, any(field.nullable for field in meeting)))
+        return tuple(fields)
 
     def late_format(self, edge: Edge) -> Format:
         """How rows look that came too late: all columns of their stream."""
-        return Format(self.plan.streams[edge.producer].schema, False)
+        return Format(self.plan.streams[edge.producer].schema)
 
     def source_index(self, stream: str) -> int:
         return sorted(self.plan.streams).index(stream)
@@ -124,11 +139,12 @@ class _Builder:
             node = self.nodes[group[-1]]
             for producer in self.layout.operators[group[0]].inputs:
                 if producer in self.nodes:
-                    self._feed(self.nodes[producer], node, producer)
+                    self._feed(self.nodes[producer], node, producer, group[0])
 
-    def _feed(self, producer: Node, consumer: Node, port: object) -> None:
-        producer.consumers.append((consumer, port))
-        consumer.merge.add(port)
+    def _feed(self, producer: Node, consumer: Node, name: str, reader: str) -> None:
+        """`reader`, at the head of the consumer, reads `name`, which comes out of the producer."""
+        producer.consumers.append((consumer, name))
+        consumer.feed(name, self.layout.operators[reader].inputs.index(name))
 
     def _groups(self) -> list[list[str]]:
         """Operators in order; runs of maps and filters that only each other read are one group."""
@@ -170,7 +186,7 @@ class _Builder:
         aggregate = self.layout.operators[name]
         assert isinstance(aggregate, Aggregate)
         node = Node(self._aggregate(aggregate, "partial"))
-        self._feed(self._producer(aggregate.input), node, aggregate.input)
+        self._feed(self._producer(aggregate.input), node, aggregate.input, name)
         self.nodes[f"{name} (partial)"] = node
 
     def _producer(self, name: str) -> Node:
@@ -194,18 +210,18 @@ class _Builder:
         )
         source.late.wanted = late
         root = Node(PassOperator(name))
-        root.merge.add(None)
+        root.feed(None)
         self.nodes[name] = root
         for group in self._groups():
             if name in self.layout.operators[group[0]].inputs:
-                self._feed(root, self.nodes[group[-1]], name)
+                self._feed(root, self.nodes[group[-1]], name, group[0])
         return source, root
 
     def _make_input(self, edge: Edge) -> Input:
         wire_format = self.layout.format(edge)
         pairs = [(i, j) for i, j in self.plan.channels(edge) if j == self.index]
         node = self._node_holding(edge.consumer)
-        node.merge.add(edge.name)
+        node.feed(edge.name, edge.port)
         return Input(node, edge.name, [self.wiring.listen(edge, i, j, wire_format) for i, j in pairs])
 
     def _node_holding(self, operator: str) -> Node:
@@ -249,6 +265,5 @@ class _Builder:
                 return Broadcast(targets)
             case "route-key":
                 table = uniform_table(self.plan.buckets, targets) if edge.table is None else np.array(edge.table, np.int32)
-                schema = self.layout.format(edge).schema
-                return RouteKey(tuple(schema[name] for name in edge.fields), table, targets)
+                return RouteKey(self.layout.route_fields(edge), table, targets)
         return PointToPoint()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.operators import AggregateOperator, Operator
+from cep.dataflow.operators import Operator, StatefulOperator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, describe_time
@@ -31,8 +31,18 @@ class Node:
     outputs: list[Output] = field(default_factory=list)
     late: list[Output] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
+    ports: dict[object, int] = field(default_factory=dict)  # port -> which of the operator's inputs it is
     rows_in: int = 0
     rows_out: int = 0
+
+    def feed(self, port: object, index: int = 0) -> None:
+        """One more input, known by `port`."""
+        self.merge.add(port)
+        self.ports[port] = index
+
+    @property
+    def stateful(self) -> StatefulOperator | None:
+        return self.operator if isinstance(self.operator, StatefulOperator) else None
 
 
 @dataclass
@@ -152,7 +162,7 @@ class SubqueryInstance:
                 output.add(late)
             yield
         if batch is not None and len(batch):
-            yield from self._push(node, batch)
+            yield from self._push(node, None, batch)
         if source.ended:
             self._finished.add(id(source))
             yield from self._end(node, None)
@@ -167,7 +177,7 @@ class SubqueryInstance:
         self._learn_since(inbox.since)
         match element:
             case Batch():
-                yield from self._push(input_.node, element)
+                yield from self._push(input_.node, input_.port, element)
             case Fail(subquery, instance, cause):
                 self.close(Fail(subquery, instance, cause), "failed", cause)
                 return
@@ -185,15 +195,15 @@ class SubqueryInstance:
         elif input_.merge.update(inbox.name, watermark):
             yield from self._advance(input_.node, input_.port, input_.merge.combined)
 
-    def _push(self, node: Node, batch: Batch) -> Iterator[None]:
+    def _push(self, node: Node, port: object, batch: Batch) -> Iterator[None]:
         node.rows_in += len(batch)
-        for out in node.operator.on_batch(batch):
+        for out in node.operator.on_batch(batch, node.ports[port]):
             yield from self._emit(node, out)
 
     def _emit(self, node: Node, batch: Batch) -> Iterator[None]:
         node.rows_out += len(batch)
-        for consumer, _ in node.consumers:
-            yield from self._push(consumer, batch)
+        for consumer, port in node.consumers:
+            yield from self._push(consumer, port, batch)
         for output in node.outputs:
             output.add(batch)
         yield
@@ -204,6 +214,7 @@ class SubqueryInstance:
         combined = node.merge.combined
         for out in node.operator.on_watermark(combined):
             yield from self._emit(node, out)
+        combined = node.operator.watermark_after(combined)
         for output in node.outputs:
             if combined < MAX_TIME:
                 output.advance(combined)
@@ -256,8 +267,8 @@ class SubqueryInstance:
         for output in self.outputs:
             output.since = since
         for node in self.nodes:
-            if isinstance(node.operator, AggregateOperator):
-                node.operator.since = since
+            if node.stateful is not None:
+                node.stateful.since = since
 
     def waits_for(self, now_us: int) -> str:
         """Why nothing comes out, in one line. `now_us`: the clock."""
@@ -267,8 +278,8 @@ class SubqueryInstance:
         waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in self.sources]
         waiting += [(i.merge.combined, f"channel {i.merge.slowest()}") for i in self.inputs]
         watermark, slowest = min(waiting, default=(MAX_TIME, "nothing"))
-        states = [node.operator.state for node in self.nodes if isinstance(node.operator, AggregateOperator)]
-        end = min((state.oldest_window_end for state in states if state.oldest_window_end is not None), default=None)
+        ends = [node.stateful.next_end for node in self.nodes if node.stateful is not None]
+        end = min((end for end in ends if end is not None), default=None)
         if end is not None:
             return f"watermark {describe_time(end)}, which ends a window; now {describe_time(watermark)}; slowest: {slowest}"
         return slowest if watermark == MIN_TIME else f"{slowest}, at watermark {describe_time(watermark)}"

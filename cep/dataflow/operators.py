@@ -1,45 +1,104 @@
 """Operators at work: one object per operator instance, built from the frozen description, never refusing input.
 
 An operator is handed a batch or a watermark and yields batches; the instance that pulls may pause between any two of them.
+
+What an operator with state promises (`StatefulOperator`):
+
+1. `snapshot` and `restore` take its whole state out and in as Arrow record batches, `Part`s. It can be restored at another
+   parallelism: an instance gets the parts of all former instances, and `keep` says which rows are its own.
+2. A former instance may have been further in event time than another. So each row says by itself what has been answered of it:
+   nothing comes out twice and nothing is left out, whatever watermark the restored instance begins with (it begins at -inf).
+3. After the state has grown it is held against the limit (`check_state`), which fails the query, by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
 from cep.compile.aggregate import AggregateSpec, WindowState
 from cep.compile.chain import Chain
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
+from cep.kernels.columns import Columns
 
 Clock = Callable[[], int]  # µs since the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names."""
+
+    name: str
+    port: int
+    batch: pa.RecordBatch
+
+
+#: (port, columns of a part) -> bool[n]: which rows belong to the instance that is being restored.
+Keep = Callable[[int, Columns], np.ndarray]
 
 
 class Operator(Protocol):
     name: str
 
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        """Tuples of the input `port`, counted as in the description's `inputs`; none older than what that input has promised."""
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        """Every input has promised `watermark`; what this lets out comes before the watermark goes on. MAX_TIME at the end."""
+
+    def watermark_after(self, watermark: int) -> int:
+        """What its own tuples will not be older than, once every input has promised `watermark`."""
+
+
+@runtime_checkable
+class StatefulOperator(Operator, Protocol):
+    since: int  # windows that begin before it are incomplete: counted in `incomplete`, not given out (DESIGN 5.9)
+    incomplete: int
+
     @property
     def state_bytes(self) -> int: ...
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]: ...
+    @property
+    def next_end(self) -> int | None:
+        """The watermark that lets its next answer out, as far as is known; None: it waits for none."""
+
+    def on_barrier(self) -> Iterator[Batch]:
+        """What has to leave before a Barrier does: partial results."""
+
+    def snapshot(self) -> list[Part]: ...
+
+    def restore(self, parts: Sequence[Part], keep: Keep) -> None: ...
+
+
+class Stateless:
+    """What an operator without state has in common with every other; it yields nothing when time passes."""
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        """Every input has promised `watermark`; what this lets out comes before the watermark goes on."""
+        yield from ()
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark
 
 
-class ChainOperator:
+def check_state(name: str, size: int, limit: int, what: str) -> None:
+    """Raises StateLimitExceeded where `size` bytes are over `limit`; `what` names windows and the largest keys."""
+    if size > limit:
+        raise StateLimitExceeded(f"operator {name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {what}")
+
+
+class ChainOperator(Stateless):
     """A run of maps and filters as one machine-code loop."""
-
-    state_bytes = 0
 
     def __init__(self, name: str, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
         self.name, self.chain, self.clock, self.dead_letters = name, chain, clock, dead_letters
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         result = self.chain.process(batch.columns, len(batch), self.clock())
         for failure in result.failures:
             self.dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
@@ -49,28 +108,23 @@ class ChainOperator:
         if len(time):
             yield Batch(result.columns, time, origin, batch.created)
 
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from ()
-
 
 def _position(batch: Batch, row: int) -> str:
     where = f"event time {int(batch.time[row])} µs"
     return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
 
 
-class PassOperator:
-    """Union, and the empty subquery that only reads a stream: tuples as they come."""
+class PassOperator(Stateless):
+    """Union, and the empty subquery that only reads a stream: tuples as they come, their origins `origin_words` wide."""
 
-    state_bytes = 0
+    def __init__(self, name: str, origin_words: int = 2) -> None:
+        self.name, self.origin_words = name, origin_words
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        origin = batch.origin
+        if origin is not None and origin.shape[1] < self.origin_words:
+            batch = replace(batch, origin=np.pad(origin, ((0, 0), (0, self.origin_words - origin.shape[1])), constant_values=-1))
         yield batch
-
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from ()
 
 
 class AggregateOperator:
@@ -88,15 +142,16 @@ class AggregateOperator:
     def state_bytes(self) -> int:
         return self.state.bytes
 
-    def on_batch(self, batch: Batch) -> Iterator[Batch]:
+    @property
+    def next_end(self) -> int | None:
+        return self.state.oldest_window_end
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         self.state.add(batch)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
-            raise StateLimitExceeded(
-                f"operator {self.name!r}: its state of {self.state.bytes} bytes is over the limit of {self.state_limit} bytes, "
-                f"with {self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs; "
-                f"largest keys: {self.state.largest_keys(3)}"
-            )
+            panes = f"{self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs"
+            check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
         yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
@@ -105,6 +160,20 @@ class AggregateOperator:
             if len(complete):
                 yield complete
         self._bury()
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark
+
+    def on_barrier(self) -> Iterator[Batch]:
+        if self.spec.stage == "partial":
+            yield from self.state.flush()
+
+    def snapshot(self) -> list[Part]:
+        return [Part("groups", 0, self.state.snapshot())]
+
+    def restore(self, parts: Sequence[Part], keep: Keep) -> None:
+        for part in parts:
+            self.state.restore(part.batch, lambda columns: keep(0, columns))
 
     def _bury(self) -> None:
         """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""

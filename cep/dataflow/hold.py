@@ -1,0 +1,118 @@
+"""Rows held until the watermark has passed them, and then taken in stream order: what sequential operators do first (DESIGN 4.6).
+
+Stream order is (event time, origin); what ties on both, which can be only where two ways from one beginning meet, is ordered by
+all its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from cep.compile.aggregate_ties import rows_of
+from cep.dataflow.channel import batch_bytes
+from cep.dataflow.output import concat
+from cep.elements import Batch
+from cep.kernels.jit import kernel
+from cep.model.schema import Schema
+from cep.wire import Format
+
+ROWS_MAX = 65_536
+
+
+class Hold:
+    """Rows of `schema` with origins of `origin_words` words. `ties`: may rows tie? Then they have all columns of their stream."""
+
+    def __init__(self, schema: Schema, origin_words: int, ties: bool) -> None:
+        self.schema, self.ties, self.format = schema, ties, Format(schema, origin_words)
+        self.bytes = 0
+        self._batches: list[Batch] = []
+        self._first = 0  # least event time of what is held, if there is anything
+
+    def __len__(self) -> int:
+        return sum(map(len, self._batches))
+
+    @property
+    def first(self) -> int | None:
+        """The least event time that is held."""
+        return self._first if self._batches else None
+
+    def add(self, batch: Batch) -> None:
+        if len(batch):
+            least = int(batch.time.min())
+            self._first = min(self._first, least) if self._batches else least
+            self._batches.append(batch)
+            self.bytes += batch_bytes(batch)
+
+    def release(self, watermark: int) -> Iterator[Batch]:
+        """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
+        if not self._batches or self._first >= watermark:
+            return
+        held = concat(self._batches)
+        self._batches, self.bytes = [], 0
+        ready = held.time < watermark
+        if not ready.all():
+            self.add(held.take(np.flatnonzero(~ready)))
+            held = held.take(np.flatnonzero(ready))
+        held = in_stream_order(held, self.schema, self.ties)
+        for start in range(0, len(held), ROWS_MAX):
+            yield held if len(held) <= ROWS_MAX else held.take(slice(start, start + ROWS_MAX))
+
+    def snapshot(self) -> pa.RecordBatch:
+        """What is held, with event time and origin in hidden columns."""
+        return self.format.to_arrow(concat(self._batches)) if self._batches else pa.RecordBatch.from_pylist([], self.format.arrow)
+
+    def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
+        """Adds the rows of a `snapshot` that `kept`, bool[n], names."""
+        self.add(self.format.from_arrow(batch.filter(pa.array(kept))))
+
+
+def in_stream_order(batch: Batch, schema: Schema, ties: bool) -> Batch:
+    """The same rows, sorted."""
+    assert batch.origin is not None, "rows that are taken in order must carry their origin"
+    time, origin = np.ascontiguousarray(batch.time), np.ascontiguousarray(batch.origin)
+    if in_order(time, origin):
+        return batch
+    order = np.lexsort((*(origin[:, word] for word in reversed(range(origin.shape[1]))), time))
+    if ties:
+        _untie(order, time, origin, batch, schema)
+    return batch.take(order)
+
+
+@kernel("boolean(const int64[:], const int64[:, :])")
+def in_order(time: np.ndarray, origin: np.ndarray) -> bool:
+    """Is every row strictly before the next one?"""
+    for i in range(1, len(time)):
+        if time[i - 1] < time[i]:
+            continue
+        if time[i - 1] > time[i]:
+            return False
+        k = 0
+        while k < origin.shape[1] and origin[i - 1, k] == origin[i, k]:
+            k += 1
+        if k == origin.shape[1] or origin[i - 1, k] > origin[i, k]:
+            return False
+    return True
+
+
+def _untie(order: np.ndarray, time: np.ndarray, origin: np.ndarray, batch: Batch, schema: Schema) -> None:
+    """Sorts the runs of rows in `order` that tie by all their columns."""
+    same = (time[order[1:]] == time[order[:-1]]) & (origin[order[1:]] == origin[order[:-1]]).all(axis=1)
+    tied = np.flatnonzero(same)
+    if not len(tied):
+        return
+    starts = tied[np.concatenate(([True], np.diff(tied) > 1))]
+    stops = tied[np.concatenate((np.diff(tied) > 1, [True]))] + 2
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        rows = order[start:stop]
+        part = batch.take(rows)
+        order[start:stop] = rows[_by_columns(part, schema)]
+
+
+def _by_columns(batch: Batch, schema: Schema) -> Sequence[int]:
+    column = rows_of(batch.columns, schema.fields, len(batch))
+    assert column.starts is not None and column.data is not None
+    keys = [column.data[s : s + n].tobytes() for s, n in zip(column.starts.tolist(), column.values.tolist(), strict=True)]
+    return sorted(range(len(keys)), key=keys.__getitem__)
