@@ -31,9 +31,8 @@ from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 from tests.plans import one_node, planned
 from tests.reference import Answer, Partition
-from tests.reference.aggregates import AggregateOrigin
 from tests.reference.engine import TimedRow
-from tests.reference.rows import Values
+from tests.reference.rows import AggregateOrigin, Values
 from tests.reference.source import event_times
 from tests.strategies import Case, Execution, FileCase
 

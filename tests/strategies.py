@@ -24,8 +24,8 @@ from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, UNIT_U
 from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
 from tests.reference.rows import Partition
+from tests.reference.schemas import operator_schema
 from tests.reference.source import EVENT_TIME_MAX
-from tests.reference.types import operator_schema
 
 TIMESTAMP_US, TIMESTAMP_MS = DataType("timestamp", "us"), DataType("timestamp", "ms")
 TYPES = (INT64, STRING, FLOAT64, BOOL, INT32, TIMESTAMP_MS, BINARY)

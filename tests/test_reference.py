@@ -19,10 +19,11 @@ from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
 from cep.plan.validate import validate
 from tests.reference import Answer, Bad, Partition, assert_same_answer, blocks, difference, evaluate
-from tests.reference.aggregates import exact_sum, window_starts
+from tests.reference.aggregates import exact_sum
 from tests.reference.expressions import Failed
 from tests.reference.expressions import evaluate as value_of
-from tests.reference.types import operator_schema
+from tests.reference.schemas import operator_schema
+from tests.reference.windows import window_starts
 from tests.strategies import Case, Execution, FileCase, cases, executions, file_cases
 
 NAN, INF = math.nan, math.inf
