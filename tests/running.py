@@ -92,13 +92,18 @@ def run_case(case: Case, execution: Execution) -> Ran:
     """Every partition is a publisher, who cuts its rows into batches and deals them to the readers."""
     made = plan_of(case.query, execution)
     choose = random.Random(execution.seed)
-    scripts = {
-        name: publishers(made.streams[name], case.inputs[name], _readers(made, name), execution.batch_rows, choose) for name in made.streams
+    return run(made, execution, scripts_of(case, made, execution, choose))
+
+
+def scripts_of(case: Case, made: PhysicalPlan, execution: Execution, choose: random.Random) -> dict[str, dict[str, Script]]:
+    """By stream."""
+    return {
+        name: publishers(stream, case.inputs[name], readers_of(made, name), execution.batch_rows, choose)
+        for name, stream in made.streams.items()
     }
-    return run(made, execution, scripts)
 
 
-def _readers(made: PhysicalPlan, stream: str) -> int:
+def readers_of(made: PhysicalPlan, stream: str) -> int:
     return len(made.instances_of(made.subquery_of(stream).name))
 
 
@@ -174,6 +179,10 @@ def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[
     local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes)
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
+    return ran_of(outcome)
+
+
+def ran_of(outcome: Outcome) -> Ran:
     outputs = {name: list(rows(batches, outcome.schemas[name])) for name, batches in outcome.batches.items()}
     dead = sum((letters.counts for letters in outcome.dead_letters), Counter[str]())
     return Ran(outputs, outcome.late_rows, dead, outcome)
@@ -224,9 +233,12 @@ __all__ = [
     "outputs_of",
     "plan_of",
     "publishers",
+    "ran_of",
+    "readers_of",
     "rows",
     "run",
     "run_case",
     "run_files",
+    "scripts_of",
     "values_of_array",
 ]

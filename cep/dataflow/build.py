@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
-from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
+from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.files import TextSource
@@ -264,6 +262,5 @@ class _Builder:
             case "broadcast":
                 return Broadcast(targets)
             case "route-key":
-                table = uniform_table(self.plan.buckets, targets) if edge.table is None else np.array(edge.table, np.int32)
-                return RouteKey(self.layout.route_fields(edge), table, targets)
+                return RouteKey(self.layout.route_fields(edge), bucket_table(edge, self.plan.buckets, targets), targets)
         return PointToPoint()
