@@ -24,16 +24,16 @@ def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
     total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
     for column in batch.columns.values():
-        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_text else 0)
+        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_bytes else 0)
     return total
 
 
 def row_bytes(batch: Batch) -> np.ndarray:
     """int64[n]: what each row adds to `batch_bytes`."""
-    sizes = np.full(len(batch), 8 if batch.origin is None else 24, np.int64)
+    sizes = np.full(len(batch), 8 if batch.origin is None else 8 + 8 * batch.origin.shape[1], np.int64)
     for column in batch.columns.values():
         sizes += column.values.itemsize
-        if column.type.is_text:
+        if column.type.is_bytes:
             sizes += column.values
     return sizes
 
@@ -78,6 +78,7 @@ class Inbox:
         self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
         self.since = MIN_TIME
         self.credit_due = True  # the first grant is due at once
+        self.ended = False  # its End has been taken
         self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
 
     @property

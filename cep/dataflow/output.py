@@ -16,7 +16,7 @@ import numpy as np
 
 from cep.dataflow.balancer import Balancer
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
-from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark
 from cep.kernels.columns import Column, compact
 
 BATCH_BYTES_MAX = 1 << 20
@@ -117,6 +117,13 @@ class Output:
             target.cut(self.watermark, self.since)
         self.pump()
 
+    def barrier(self, number: int) -> None:
+        """Everything gathered goes, and then a Barrier to every target."""
+        for target in self.targets:
+            target.cut(self.watermark, self.since)
+            target.put(Barrier(number), self.watermark, self.since)
+        self.pump()
+
     def close(self, element: End | Stop | Fail) -> None:
         """The last element, to every target. What was gathered goes first, unless the query is given up."""
         for target in self.targets:
@@ -185,7 +192,7 @@ def _concat_columns(columns: list[Column]) -> Column:
     valid = None
     if any(c.valid is not None for c in columns):
         valid = np.concatenate([np.ones(len(c), np.uint8) if c.valid is None else c.valid for c in columns])
-    if not columns[0].type.is_text:
+    if not columns[0].type.is_bytes:
         return Column(columns[0].type, values, valid)
     # Batches cut from one buffer share their bytes: put each buffer down once.
     shifts: dict[int, int] = {}
