@@ -17,7 +17,7 @@ class Execution:
     `batch_rows` are the sizes into which input is cut, in turn. `table` sends bucket i to instance `table[i]`.
     `balancers` are tried before every operator, in turn, and taken where they are sound.
     `parts` numbers the operators in turn; those of one number are asked for as one subquery, if such a split is sound. Empty:
-    none is asked for. `cut`: after so many turns a snapshot is taken and restored at another parallelism (None: none is).
+    none is asked for.
     `credit_bytes` is what a channel may have outstanding. `seed` orders the turns of sources and instances.
     """
 
@@ -28,7 +28,6 @@ class Execution:
     credit_bytes: int
     seed: int
     parts: tuple[int, ...] = ()
-    cut: int | None = None
 
 
 @st.composite
