@@ -207,7 +207,9 @@ _COMPARISON: tuple[Callable[[Any, Any], Expr], ...] = (
 _REGEXES = ("a", "(b|ab)", "x+(y)?", "[^a]", "^(a)|b", "(x*)")
 
 
-def _of_each(make: Callable[..., Expr], kind: str, *methods: Callable[..., Expr]) -> tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]:
+def _of_each(
+    make: Callable[..., Expr], kind: str, *methods: Callable[..., Expr]
+) -> tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]:
     """`make` and others of one argument of `kind`."""
     return tuple((each, (kind,)) for each in (make, *methods))
 
