@@ -167,7 +167,7 @@ def test_types_of_lists(given: object, wanted: tuple[str, bool]) -> None:
 
 @pytest.mark.parametrize("given", ["list<list<int64>>", "list", "list<>", "list<string?>", list, list[list[int]], list[dict]])
 def test_what_is_no_type_of_lists(given: object) -> None:
-    with pytest.raises(QueryError, match="unknown type .*or list<one of them>"):
+    with pytest.raises(QueryError, match=r"unknown type .*or list<one of them>"):
         parse_type(given)
 
 

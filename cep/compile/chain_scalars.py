@@ -105,7 +105,7 @@ def round_to(a: Any, scale: Any) -> Any:
 @inlined
 def float_sign(a: Any) -> Any:
     """NaN and zeros as they are."""
-    return 1.0 if a > 0.0 else (-1.0 if a < 0.0 else a)
+    return np.float64(1.0) if a > 0.0 else (np.float64(-1.0) if a < 0.0 else a)
 
 
 @inlined

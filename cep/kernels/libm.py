@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -21,7 +22,7 @@ def _function(name: str) -> Callable[[float], float]:
     plain = _plain(name, 1)
 
     def function(x: float) -> float:
-        return float(plain(x))
+        return np.float64(plain(x))
 
     overload(function)(lambda x: lambda x: compiled(x))
     return function
@@ -32,7 +33,7 @@ def _function_of_two(name: str) -> Callable[[float, float], float]:
     plain = _plain(name, 2)
 
     def function(x: float, y: float) -> float:
-        return float(plain(x, y))
+        return np.float64(plain(x, y))
 
     overload(function)(lambda x, y: lambda x, y: compiled(x, y))
     return function

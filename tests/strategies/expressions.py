@@ -9,13 +9,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from cep.model.expr import Call, Column, Expr, Literal, coalesce, lit
-from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Schema
+from cep.model.expr import Call, Column, Expr, Literal, atan2, coalesce, concat, greatest, hash_, least, lit, try_, when
+from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Schema, list_of
 from tests.strategies.values import TIMESTAMP_MS, TIMESTAMP_US, values_of
 
 
 def kind_of_type(type_: DataType) -> str:
-    """Of an expression: integer (int32 or int64), float64, bool, timestamp, string, binary."""
+    """Of an expression: integer (int32 or int64), float64, bool, timestamp, string, binary, list (of strings)."""
     return "integer" if type_.is_integer else type_.name
 
 
@@ -35,13 +35,44 @@ _COMPARISON: tuple[Callable[[Any, Any], Expr], ...] = (
     operator.ge,
 )
 
+#: Regular expressions that RE2 and Python read alike (docs/ARITHMETIC.md says which they do not).
+_REGEXES = ("a", "(b|ab)", "x+(y)?", "[^a]", "^(a)|b", "(x*)")
+
+
+def _of_each(
+    make: Callable[..., Expr], kind: str, *methods: Callable[..., Expr]
+) -> tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]:
+    """`make` and others of one argument of `kind`."""
+    return tuple((each, (kind,)) for each in (make, *methods))
+
+
+def _any_kind(kind: str) -> tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]:
+    """What there is of every kind."""
+    return (
+        (lambda c, a, b: when(c, a).otherwise(b), ("bool", kind, kind)),
+        (lambda c, a, d, b: when(c, a).when(d, b), ("bool", kind, "bool", kind)),
+        (try_, (kind,)),
+        (coalesce, (kind, kind)),
+    )
+
+
 #: kind -> (what makes an expression of it, kinds of its arguments; "number" is either kind of number).
 GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
     "integer": (
         *((make, ("integer", "integer")) for make in _ARITHMETIC.values()),
         (operator.neg, ("integer",)),
         (lambda e: Call("abs", (e,)), ("integer",)),
-        (coalesce, ("integer", "integer")),
+        *_any_kind("integer"),
+        (Expr.nullif, ("integer", "integer")),
+        (Expr.sign, ("integer",)),
+        (lambda e: e.round(2), ("integer",)),
+        (greatest, ("integer", "integer", "integer")),
+        (least, ("integer", "integer")),
+        *_of_each(Expr.length, "string", Expr.byte_length),
+        *_of_each(Expr.year, "timestamp", Expr.month, Expr.day, Expr.weekday, Expr.day_of_year),
+        *_of_each(Expr.hour, "timestamp", Expr.minute, Expr.second, Expr.millisecond, Expr.epoch_s, Expr.epoch_ms, Expr.epoch_us),
+        (Expr.list_length, ("list",)),
+        *((hash_, kinds) for kinds in (("string",), ("integer", "bool"), ("float64", "timestamp"), ("string", "integer", "binary"))),
         (lambda e: e.cast(INT64), ("float64",)),
         (lambda e: e.try_cast(INT64), ("float64",)),
         (lambda e: e.cast(INT32), ("number",)),
@@ -56,7 +87,13 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (operator.truediv, ("number", "number")),
         (operator.neg, ("float64",)),
         (lambda e: Call("abs", (e,)), ("float64",)),
+        *_any_kind("float64"),
         (coalesce, ("float64", "number")),
+        *_of_each(Expr.floor, "float64", Expr.ceil, Expr.trunc, Expr.round, lambda e: e.round(2), Expr.sign),
+        *_of_each(Expr.sqrt, "number", Expr.exp, Expr.ln, Expr.log10, Expr.log2),
+        *_of_each(Expr.sin, "number", Expr.cos, Expr.tan, Expr.asin, Expr.acos, Expr.atan),
+        *((make, ("number", "number")) for make in (Expr.pow, atan2)),
+        *((make, ("float64", "number")) for make in (greatest, least)),
         (lambda e: e.cast(FLOAT64), ("integer",)),
     ),
     "bool": (
@@ -67,18 +104,46 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (operator.and_, ("bool", "bool")),
         (operator.or_, ("bool", "bool")),
         (operator.invert, ("bool",)),
+        *_any_kind("bool"),
+        (Expr.is_nan, ("float64",)),
+        (Expr.between, ("number", "number", "number")),
+        (lambda e: e.is_in([1, 2.5, 0]), ("number",)),
+        *((make, (kind, kind)) for make in (Expr.contains, Expr.starts_with, Expr.ends_with) for kind in ("string", "binary")),
+        *((lambda e, regex=regex: e.matches(regex), ("string",)) for regex in _REGEXES),
         (lambda e: e.cast(BOOL), ("number",)),
-        *((Expr.is_null, (kind,)) for kind in ("number", "string", "bool")),
+        *((Expr.is_null, (kind,)) for kind in ("number", "string", "bool", "list")),
     ),
     "timestamp": (
         (operator.add, ("timestamp", "integer")),
         (operator.sub, ("timestamp", "integer")),
         (operator.add, ("integer", "timestamp")),
-        (coalesce, ("timestamp", "timestamp")),
+        *_any_kind("timestamp"),
+        *((make, ("timestamp", "timestamp")) for make in (greatest, least, Expr.nullif)),
+        *((lambda e, size=size: e.truncate(size), ("timestamp",)) for size in ("7us", "1h", "1d")),
         (lambda e: e.try_cast(TIMESTAMP_MS), ("integer",)),
     ),
-    "string": ((coalesce, ("string", "string")), (lambda e: e.try_cast(STRING), ("binary",))),
-    "binary": ((coalesce, ("binary", "binary")), (lambda e: e.cast(BINARY), ("string",))),
+    "string": (
+        *_any_kind("string"),
+        (Expr.nullif, ("string", "string")),
+        *((lambda e: e.try_cast(STRING), (kind,)) for kind in ("binary", "integer")),
+        *((lambda e: e.cast(STRING), (kind,)) for kind in ("binary", "integer")),
+        *_of_each(Expr.lower, "string", Expr.upper, Expr.trim, Expr.ltrim, Expr.rtrim, Expr.reverse),
+        *_of_each(lambda e: e.substring(1), "string", lambda e: e.substring(0, 2), lambda e: e.substring(3, 0)),
+        *_of_each(lambda e: e.pad_left(3, "é"), "string", lambda e: e.pad_right(17)),
+        *_of_each(lambda e: e.replace("x", "ab"), "string", lambda e: e.replace("aa", "")),
+        *((lambda e, regex=regex: e.extract(regex, 0), ("string",)) for regex in _REGEXES),
+        *((lambda e, regex=regex: e.extract(regex), ("string",)) for regex in _REGEXES if "(" in regex),
+        (concat, ("string", "string", "string")),
+        (Expr.element, ("list", "integer")),
+        (lambda e: e.join("-"), ("list",)),
+    ),
+    "binary": (
+        *_any_kind("binary"),
+        (Expr.nullif, ("binary", "binary")),
+        (concat, ("binary", "binary")),
+        (lambda e: e.cast(BINARY), ("string",)),
+    ),
+    "list": (*_any_kind("list"), *((lambda e, by=by: e.split(by), ("string",)) for by in ("a", "\0", "xx"))),
 }
 
 
@@ -103,7 +168,9 @@ def _leaves(draw: DrawFn, schema: Schema, kind: str) -> Expr:
     named = [field.name for field in schema.fields if kind_of_type(field.type) == kind]
     if named and draw(st.integers(0, 3)) < 3:
         return Column(draw(st.sampled_from(named)))
-    type_ = {"integer": INT64, "timestamp": TIMESTAMP_US}.get(kind) or DataType(kind)
+    type_ = {"integer": INT64, "timestamp": TIMESTAMP_US, "list": list_of(STRING)}.get(kind) or DataType(kind)
+    if kind == "list":  # no literal has elements
+        return Literal(None, type_)
     return Literal(None if draw(st.integers(0, 9)) == 9 else draw(values_of(type_)), type_)
 
 
