@@ -67,6 +67,10 @@ class Accumulator:
             self.output = plain_table(self.width, self.sums, answers)
         self.output.control[:] = 0
 
+    def forget(self) -> None:
+        """Gives back the memory of answers."""
+        self.output = plain_table(self.width, self.sums, 0)
+
     def execute(self, program: np.ndarray, stop: int, groups: Table, emitted: np.ndarray, arguments: tuple[np.ndarray, ...]) -> None:
         """Runs the first `stop` operations. `arguments`: the rows, as `Loops.update` takes them behind the key."""
         start = 0

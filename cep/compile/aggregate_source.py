@@ -181,7 +181,7 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
     origin = any(state.origin for state in states)
     names = ["key0", "key1", "key_data", "time", *["origin"] * origin, *arguments.used]
     kinds = ["const uint64[:]", "const uint64[:]", "const uint8[:]", _WORDS, *["const int64[:, :]"] * origin]
-    kinds += [_type(what, types[column]) for column, what in arguments.used.values()]
+    kinds += [type_of(what, types[column]) for column, what in arguments.used.values()]
     texts = [text for state in states for text in state.texts(arguments)]
     return _loop(
         "update",

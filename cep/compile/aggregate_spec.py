@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +18,7 @@ from cep.kernels.jit import warm
 from cep.model.functions import Function, result_field
 from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
-from cep.model.windows import TimeWindow
+from cep.model.windows import TimeWindow, UnboundedWindow
 
 #: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.windows.SIZE_MAX` long, so that no bound of a window
 #: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
@@ -75,8 +76,12 @@ class AggregateSpec:
 
     @property
     def window(self) -> TimeWindow:
-        assert isinstance(self.operator.window, TimeWindow)
-        return self.operator.window
+        """Of periodic answers what they are of: a pane."""
+        window = self.operator.window
+        if isinstance(window, UnboundedWindow) and window.advance is not None:
+            return TimeWindow(window.advance, window.advance)
+        assert isinstance(window, TimeWindow)
+        return window
 
     @cached_property
     def by(self) -> tuple[Field, ...]:
@@ -127,7 +132,7 @@ class AggregateSpec:
         """A partial row: the `by` fields, then the words of its states: a text column for two words of text, int64 for every
         other, and behind those of an exact sum a binary column for one that has spilled. A block is the int64 that it counts, and a
         binary column with its slots."""
-        prefix = self._free_prefix()
+        prefix = free_prefix("_s", self.operator.by)
         types = [type_ for _, part in self.parts for type_ in _partial_types(part)]
         return Schema(self.by + tuple(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(types)))
 
@@ -142,12 +147,6 @@ class AggregateSpec:
     def warm(self) -> None:
         """Makes its machine code now."""
         warm(self.loops.update, self.loops.merge)
-
-    def _free_prefix(self) -> str:
-        prefix = "_s"
-        while any(f.name.startswith(prefix) for f in self.by):
-            prefix += "_"
-        return prefix
 
     def _column(self, name: str | None) -> Field | None:
         if name is not None and name not in self.schema:
@@ -207,6 +206,14 @@ class AggregateSpec:
 
     def _row(self, record: Record) -> tuple[Field, ...]:
         return self.schema.fields if record.column == ROW else ()
+
+
+def free_prefix(wanted: str, names: Iterable[str]) -> str:
+    """`wanted`, or a longer one, with which none of `names` begins: for columns that are nobody's."""
+    taken = tuple(names)
+    while any(name.startswith(wanted) for name in taken):
+        wanted += "_"
+    return wanted
 
 
 Record = Edge | TextEdge | ArgExtreme | FirstRows

@@ -51,7 +51,7 @@ def no_room(program: np.ndarray, emitted: np.ndarray, links: np.ndarray, desk: n
     """Is there no room for so many operations, an answer and the slots of a row?"""
     desk[WANTED] = operations
     slots = desk[SLOTS_FREE] + len(links) - desk[SLOTS]
-    return desk[OPERATIONS] + operations > len(program) or desk[ANSWERS] == len(emitted) or slots < SLOTS_A_ROW
+    return bool(desk[OPERATIONS] + operations > len(program) or desk[ANSWERS] == len(emitted) or slots < SLOTS_A_ROW)
 
 
 @inlined
