@@ -19,7 +19,7 @@ from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Column, columns_from_arrow
 from cep.model.expr import col
 from cep.model.operators import Map
-from cep.model.windows import TransactionWindow
+from cep.model.windows import TransactionWindow, to_json
 
 
 
@@ -90,7 +90,7 @@ class SequentialAggregate:
 
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
-            what = f"{self.state.groups.rows} groups of {type(self.state.window).__name__}, {len(self.hold)} tuples held"
+            what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
             check_state(self.name, self.state_bytes, self.state_limit, f"{what}; largest keys: {self.largest_keys(3)}")
 
     def largest_keys(self, most: int) -> list[str]:
