@@ -21,7 +21,7 @@ class Distinct(State):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return (Part("block", BLOCK_WORDS, slot=PAIR, text=8 if self.column.type.is_text else -1, free=True),)
+        return (Part("block", BLOCK_WORDS, slot=PAIR, text=8 if self.column.type.is_bytes else -1, free=True),)
 
     def identity(self) -> tuple[str, ...]:
         return _NOTHING
@@ -139,23 +139,23 @@ class FirstRows(State):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return (Part("block", BLOCK_WORDS, slot=self.slot, text=self.slot - 8 if self.column.type.is_text else -1),)
+        return (Part("block", BLOCK_WORDS, slot=self.slot, text=self.slot - 8 if self.column.type.is_bytes else -1),)
 
     def identity(self) -> tuple[str, ...]:
         return _NOTHING
 
     def _add(self, at: str, row: list[str], data: str) -> str:
-        return f"used = rows_add(entries, {at}, arena, used, {self.limit}, {tuple_of(row)}, {self.column.type.is_text}, {data})"
+        return f"used = rows_add(entries, {at}, arena, used, {self.limit}, {tuple_of(row)}, {self.column.type.is_bytes}, {data})"
 
     def update(self, arguments: Arguments, at: str) -> list[str]:
         place = place_of_row(self.origin_words)
-        if not self.column.type.is_text:
+        if not self.column.type.is_bytes:
             return [self._add(at, [*place, *value_of_row(arguments, self.column)], "arena")]
         w0, w1, data = arguments.words(self.column)
         return [self._add(at, [*place, f"np.int64({w0})", f"np.int64({w1})"], data)]
 
     def room(self, arguments: Arguments, at: str) -> str:
-        text = f" + text_room({', '.join(arguments.words(self.column)[1:])})" if self.column.type.is_text else ""
+        text = f" + text_room({', '.join(arguments.words(self.column)[1:])})" if self.column.type.is_bytes else ""
         return f"rows_room(entries, {at}, 1, {self.slot}, {self.limit}){text}"
 
     def merge(self, at: str, s: str) -> list[str]:
@@ -165,7 +165,5 @@ class FirstRows(State):
         return [reserve, loop, f"    {self._add(at, row, 'other_arena')}"]
 
     def merge_room(self, at: str, s: str) -> str:
-        text = f" + texts_room(other, {s}, other_arena, {self.slot}, {self.slot - 8})" if self.column.type.is_text else ""
+        text = f" + texts_room(other, {s}, other_arena, {self.slot}, {self.slot - 8})" if self.column.type.is_bytes else ""
         return f"rows_room(entries, {at}, other[{s} + 2], {self.slot}, {self.limit}){text}"
-
-

@@ -162,7 +162,7 @@ class ArgExtreme(State):
     @property
     def parts(self) -> tuple[Part, ...]:
         by = (*plain(1), Part("text", 2, self.by.type)) if self.by.type.is_text else plain(2)
-        value = Part("text", 2, self.column.type) if self.column.type.is_text else Part("words", 2)
+        value = Part("text", 2, self.column.type) if self.column.type.is_bytes else Part("words", 2)
         return (*by, *plain(1 + self.origin_words), value)
 
     @property
@@ -176,7 +176,7 @@ class ArgExtreme(State):
 
     def identity(self) -> tuple[str, ...]:
         by = NULL_TEXT if self.by.type.is_text else ("0",)
-        value = NULL_TEXT if self.column.type.is_text else ("0", "0")
+        value = NULL_TEXT if self.column.type.is_bytes else ("0", "0")
         return ("1", *by, *["0"] * (1 + self.origin_words), *value)
 
     def _into(self, at: str, absent: str, by: Sequence[str], place: list[str], value: Sequence[str]) -> list[str]:
@@ -184,11 +184,11 @@ class ArgExtreme(State):
             first = [Segment(at, [absent]), Segment(f"{at} + 1", by, text=True, backwards=self.greatest)]
         else:
             first = [Segment(at, [absent, *by])]
-        rest = [Segment(f"{at} + {self._place}", place), Segment(f"{at} + {self.value}", value, text=self.column.type.is_text)]
+        rest = [Segment(f"{at} + {self._place}", place), Segment(f"{at} + {self.value}", value, text=self.column.type.is_bytes)]
         return _put_if("<", [*first, *rest])
 
     def update(self, arguments: Arguments, at: str) -> list[str]:
-        value = arguments.words(self.column) if self.column.type.is_text else value_of_row(arguments, self.column)
+        value = arguments.words(self.column) if self.column.type.is_bytes else value_of_row(arguments, self.column)
         lines = self._into(at, "np.int64(0)", self._by(arguments), place_of_row(self.origin_words), value)
         return if_valid(arguments, self.by, *lines)
 
@@ -202,8 +202,8 @@ class ArgExtreme(State):
 
     def merge(self, at: str, s: str) -> list[str]:
         by = other_text(f"{s} + 1") if self.by.type.is_text else _others(s, 1, 1)
-        value = other_text(f"{s} + {self.value}") if self.column.type.is_text else _others(s, self.value, 2)
+        value = other_text(f"{s} + {self.value}") if self.column.type.is_bytes else _others(s, self.value, 2)
         return self._into(at, f"other[{s}]", by, _others(s, self._place, 1 + self.origin_words), value)
 
     def texts(self, arguments: Arguments) -> list[tuple[str, str]]:
-        return [arguments.words(column)[1:] for column in (self.by, self.column) if column.type.is_text]
+        return [arguments.words(column)[1:] for column in (self.by, self.column) if column.type.is_bytes]

@@ -11,19 +11,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep.compile.aggregate_blocks import FirstRows
 from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import AggregateSpec, Answer
 from cep.compile.aggregate_states import Part
 from cep.compile.aggregate_statistics import about_distinct, quantiles, variances
 from cep.compile.aggregate_ties import ROW, column_of
-from cep.compile.aggregate_words import from_ordered, round_128
+from cep.compile.aggregate_words import round_128
 from cep.elements import Batch
 from cep.kernels.columns import Column
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
+from cep.kernels.first_rows import take_rows
 from cep.kernels.hashing import hash64, hash_of, mix64
 from cep.kernels.jit import kernel
 from cep.kernels.keys import Keys, decode_keys
+from cep.kernels.lists import lists_of
+from cep.kernels.row_order import FIXED_BYTES, from_ordered
 from cep.model.schema import BINARY, INT64, DataType, Field
 
 SUM_OVERFLOW = "sum overflow"
@@ -84,25 +86,53 @@ def _result(answer: Answer, groups: Groups, start: Instant, end: Instant) -> Col
             return Column(type_, groups.word(places[0] + 2))
         case "approx_count_distinct":
             return about_distinct(answer, groups)
+        case "collect":
+            return _collected(answer, groups)
         case _:
             return _of_a_row(answer, groups)
+
+
+def _collected(answer: Answer, groups: Groups) -> Column:
+    """Lists of the values in the slots of blocks."""
+    state, column = answer.records, answer.column
+    assert state is not None and column is not None
+    counts = groups.word(answer.places[0] + 2)
+    slots = np.empty((int(counts.sum()), 2), np.int64)
+    width, table = groups.table.width, groups.table
+    take_rows(table.entries, groups.start * width + answer.places[0], width, table.arena, state.slot, slots)
+    words = slots.view(np.uint64)
+    if state.column.type.is_bytes:
+        elements = decode_keys(Keys(words[:, 0].copy(), words[:, 1].copy(), table.arena), (state.column,))[state.column.name]
+        elements = column_of(elements, answer.row, column.name) if answer.row else elements
+    else:
+        elements = Column(column.type, values_of(column.type, slots[:, 1].copy()), slots[:, 0].astype(np.uint8))
+    return lists_of(elements, np.concatenate([[0], np.cumsum(counts)]))
 
 
 def _of_a_row(answer: Answer, groups: Groups) -> Column:
     """FIRST, LAST, ARG_MIN and ARG_MAX."""
     type_, place = answer.field.type, answer.places[0]
     if answer.row:
-        assert answer.function.column is not None
-        return column_of(groups.text(place, ROW), answer.row, answer.function.column)
-    if type_.is_text:
+        assert answer.column is not None
+        return column_of(_blank_where_null(groups.text(place, ROW), answer.row), answer.row, answer.column.name)
+    if type_.is_bytes:
         return groups.text(place, answer.field)
     valid = groups.word(place).astype(np.uint8) if answer.field.nullable else None
     return Column(type_, values_of(type_, groups.word(place + 1)), valid)
 
 
+def _blank_where_null(rows: Column, fields: tuple[Field, ...]) -> Column:
+    """ROW, a row of NULLs in place of no row: bytes that are 0."""
+    if rows.valid is None:
+        return rows
+    assert rows.starts is not None and rows.data is not None
+    starts = np.where(rows.valid, rows.starts, len(rows.data))
+    return Column(BINARY, rows.values, None, np.append(rows.data, np.zeros(FIXED_BYTES * len(fields), np.uint8)), starts)
+
+
 def _total(answer: Answer, groups: Groups) -> Column:
     type_, place, valid = answer.field.type, answer.places[0], _counted(groups, answer.places[1:])
-    if answer.type is not None and answer.type.name == "float64":
+    if answer.column is not None and answer.column.type.name == "float64":
         total = groups.exact(place)
     else:
         low, high = groups.word(place), groups.word(place + 1)

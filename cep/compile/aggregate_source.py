@@ -126,7 +126,13 @@ if used + wanted + more > len(arena):
     control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, wanted + more
     return i"""
 
-_TYPES = {"valid": "const uint8[:]", "low": "const uint64[:]", "high": "const uint64[:]", "data": "const uint8[:]", "reals": "const int64[:]"}
+_TYPES = {
+    "valid": "const uint8[:]",
+    "low": "const uint64[:]",
+    "high": "const uint64[:]",
+    "data": "const uint8[:]",
+    "reals": "const int64[:]",
+}
 _VALUES = {"bool": "const uint8[:]", "int32": "const int32[:]"}
 _WORDS = "const int64[:]"
 
@@ -198,9 +204,7 @@ def _merge(states: Sequence[State]) -> str:
     room = _block_room(state.merge_room(f"at + {k}", f"s + {k}") for state, k in _placed(states))
     change = ["s = i * {width}", *room]
     change += [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
-    texts = [
-        (f"np.uint64(other[i * {{width}} + {k + j + 1}])", "other_arena") for state, k in _placed(states) for j in text_places(state)
-    ]
+    texts = [(f"np.uint64(other[i * {{width}} + {k + j + 1}])", "other_arena") for state, k in _placed(states) for j in text_places(state)]
     return _loop(
         "merge",
         {"other": _WORDS, "other_arena": "const uint8[:]", "other_pool": "const int64[:, :]"},

@@ -33,10 +33,11 @@ class Answer:
 
     field: Field
     function: Function
-    type: DataType | None  # of the column
+    column: Field | None
     is_time: bool
     places: tuple[int, ...]
     row: tuple[Field, ...] = ()  # what is remembered is ROW, which has these columns, rather than values of the column
+    records: FirstRows | None = None  # its state, if it has many rows
 
 
 @dataclass(frozen=True)
@@ -189,23 +190,17 @@ class AggregateSpec:
             return ArgExtreme(last, by, column, self.origin_words)
         if function.name == "collect":
             return FirstRows(column, int(function.parameter("at_most")), self.origin_words)
-        return (TextEdge if column.type.is_text else Edge)(last, column, self.origin_words)
+        return (TextEdge if column.type.is_bytes else Edge)(last, column, self.origin_words)
 
     def _answer(self, name: str, function: Function) -> Answer:
         column, by, states = self._column(function.column), self._column(function.by), self._states_of(function)
         places = tuple(self.places[state] for state in states)
-        row: tuple[Field, ...] = ()
-        match states:
-            case [Edge() | TextEdge() | ArgExtreme() as record]:
-                places, row = (places[0] + record.value,), self._row(record)
-            case [FirstRows() as records]:
-                row = self._row(records)
-        type_ = None if column is None else column.type
-        field = result_field(name, function, column, by)
-        return Answer(field, function, type_, function.column in self.time_columns, places, row)
-
-    def _row(self, record: Record) -> tuple[Field, ...]:
-        return self.schema.fields if record.column == ROW else ()
+        if states and isinstance(states[0], Edge | TextEdge | ArgExtreme):
+            places = (places[0] + states[0].value,)
+        row = self.schema.fields if any(isinstance(state, Record) and state.column == ROW for state in states) else ()
+        records = next((state for state in states if isinstance(state, FirstRows)), None)
+        is_time = function.column in self.time_columns
+        return Answer(result_field(name, function, column, by), function, column, is_time, places, row, records)
 
 
 def free_prefix(wanted: str, names: Iterable[str]) -> str:

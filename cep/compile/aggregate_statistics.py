@@ -8,12 +8,12 @@ import numpy as np
 
 from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import Answer
-from cep.compile.aggregate_words import from_ordered
 from cep.kernels.blocks import BLOCK_WORDS
 from cep.kernels.buckets import middles, take_buckets
 from cep.kernels.columns import Column
 from cep.kernels.exact_sum import SPECIAL, SUM_WORDS, whole_number
 from cep.kernels.registers import estimate
+from cep.kernels.row_order import from_ordered
 from cep.kernels.squares import whole_squares
 
 #: A sum of squares of float64s counts units of 2**-2148, their sum units of the square root of that.
@@ -36,7 +36,7 @@ def _variance(answer: Answer, groups: Groups, row: int, n: int, population: bool
     sum_place, squares_place, _ = answer.places
     words, table = groups.table.matrix[groups.start + row], groups.table
     squares = whole_squares(words[squares_place : squares_place + BLOCK_WORDS], table.arena)
-    if answer.type is not None and answer.type.name != "float64":
+    if answer.column is not None and answer.column.type.name != "float64":
         total = int.from_bytes(words[sum_place : sum_place + 2].tobytes(), "little", signed=True)
         return (n * squares - total * total) / divisor if divisor else 0.0
     if words[sum_place] & SPECIAL:
@@ -69,8 +69,8 @@ def _ranks(answer: Answer, counts: np.ndarray) -> np.ndarray:
 
 def _reals(answer: Answer, words: np.ndarray) -> np.ndarray:
     """float64[n] of the words of an Extreme."""
-    assert answer.type is not None
-    return from_ordered(words) if answer.type.name == "float64" else words.astype(np.float64)
+    assert answer.column is not None
+    return from_ordered(words) if answer.column.type.name == "float64" else words.astype(np.float64)
 
 
 def _buckets_at(groups: Groups, place: int, ranks: np.ndarray) -> np.ndarray:

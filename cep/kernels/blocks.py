@@ -79,7 +79,7 @@ def _reserve(words: np.ndarray, at: int, arena: np.ndarray, used: int, more: int
 
 
 @inlined
-def _first(start: int, size: int, w0: Any, w1: Any, tally: bool) -> int:
+def _first(start: int, size: int, w0: Any, w1: Any, tally: bool) -> Any:
     """Where the slot of a key is looked for first. The high bits of the hash have chosen the group, the low ones the instance."""
     hash_ = hash64(w0, _0 if tally else w1)
     return start + (np.int64(hash_ >> _32) & (size // PAIR - 1)) * PAIR
@@ -91,7 +91,7 @@ def _next(start: int, size: int, place: int) -> int:
 
 
 @inlined
-def set_add(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> int:
+def set_add(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w1: Any, data: np.ndarray) -> Any:
     """Adds a key unless it is there. Returns the bytes of arena in use after."""
     used = _reserve(words, at, arena, used, 1, False)
     start, size = words[at], words[at + 1]
@@ -137,7 +137,7 @@ def set_merge(words: np.ndarray, at: int, arena: np.ndarray, used: int, other: n
 
 
 @inlined
-def tally_add(words: np.ndarray, at: int, arena: np.ndarray, used: int, number: int, count: int) -> int:
+def tally_add(words: np.ndarray, at: int, arena: np.ndarray, used: int, number: Any, count: Any) -> int:
     """Counts `number`, an int64, `count` times. Returns the bytes of arena in use after."""
     used = _reserve(words, at, arena, used, 1, True)
     start, size, w0 = words[at], words[at + 1], np.uint64(number)
@@ -184,9 +184,7 @@ def _size(words: np.ndarray, at: int, slot: int, free: int) -> int:
 
 
 @kernel("void(const int64[:], int64, int64, const uint8[:], int64, int64, int64, int32[:])")
-def block_lengths(
-    words: np.ndarray, at: int, stride: int, arena: np.ndarray, slot: int, text: int, free: int, lengths: np.ndarray
-) -> None:
+def block_lengths(words: np.ndarray, at: int, stride: int, arena: np.ndarray, slot: int, text: int, free: int, lengths: np.ndarray) -> None:
     """How many bytes `write_blocks` will write of the n blocks at `words[at]`, `words[at + stride]`, ...: slots of `slot` bytes (0: the
     block as it is), with a second word of text at byte `text` (-1: none); `free`: are slots free where the word at byte 8 is NULL?"""
     for i in range(len(lengths)):

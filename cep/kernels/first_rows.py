@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.hashing import is_long
-from cep.kernels.jit import inlined
+from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length
 from cep.kernels.memory import load_word, store_word
 from cep.kernels.table import LONG_WORD, NULL_WORD, compare_text, copy_bytes, offset_of, put_bytes
@@ -92,3 +92,15 @@ def _put(arena: np.ndarray, used: int, place: int, left: Any, w1: Any, data: np.
         return used
     store_word(arena, place, LONG_WORD | np.uint64(used + 4))
     return put_bytes(arena, used, data, w1, 2)
+
+
+@kernel("void(const int64[:], int64, int64, const uint8[:], int64, int64[:, :])")
+def take_rows(words: np.ndarray, at: int, stride: int, arena: np.ndarray, slot: int, last: np.ndarray) -> None:
+    """The last two words of each row in the blocks at `words[at]`, `words[at + stride]`, ..., in order: int64[rows, 2]."""
+    taken, place = 0, at
+    while taken < len(last):
+        for k in range(words[place], words[place] + words[place + 2] * slot, slot):
+            last[taken, 0] = np.int64(load_word(arena, k + slot - 16))
+            last[taken, 1] = np.int64(load_word(arena, k + slot - 8))
+            taken += 1
+        place += stride

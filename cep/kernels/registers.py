@@ -62,12 +62,12 @@ def _reserve(words: np.ndarray, at: int, arena: np.ndarray, used: int, more: int
 
 
 @inlined
-def _index(arena: np.ndarray, at: int) -> int:
-    return np.int64(arena[at + 1]) | np.int64(arena[at + 2]) << 8  # type: ignore[no-any-return]
+def _index(arena: np.ndarray, at: int) -> Any:
+    return np.int64(arena[at + 1]) | np.int64(arena[at + 2]) << 8
 
 
 @inlined
-def _raise(words: np.ndarray, at: int, arena: np.ndarray, index: int, rank: int, m: int) -> None:
+def _raise(words: np.ndarray, at: int, arena: np.ndarray, index: Any, rank: Any, m: int) -> None:
     """There is room for it."""
     start, size = words[at], words[at + 1]
     if size == m:

@@ -170,4 +170,5 @@ def squares_merge(words: np.ndarray, at: int, arena: np.ndarray, used: int, othe
 def whole_squares(words: np.ndarray, arena: np.ndarray) -> int:
     """The number of the one block in `words`, int64[3]."""
     start, size, first = words.tolist()
-    return int.from_bytes(arena[start : start + size].tobytes(), "little") << (64 * first)
+    whole = int.from_bytes(arena[start : start + size].tobytes(), "little")
+    return whole << (64 * int(first))

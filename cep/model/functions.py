@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from cep.errors import QueryError
-from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field
+from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of
 
 
 class Order(Enum):
@@ -42,11 +43,6 @@ class Function:
     def columns(self) -> tuple[str, ...]:
         """All columns that it reads."""
         return tuple(name for name in (self.column, self.by) if name is not None)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """All columns that it reads."""
-        return () if self.column is None else (self.column,)
 
     @property
     def order(self) -> Order:
@@ -100,6 +96,7 @@ _WITH_BY = ("arg_min", "arg_max")
 _MERGEABLE = ("first", "last", *_WITH_BY, "collect")
 _MOMENTS = ("var", "stddev", "var_pop", "stddev_pop")
 _SUMS = ("sum", "avg", *_MOMENTS)
+_NO_LISTS = ("min", "max", "count_distinct", "approx_count_distinct", "collect")
 _NUMBERS = (*_SUMS, "quantile", "median")
 
 
@@ -150,7 +147,8 @@ def arg_max(column: str, by: str) -> Function:
 
 
 def var(column: str) -> Function:
-    """Sample variance (n - 1) of the non-NULL values as float64: exact, rounded once. NULL of fewer than two, NaN if one is NaN or infinite."""
+    """Sample variance (n - 1) of the non-NULL values as float64: exact, rounded once. NULL of fewer than two; NaN if one is NaN or
+    infinite."""
     return Function("var", column)
 
 
@@ -214,6 +212,10 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
     assert column is not None
     if function.name in _NUMBERS and not column.type.is_number:
         raise QueryError(f"{function.name}({column.name}): expected a number, got {column.type}")
+    if function.name in _NO_LISTS and column.type.is_list:
+        raise QueryError(f"{function.name}({column.name}): lists are not comparable, got {column.type}")
+    if by is not None and by.type.is_list:
+        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}")
     match function.name:
         case "sum" if column.type != FLOAT64:
             return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (DESIGN 5.7)
@@ -226,6 +228,8 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
         case "arg_min" | "arg_max":
             assert by is not None
             return Field(name, column.type, column.nullable or by.nullable)
+        case "collect":
+            return Field(name, list_of(column.type))
     return Field(name, column.type, column.nullable)
 
 
@@ -249,7 +253,7 @@ def from_json(document: object, pointer: str = "") -> Function:
     known = {parameter.name: parameter for parameter in PARAMETERS.get(name, ())}
     for key in document.keys() - known.keys() - {"function", "column", "by"}:
         raise QueryError(f"unknown key {key!r}; {name} has {', '.join(('column', *known))}", f"{pointer}/{key}")
-    given = tuple((key, document.get(key, parameter.default)) for key, parameter in known.items())
+    given: Any = tuple((key, document.get(key, parameter.default)) for key, parameter in known.items())
     return _checked(Function(name, column, by, given), pointer)
 
 
