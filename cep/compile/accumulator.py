@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from cep.compile.accumulator_source import SlotLoops, compile_slot_loops
+from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_ties import ROW
 from cep.kernels.exact_sum import POOL_WORDS
 from cep.kernels.jit import warm
+from cep.kernels.programs import EMIT, GROUP
 from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, POOL_USED, Table
 
 _NO_SLOTS = np.zeros(0, np.int32)
@@ -82,6 +84,14 @@ class Accumulator:
             if _is_full(self.slots):
                 self.rewrite(self.capacity, self.held(), self.held())
             self.output.grow_bytes()
+
+    def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
+        """What `slots` hold, each for the group of its number: valid until the next answers."""
+        program, emitted = np.zeros((len(slots), 3), np.int64), np.zeros((len(slots), 5), np.int64)
+        program[:, 0], program[:, 1], emitted[:, GROUP] = EMIT, slots, numbers
+        self.clear(len(slots))
+        self.execute(program, len(slots), groups, emitted, self.loops.nothing)
+        return Groups(self.output, 0, len(slots))
 
     def absorb(
         self, targets: np.ndarray, sources: np.ndarray, fresh: np.ndarray, other: np.ndarray, arena: np.ndarray, pool: np.ndarray

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from cep.compile.aggregate_source import HEADER, KEY_WORDS, further_imports, places_of, sums_of, text_places, type_of, width_of
 from cep.compile.aggregate_states import Arguments, State
 from cep.kernels.jit import Kernel, generate
@@ -131,10 +133,11 @@ _WORDS = "const int64[:]"
 
 @dataclass(frozen=True)
 class SlotLoops:
-    """`execute` takes behind its tables what `Loops.update` takes behind the key."""
+    """`execute` takes behind its tables what `Loops.update` takes behind the key; `nothing` is that for programs that take no row."""
 
     execute: Kernel
     absorb: Kernel
+    nothing: tuple[np.ndarray, ...]
 
 
 def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> SlotLoops:
@@ -160,7 +163,13 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         sums=sums_of(states),
     )
     module = generate(HEADER + further_imports(body) + _IMPORTS + body, "accumulator")
-    return SlotLoops(module.execute, module.absorb)
+    return SlotLoops(module.execute, module.absorb, tuple(map(_empty, kinds.values())))
+
+
+def _empty(type_: str) -> np.ndarray:
+    """An array of that type with no values."""
+    name, dimensions = type_.removeprefix("const ").split("[")
+    return np.empty((0,) * dimensions.count(":"), name)
 
 
 def _identity(states: Sequence[State]) -> list[str]:

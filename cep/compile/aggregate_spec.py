@@ -84,6 +84,11 @@ class AggregateSpec:
         assert isinstance(window, TimeWindow)
         return window
 
+    @property
+    def periodic(self) -> bool:
+        """UNBOUNDED with an answer `every` so often."""
+        return isinstance(self.operator.window, UnboundedWindow) and self.operator.window.advance is not None
+
     @cached_property
     def by(self) -> tuple[Field, ...]:
         return tuple(self.schema[name] for name in self.operator.by)
@@ -105,6 +110,8 @@ class AggregateSpec:
         found: dict[State, None] = {}
         for _, function in self.operator.functions:
             found |= dict.fromkeys(self._states_of(function))
+        if self.periodic and getattr(self.operator.window, "ttl", None) is not None:
+            found |= dict.fromkeys((Extreme(False, None), Extreme(True, None)))  # when a group begins anew
         return tuple(found)
 
     @cached_property

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from cep.compile import aggregate_results as results
 from cep.compile.accumulator import Accumulator
@@ -26,7 +25,6 @@ from cep.compile.assigner import assigner_of
 from cep.compile.group_table import GroupTable
 from cep.elements import EVENT_TIME_MAX, Batch
 from cep.kernels.assigners import close_sessions, open_sessions
-from cep.kernels.columns import columns_from_arrow
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.programs import (
     ANSWERS,
@@ -85,8 +83,6 @@ class SequentialState:
         self.heap = np.empty((0, 2), np.int64)
         self.desk = np.zeros(DESK_WORDS, np.int64)
         self.desk[FREE_SLOT] = self.desk[AT_WINDOW] = NONE
-        #: Arguments of the loops for programs that take no row.
-        self._nothing = self._numbered(_no_rows(self.spec)).arrays[3:]
         self._work = 0  # rows and watermarks since groups were looked through
         self.assigner.warm()
         self.accumulator.warm()
@@ -138,7 +134,7 @@ class SequentialState:
             heap = self._heap()
             where = self.program, self.emitted, self.links, self.desk, heap
             done = bool(close_sessions(*self.groups.words, self.assigner.gap, watermark, *where))
-            self._execute(self._nothing)
+            self._execute(self.accumulator.loops.nothing)
             yield from self._answers(None)
         self._work += WATERMARK_ROWS
         if self._work >= max(self.groups.rows, self.accumulator.capacity, WORK_MIN):
@@ -153,7 +149,7 @@ class SequentialState:
             where = self.program, self.emitted, self.links, self.begun, self.desk
             parameters = self.assigner.parameters
             done = bool(self.assigner.end(*self.groups.words, self.groups.rows, parameters, EVENT_TIME_MAX, *where))
-            self._execute(self._nothing)
+            self._execute(self.accumulator.loops.nothing)
             yield from self._answers(None)
 
     @property
@@ -180,12 +176,6 @@ class SequentialState:
         self.accumulator.clear(len(self.emitted))
         self.desk[ANSWERS] = 0
         self._make_room(min(4 * answers, OPERATIONS_MAX))
-
-    def execute(self, program: np.ndarray, emitted: np.ndarray) -> Groups:
-        """The answers of a program that takes no row."""
-        self.accumulator.clear(len(emitted))
-        self.accumulator.execute(program, len(program), self.groups.table, emitted, self._nothing)
-        return Groups(self.accumulator.output, 0, len(emitted))
 
     def add_slots(self, n: int) -> np.ndarray:
         """The numbers of `n` slots that were never used."""
@@ -311,8 +301,3 @@ class SequentialState:
         self.desk[FREE_SLOT], self.desk[SLOTS_FREE], self.desk[SLOTS] = NONE, 0, len(held)
         self.accumulator.forget()
         self.emitted = np.empty((0, 5), np.int64)
-
-
-def _no_rows(spec: AggregateSpec) -> Batch:
-    columns = columns_from_arrow(pa.RecordBatch.from_pylist([], spec.schema.arrow), spec.schema)
-    return Batch(columns, np.empty(0, np.int64), np.empty((0, _ORIGIN_WORDS), np.int64))

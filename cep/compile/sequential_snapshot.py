@@ -15,7 +15,7 @@ from cep.compile.aggregate_spec import free_prefix
 from cep.compile.sequential import SequentialState
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import Keys
-from cep.kernels.programs import BACK, EMIT, FRONT, GROUP, IN_BACK, ITS_OWN, NONE, SLOT, SLOTS, SLOTS_FREE, list_slots
+from cep.kernels.programs import BACK, FRONT, IN_BACK, ITS_OWN, NONE, SLOT, SLOTS, SLOTS_FREE, list_slots
 from cep.model.schema import INT64, Field, Schema
 
 Keep = Callable[[Columns], np.ndarray]
@@ -36,9 +36,7 @@ def snapshot(state: SequentialState) -> pa.RecordBatch:
     listed = np.empty((int(state.desk[SLOTS] - state.desk[SLOTS_FREE]), 4), np.int64)
     n = list_slots(*state.groups.words, state.groups.rows, state.assigner.stacks, state.links, listed)
     group, what, depth, slot = listed[:n].T
-    program, emitted = np.zeros((n, 3), np.int64), np.zeros((n, 5), np.int64)
-    program[:, 0], program[:, 1], emitted[:, GROUP] = EMIT, slot, group
-    partial = partial_columns(state.spec, state.execute(program, emitted))
+    partial = partial_columns(state.spec, state.accumulator.groups(state.groups.table, slot, group))
     begun = state.begun[slot] if state.assigner.stacks else np.zeros(n, np.int64)
     place = [what, depth, begun, np.full(n, state.sequence), *state.groups.matrix[group, _KEY_WORDS:].T]
     schema = snapshot_schema(state)

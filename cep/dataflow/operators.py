@@ -135,11 +135,11 @@ class PassOperator(Stateless):
 
 
 class AggregateOperator:
-    """An Aggregate, whole, or one of its two stages (tuples to partials, partials to answers)."""
+    """An Aggregate over TIME windows or with periodic answers, whole, or one of its two stages (tuples to partials, partials to answers)."""
 
     def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
-        self.answers, self.window_size = spec.stage != "partial", spec.window.size
+        self.answers, self.window_size = spec.stage != "partial" and not spec.periodic, spec.window.size
         self.state = WindowState(spec, name)
         self.since = MIN_TIME
         self.open_panes_max = 0
