@@ -101,8 +101,6 @@ def values(members: Sequence[Row]) -> tuple[Any, ...]:
     )
 
 
-
-
 def by_key(members: Iterable[Row]) -> dict[Any, list[Row]]:
     groups: dict[Any, list[Row]] = defaultdict(list)
     for row in members:
@@ -202,7 +200,10 @@ class Instances:
         for batch in batches:
             assert len(batch)
             nullable = Schema(tuple(replace(f, nullable=True) for f in self.schema.fields))
-            columns = [array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array for array in columns_to_arrow(batch.columns, nullable)]
+            columns = [
+                array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
+                for array in columns_to_arrow(batch.columns, nullable)
+            ]
             origins = [None] * len(batch) if batch.origin is None else list(map(tuple, batch.origin.tolist()))
             for time, origin, row in zip(batch.time.tolist(), origins, zip(*(c.to_pylist() for c in columns), strict=True), strict=True):
                 assert time >= self.watermarks[i]

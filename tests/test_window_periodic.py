@@ -1,8 +1,8 @@
 """UNBOUNDED with an answer every so often: the groups that changed, as they are then.
 
-    every 10      0   3   8  10        20    27   30
-    row           x       x            x      x
-    answers                  2 at 9                4 at 29     nothing changed in [10, 20)
+every 10      0   3   8  10        20    27   30
+row           x       x            x      x
+answers                  2 at 9                4 at 29     nothing changed in [10, 20)
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SESSION windows: rows of a group at most a gap apart.
 
-    SESSION(10)     0    4        14                26
-    session         [x────x─────────x) out at 24     |       14 + 10
-    the next one                                    [x) ...  out at 36
+SESSION(10)     0    4        14                26
+session         [x────x─────────x) out at 24     |       14 + 10
+the next one                                    [x) ...  out at 36
 """
 
 from __future__ import annotations
@@ -18,7 +18,22 @@ from cep.kernels.jit import interpreted
 from cep.kernels.keys import encode_keys
 from cep.model.functions import count, window_end, window_start
 from cep.model.windows import SessionWindow
-from tests.sequential import FUNCTIONS, LONG, SCHEMA, Answers, Plan, Row, batch_of, by_key, operator_of, plans, rows, run, sequential, values
+from tests.sequential import (
+    FUNCTIONS,
+    LONG,
+    SCHEMA,
+    Answers,
+    Plan,
+    Row,
+    batch_of,
+    by_key,
+    operator_of,
+    plans,
+    rows,
+    run,
+    sequential,
+    values,
+)
 
 FIELDS = (*FUNCTIONS, ("start", window_start()), ("end", window_end()))
 

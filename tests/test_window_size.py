@@ -1,11 +1,11 @@
 """SIZE windows: of each group so many rows, counted in stream order.
 
-    row of the group   0  1  2  3  4  5  6
-    SIZE(3)           [0  1  2][3  4  5][6      the last one waits: dropped at the end, or a part of it comes out
-    SIZE(3, 2)        [0  1  2]
-                            [2  3  4]
-                                  [4  5  6]
-                                        [6      waits too
+row of the group   0  1  2  3  4  5  6
+SIZE(3)           [0  1  2][3  4  5][6      the last one waits: dropped at the end, or a part of it comes out
+SIZE(3, 2)        [0  1  2]
+                        [2  3  4]
+                              [4  5  6]
+                                    [6      waits too
 """
 
 from __future__ import annotations

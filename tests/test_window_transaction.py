@@ -1,8 +1,8 @@
 """TRANSACTION windows: from a row that opens to the first from there on that closes.
 
-    rows     .  B  .  .  C  .  B  C  B
-                └────────┘     └──┘  └     the last one waits: dropped at the end, or what there is of it comes out
-    outside  .              .
+rows     .  B  .  .  C  .  B  C  B
+            └────────┘     └──┘  └     the last one waits: dropped at the end, or what there is of it comes out
+outside  .              .
 """
 
 from __future__ import annotations
@@ -93,6 +93,9 @@ def test_a_row_on_which_a_condition_fails_is_a_dead_letter_and_not_taken() -> No
 
 
 def test_long_transactions_of_texts() -> None:
-    members = [Row(i, i, "ab"[i % 2], i, 1e300, f"text {i * 7919 % 1000} of more than fifteen bytes", i % 700 == 1, i % 700 == 698) for i in range(5_000)]
+    members = [
+        Row(i, i, "ab"[i % 2], i, 1e300, f"text {i * 7919 % 1000} of more than fifteen bytes", i % 700 == 1, i % 700 == 698)
+        for i in range(5_000)
+    ]
     answers, _ = run(operator_of(WINDOW, FIELDS), members, Plan(20, (64, 1), (1, 2), 2_222))
     assert answers == expected(members, False)

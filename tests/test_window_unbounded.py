@@ -1,8 +1,8 @@
 """UNBOUNDED with an answer per tuple: a group's tuples so far. A group begins anew with a tuple more than ttl after its last one.
 
-    ttl 10    0   5        15             26
-    row       x   x        x              x
-    count     1   2        3              1      26 - 15 > 10
+ttl 10    0   5        15             26
+row       x   x        x              x
+count     1   2        3              1      26 - 15 > 10
 """
 
 from __future__ import annotations

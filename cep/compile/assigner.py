@@ -75,5 +75,3 @@ def assigner_of(window: Window) -> Assigner:
             parameters = np.array([-1 if ttl is None else ttl, 0, 0], np.int64)
             return Assigner(assign_unbounded, None, parameters, _ONE_WINDOW, ttl=ttl)
     raise AssertionError(window)
-
-

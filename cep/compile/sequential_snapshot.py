@@ -60,7 +60,7 @@ def restore(state: SequentialState, batch: pa.RecordBatch, keep: Keep) -> None:
     what, depth, begun, sequence, *_ = words.T
     state.begun[slots] = begun
     state.sequence = max(state.sequence, int(sequence.max()))
-    state.groups.matrix[numbers, _KEY_WORDS:] = words[:, _PLACE :]
+    state.groups.matrix[numbers, _KEY_WORDS:] = words[:, _PLACE:]
     _link(state, numbers, what, depth, slots)
     state.open_sessions(numbers)
 

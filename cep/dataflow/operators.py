@@ -135,7 +135,7 @@ class PassOperator(Stateless):
 
 
 class AggregateOperator:
-    """An Aggregate over TIME windows or with periodic answers, whole, or one of its two stages (tuples to partials, partials to answers)."""
+    """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
 
     def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters

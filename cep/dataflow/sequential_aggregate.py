@@ -22,7 +22,6 @@ from cep.model.operators import Map
 from cep.model.windows import TransactionWindow, to_json
 
 
-
 class SequentialAggregate:
     """SIZE, SESSION and TRANSACTION windows, and UNBOUNDED with an answer per tuple; tuples have origins of `origin_words` words."""
 
@@ -118,4 +117,3 @@ def _flag(batch: Batch, name: str) -> np.ndarray:
     """uint8[n]: is it true?"""
     column: Column = batch.columns[name]
     return np.ascontiguousarray(column.values if column.valid is None else column.values & column.valid)
-
