@@ -14,9 +14,10 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
+from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
-from cep.model.operators import Aggregate, Filter, Map
+from cep.model.operators import Aggregate, Filter, Map, is_sequential
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.plan.balance import route_fields
@@ -162,8 +163,11 @@ class _Builder:
         chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
         return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
 
-    def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
+    def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
+        if is_sequential(aggregate):
+            words = origin_words(self.plan.query, aggregate.input)
+            return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
 

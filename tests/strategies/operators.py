@@ -20,6 +20,7 @@ from cep.model.operators import (
     Delay,
     Demux,
     Filter,
+    FlatMap,
     IntervalJoin,
     Join,
     Lookup,
@@ -83,6 +84,12 @@ def fields_over(draw: DrawFn, schema: Schema, kept: Schema, prefix: str) -> tupl
 
 
 @st.composite
+def flat_maps(draw: DrawFn, node: Node, name: str) -> FlatMap:
+    kept = draw(fields_over(node.schema, node.schema, f"{name}_f"))
+    return FlatMap(name, node.name, (*kept, (f"{name}_e", draw(expressions(node.schema, "list")))), f"{name}_e")
+
+
+@st.composite
 def demuxes(draw: DrawFn, node: Node, name: str) -> Demux:
     cases = draw(st.lists(conditions(node.schema), min_size=1, max_size=2))
     otherwise = draw(st.sampled_from((None, "rest")))
@@ -104,7 +111,7 @@ def applies(draw: DrawFn, node: Node, name: str) -> Apply:
 @st.composite
 def lookups(draw: DrawFn, node: Node, name: str) -> Lookup:
     """A table of a few rows, with a column like one of the tuple's and another."""
-    like = draw(st.sampled_from([field for field in node.schema.fields if kind_of_type(field.type) != "list"] or node.schema.fields))
+    like = draw(st.sampled_from([field for field in node.schema.fields if not field.type.is_list] or node.schema.fields))
     fields = (Field("k", like.type, draw(st.booleans())), Field("v", draw(st.sampled_from(TYPES)), True))
     rows = draw(st.lists(st.tuples(*(cells(field, values_of(field.type)) for field in fields)), max_size=4))
     schema = Schema(fields)
@@ -145,30 +152,36 @@ def groups(draw: DrawFn, schema: Schema) -> tuple[str, ...]:
 
 def comparable(schema: Schema) -> list[str]:
     """Columns with equality and order."""
-    return [field.name for field in schema.fields if field.type.name != "list"]
+    return [field.name for field in schema.fields if not field.type.is_list]
 
 
 def aggregate_functions(schema: Schema, bounds: bool = True) -> SearchStrategy[functions.Function]:
     """`bounds`: those of the window too."""
-    ordered = (functions.first, functions.last)
-    of_any = (functions.count, functions.min_, functions.max_, *ordered)
-    columns = comparable(schema)
+    numbers = [field.name for field in schema.fields if field.type.is_number]
+    any_column, column = st.sampled_from(schema.names), st.sampled_from(comparable(schema))
+    arg = st.sampled_from((functions.arg_min, functions.arg_max))
     choices: list[SearchStrategy[functions.Function]] = [
         st.just(functions.count()),
-        _of(of_any, columns),
+        st.builds(functions.count, any_column),
+        _one_of(column, functions.min_, functions.max_, functions.count_distinct),
+        st.builds(functions.approx_count_distinct, column, st.sampled_from((4, 5, 12))),
         # they depend on more than the others do: on event time, origin and, beyond these, on whole rows
-        *(2 * [_of(ordered, columns)]),
+        *(2 * [_one_of(any_column, functions.first, functions.last)]),
+        st.builds(lambda make, value, by: make(value, by), arg, any_column, column),
+        st.builds(functions.collect, column, st.sampled_from((1, 2, 3, 100))),
     ]
-    numbers = [field.name for field in schema.fields if field.type.is_number]
     if numbers:
-        choices.insert(1, _of((functions.sum_, functions.avg), numbers))
+        number = st.sampled_from(numbers)
+        choices.insert(1, _one_of(number, functions.sum_, functions.avg))
+        choices.append(_one_of(number, functions.var, functions.stddev, functions.var_pop, functions.stddev_pop, functions.median))
+        choices.append(st.builds(functions.quantile, number, st.sampled_from((0, 0.1, 0.25, 0.9, 1))))
     if bounds:
         choices.append(st.sampled_from((functions.window_start(), functions.window_end())))
     return st.one_of(choices)
 
 
-def _of(makes: Sequence[Callable[[str], functions.Function]], columns: Sequence[str]) -> SearchStrategy[functions.Function]:
-    return st.builds(lambda make, column: make(column), st.sampled_from(makes), st.sampled_from(columns))
+def _one_of(column: SearchStrategy[str], *makers: Callable[[str], functions.Function]) -> SearchStrategy[functions.Function]:
+    return st.builds(lambda make, name: make(name), st.sampled_from(makers), column)
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------
@@ -185,7 +198,7 @@ def pairs(draw: DrawFn, left: Schema, right: Schema, sure: Pairs = ()) -> Pairs:
 
 def _comparable(a: Field, b: Field) -> bool:
     kinds = kind_of_type(a.type), kind_of_type(b.type)
-    return "list" not in kinds and (kinds[0] == kinds[1] or (a.type.is_number and b.type.is_number))
+    return not a.type.is_list and (kinds[0] == kinds[1] or (a.type.is_number and b.type.is_number))
 
 
 @st.composite

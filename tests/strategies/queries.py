@@ -67,11 +67,7 @@ def queries(draw: DrawFn, streams_: Sequence[Stream], operators_max: int = 6, ki
 def _operators(draw: DrawFn, nodes: list[Node], name: str, kinds: Collection[str]) -> list[Operator]:
     """One operator over `nodes`; two where a union needs a second input made first."""
     node = draw(st.sampled_from(nodes[::-1]))
-    able = [
-        kind
-        for kind in KINDS
-        if kind in kinds and kind != "flat_map" and (node.rows <= STATEFUL_ROWS_MAX or kind in ("map", "filter", "union"))
-    ]
+    able = [kind for kind in KINDS if kind in kinds and (node.rows <= STATEFUL_ROWS_MAX or kind in ("map", "filter", "union"))]
     kind = draw(st.sampled_from(able))
     if kind == "union":
         return draw(unions(nodes, node, name))
@@ -95,6 +91,7 @@ def one_input(kind: str, node: Node, name: str) -> SearchStrategy[Operator]:
 _ONE_INPUT = {
     "map": operators.maps,
     "filter": operators.filters,
+    "flat_map": operators.flat_maps,
     "demux": operators.demuxes,
     "apply": operators.applies,
     "delay": operators.delays,
@@ -164,7 +161,9 @@ def tied_cases(draw: DrawFn) -> Case:
     inputs = tuple(way.name for way, schema in zip(ways, schemas_, strict=True) if schema == schemas_[0])
     joined_ = Union("u", inputs if len(inputs) > 1 else ("w0", "w0x"))
     extra = () if len(inputs) > 1 else (Filter("w0x", "w0", lit(True)),)
-    edges = [make(column) for make in (functions.first, functions.last) for column in schemas_[0].names]
+    names = schemas_[0].names
+    edges = [make(column) for make in (functions.first, functions.last) for column in names]
+    edges += [functions.collect(column, 3) for column in names] + [functions.arg_max(column, names[0]) for column in names]
     asked = [*edges, draw(aggregate_functions(schemas_[0]))]
     by = tuple(draw(st.lists(st.sampled_from(schemas_[0].names), max_size=draw(st.sampled_from((0, 1))))))
     last = Aggregate("a", "u", draw(time_windows(node.tick)), by, tuple((f"r{i}", function) for i, function in enumerate(asked)))
