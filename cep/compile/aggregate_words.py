@@ -99,6 +99,21 @@ def put_row(words: np.ndarray, at: int, time: int, origin0: int, origin1: int, v
 
 
 @inlined
+def compare_words(words: np.ndarray, at: int, row: tuple[int, ...]) -> int:
+    """-1, 0, 1: do the words of `row` sort before, as, or behind those at `at`?"""
+    for k in range(len(row)):
+        if row[k] != words[at + k]:
+            return -1 if row[k] < words[at + k] else 1
+    return 0
+
+
+@inlined
+def put_words(words: np.ndarray, at: int, row: tuple[int, ...]) -> None:
+    for k in range(len(row)):
+        words[at + k] = row[k]
+
+
+@inlined
 def compare_text_row(
     words: np.ndarray, at: int, arena: np.ndarray, time: int, origin0: int, origin1: int, w0: Any, w1: Any, data: np.ndarray
 ) -> Any:

@@ -62,11 +62,12 @@ def to_arrow(column: Column) -> pa.Array:
         return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(offsets)], children=[to_arrow(elements)])
     if not column.type.is_text:
         return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(np.ascontiguousarray(column.values))])
-    offsets, body = _gather(column)
+    offsets, body = gathered(column)
     return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(offsets), pa.py_buffer(body)])
 
 
-def _gather(column: Column) -> tuple[np.ndarray, np.ndarray]:
+def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Where each value begins and the last ends, int32[n + 1], in one run of the bytes of a text column, uint8[any]."""
     lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -79,7 +80,7 @@ def compact(column: Column) -> Column:
     """The same values without the rest of a much larger buffer, which may then be used again."""
     if column.data is None or column.starts is None or len(column.data) <= 2 * int(column.values.sum()) + 64:
         return column
-    offsets, body = _gather(column)
+    offsets, body = gathered(column)
     return Column(column.type, column.values, column.valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))
 
 
