@@ -1,11 +1,11 @@
 """FlatMap: as a Map, and then one tuple for each element of a list.
 
-    n  tags            n  tag   origin
-    1  [a, NULL, b]    1  a     (…, 0)
-                       1  NULL  (…, 1)
-                       1  b     (…, 2)
-    2  []                             nothing for an empty list
-    3  NULL                           nor for NULL
+n  tags            n  tag   origin
+1  [a, NULL, b]    1  a     (…, 0)
+                   1  NULL  (…, 1)
+                   1  b     (…, 2)
+2  []                             nothing for an empty list
+3  NULL                           nor for NULL
 """
 
 from __future__ import annotations
