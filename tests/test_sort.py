@@ -60,7 +60,7 @@ ORDERS: tuple[Order, ...] = (
     (("yes", True), ("t", True)),
 )
 BY: tuple[tuple[str, ...], ...] = ((), ("word",), ("x",), ("yes", "word"))
-WINDOWS = (TimeWindow(10, 10), TimeWindow(20, 10), TimeWindow(15, 6), TimeWindow(1000, 1000))
+WINDOWS = (TimeWindow(10, 10), TimeWindow(20, 10), TimeWindow(15, 6), TimeWindow(30, 2), TimeWindow(1000, 1000))
 
 
 def operator(window: TimeWindow, by: tuple[str, ...], order: Order, limit: int = 1 << 30, ties: bool = False) -> SortOperator:

@@ -16,7 +16,7 @@ import random
 
 import pytest
 
-from cep.dataflow import sort
+from cep.dataflow import row_panes
 from cep.dataflow.sort import SortOperator
 from cep.elements import MAX_TIME
 from cep.model.operators import TopN
@@ -56,7 +56,7 @@ def test_the_drawing() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_as_the_oracle_however_often_panes_are_cut_down(seed: int, order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = random.Random(repr((seed, order)))
-    monkeypatch.setattr(sort, "PRUNE_ROWS", choose.choice((0, 3, 20)))
+    monkeypatch.setattr(row_panes, "CUT_ROWS", choose.choice((0, 3, 20)))
     window, by, n = choose.choice(WINDOWS), choose.choice(BY), choose.choice((1, 2, 5))
     arrivals = timed(drawn(choose, choose.randrange(150), row))
     expected = made(ranked(arrivals, window, by, order, n))
