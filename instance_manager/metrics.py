@@ -10,6 +10,7 @@ from typing import Any
 from cep import wire
 from cep.config import InstanceManagerConfig
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
@@ -73,9 +74,10 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
-        "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
+        "state_bytes": sum(node.stateful.state_bytes for node in instance.nodes if node.stateful is not None),
         "open_panes_max": max((n.operator.open_panes_max for n in instance.nodes if isinstance(n.operator, AggregateOperator)), default=0),
-        "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
+        "incomplete": sum(node.stateful.incomplete for node in instance.nodes if node.stateful is not None),
+        "outside": sum(n.operator.outside for n in instance.nodes if isinstance(n.operator, SequentialAggregate)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "operators": [{"name": n.operator.name, "rows_in": n.rows_in, "rows_out": n.rows_out} for n in instance.nodes],

@@ -1,4 +1,4 @@
-"""The state of an Aggregate over TIME windows. Rules:
+"""The state of an Aggregate over TIME windows, or with periodic answers. Rules:
 
 1. A row goes into the table of its pane; windows are made of whole panes (`window_firing`).
 2. A window fires when the watermark reaches its end, once, if it holds a row; windows fire in order of end. MAX_TIME fires all.
@@ -22,6 +22,7 @@ from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count
 from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
 from cep.compile.window_panes import Panes
+from cep.compile.window_running import RunningFiring
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
@@ -37,6 +38,8 @@ BATCH_BYTES = 1 << 27
 FAILURES_MAX = 10_000
 Keep = Callable[[Columns], np.ndarray]
 
+#: In place of the first instant of a pane: what groups of periodic answers were so far.
+_RUNNING = MIN_TIME
 _PLACE = (Field("_watermark", INT64), Field("_pane", INT64))
 
 
@@ -50,8 +53,9 @@ class WindowState:
         self.spec, self.name, self.rows_max = spec, operator_name, rows_max
         self.watermark = MIN_TIME
         self._panes = Panes(spec)
+        self._running = RunningFiring(spec, self._panes) if spec.periodic and spec.stage != "partial" else None
         sliding = spec.stage != "partial" and spec.window.size != spec.window.advance
-        self._firing: Firing = SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes)
+        self._firing: Firing = self._running or (SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes))
         self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
         self._failures: list[GroupFailure] = []
         self._failed = 0
@@ -159,16 +163,17 @@ class WindowState:
 
     def snapshot(self) -> pa.RecordBatch:
         """All groups of all panes that a window still needs, as rows of `snapshot_schema`."""
-        own = [self._pane_columns(number * self._panes.pane, table) for number, table in self._panes.items()]
+        groups = [(number * self._panes.pane, Groups(table, 0, table.rows)) for number, table in self._panes.items()]
+        groups += [(_RUNNING, self._running.running())] if self._running is not None else []
+        own = [self._columns(start, each) for start, each in groups]
         batches = [columns_to_arrow(columns, self.snapshot_schema) for columns in own]
         batches += [batch for _, batch in self._restored]
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.snapshot_schema.arrow)
 
-    def _pane_columns(self, start: int, table: Table) -> dict[str, Column]:
-        n = table.rows
+    def _columns(self, start: int, groups: Groups) -> dict[str, Column]:
+        n = len(groups)
         place = {"_watermark": np.full(n, self.watermark), "_pane": np.full(n, start)}
-        partial = results.partial_columns(self.spec, Groups(table, 0, n))
-        return {name: Column(INT64, values) for name, values in place.items()} | partial
+        return {name: Column(INT64, values) for name, values in place.items()} | results.partial_columns(self.spec, groups)
 
     def restore(self, batch: pa.RecordBatch, keep: Keep | None = None) -> None:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
@@ -186,5 +191,8 @@ class WindowState:
     def _join(self, batch: pa.RecordBatch) -> None:
         columns = columns_from_arrow(batch, self.snapshot_schema)
         rows = partial_rows(self.spec, columns, np.ascontiguousarray(columns["_pane"].values), 0)
+        if self._running is not None:
+            self._running.join(rows.take(np.flatnonzero(rows.time == _RUNNING)))
+            rows = rows.take(np.flatnonzero(rows.time != _RUNNING))
         self._panes.add(rows, MIN_TIME)  # panes that are over, but not for every window
         self._firing.panes_changed()

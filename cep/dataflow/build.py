@@ -20,12 +20,13 @@ from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.sequential import SequentialOperator
+from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
 from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.elements import MAX_TIME
 from cep.errors import QueryError
-from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
+from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN, is_sequential
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
@@ -194,8 +195,11 @@ class _Builder:
                 return StatefulMapOperator(operator, compiled, Hold(schema, words, ties), limit, clock, self.dead_letters)
         raise QueryError(f"operator {operator.name!r}: a function cannot be run yet; use state, update and fields", "/function")
 
-    def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
+    def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
+        if is_sequential(aggregate):
+            words = origin_words(self.plan.query, aggregate.input)
+            return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
 

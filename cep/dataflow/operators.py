@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from cep.compile.aggregate import AggregateSpec, WindowState
+from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.elements import MIN_TIME, Batch
@@ -92,6 +92,13 @@ def check_state(name: str, size: int, limit: int, what: str) -> None:
         raise StateLimitExceeded(f"operator {name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {what}")
 
 
+def bury(name: str, dead_letters: DeadLetters, failures: Sequence[GroupFailure], more: int) -> None:
+    """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
+    for failure in failures:
+        dead_letters.put(Letter(name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
+    dead_letters.count_only(name, more)
+
+
 class ChainOperator(Stateless):
     """A run of maps and filters as one machine-code loop."""
 
@@ -134,11 +141,11 @@ class PassOperator(Stateless):
 
 
 class AggregateOperator:
-    """An Aggregate, whole, or one of its two stages (tuples to partials, partials to answers)."""
+    """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
 
     def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
-        self.answers, self.window_size = spec.stage != "partial", spec.window.size
+        self.answers, self.window_size = spec.stage != "partial" and not spec.periodic, spec.window.size
         self.state = WindowState(spec, name)
         self.since = MIN_TIME
         self.open_panes_max = 0
@@ -165,7 +172,7 @@ class AggregateOperator:
             complete = self._complete(batch)
             if len(complete):
                 yield complete
-        self._bury()
+        bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -180,13 +187,6 @@ class AggregateOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             self.state.restore(part.batch, lambda columns: keep(0, columns))
-
-    def _bury(self) -> None:
-        """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
-        failures, more = self.state.take_failures()
-        for failure in failures:
-            self.dead_letters.put(Letter(self.name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
-        self.dead_letters.count_only(self.name, more)
 
     def _complete(self, batch: Batch) -> Batch:
         if not self.answers or self.since == MIN_TIME:
