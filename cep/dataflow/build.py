@@ -7,16 +7,24 @@ from dataclasses import dataclass
 
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
+from cep.compile.joined import JoinSpec
+from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.files import TextSource
+from cep.dataflow.hold import Hold
 from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.interval_join import IntervalJoinOperator
+from cep.dataflow.lookup import LookupOperator
+from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
+from cep.dataflow.static_table import read_table
+from cep.dataflow.window_join import WindowJoinOperator
 from cep.elements import MAX_TIME
-from cep.model.operators import Aggregate, Filter, Map
+from cep.model.operators import Aggregate, AsOfJoin, Filter, IntervalJoin, Join, Lookup, Map
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.plan.balance import route_fields
@@ -125,14 +133,16 @@ class _Builder:
             self.nodes[last] = Node(self._operator(group))
         for group in self._groups():
             node = self.nodes[group[-1]]
-            for producer in self.layout.operators[group[0]].inputs:
+            for producer in dict.fromkeys(self.layout.operators[group[0]].inputs):
                 if producer in self.nodes:
                     self._feed(self.nodes[producer], node, producer, group[0])
 
     def _feed(self, producer: Node, consumer: Node, name: str, reader: str) -> None:
-        """`reader`, at the head of the consumer, reads `name`, which comes out of the producer."""
-        producer.consumers.append((consumer, name))
-        consumer.feed(name, self.layout.operators[reader].inputs.index(name))
+        """`reader`, at the head of the consumer, reads `name`, which comes out of the producer; twice where it is joined with itself."""
+        for index, input_ in enumerate(self.layout.operators[reader].inputs):
+            if input_ == name:
+                producer.consumers.append((consumer, (name, index)))
+                consumer.feed((name, index), index)
 
     def _groups(self) -> list[list[str]]:
         """Operators in order; runs of maps and filters that only each other read are one group."""
@@ -154,8 +164,13 @@ class _Builder:
 
     def _operator(self, group: list[str]) -> Operator:
         first = self.layout.operators[group[0]]
-        if isinstance(first, Aggregate):
-            return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+        match first:
+            case Aggregate():
+                return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+            case Join() | IntervalJoin() | AsOfJoin():
+                return self._join(first)
+            case Lookup(table=table):
+                return LookupOperator(self._join_spec(first, table.schema), read_table(table))
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         if not stateless:
             return PassOperator(first.name)
@@ -166,6 +181,26 @@ class _Builder:
         spec = self.layout.spec(aggregate, stage)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+
+    def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
+        spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit
+        schemas = [self.layout.columns(name) for name in join.inputs]
+        if isinstance(join, AsOfJoin):
+            words = [origin_words(self.layout.query, name) for name in join.inputs]
+            ties = [may_tie(self.layout.query, name) for name in join.inputs]
+            left, right = (Hold(*each) for each in zip(schemas, words, ties, strict=True))
+            return AsOfJoinOperator(join, spec, (left, right), limit)
+        words = [origin_words(self.layout.query, name) if spec.origin else 0 for name in join.inputs]
+        formats = SideFormat("left", 0, schemas[0], words[0]), SideFormat("right", 1, schemas[1], words[1])
+        matcher = Matcher(spec, self.wiring.clock, self.dead_letters)
+        if isinstance(join, IntervalJoin):
+            return IntervalJoinOperator(join, matcher, formats, limit)
+        return WindowJoinOperator(join, matcher, formats, limit)
+
+    def _join_spec(self, join: Join | IntervalJoin | AsOfJoin | Lookup, right: Schema) -> JoinSpec:
+        left = self.layout.validated.schemas[join.inputs[0]]
+        origin = self.layout.origin(join.name) and not isinstance(join, Lookup)  # that keeps the tuple's
+        return JoinSpec.of(join, left, right, self.layout.columns(join.name).names, origin)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)

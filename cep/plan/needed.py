@@ -86,9 +86,9 @@ def _of_all(expressions: Iterable[Expr]) -> set[str]:
 
 
 def _read_by_join(query: Query, join: Join | IntervalJoin | AsOfJoin, producer: str, schema: Schema) -> set[str]:
-    side = join.inputs.index(producer)
-    keys = {pair[side] for pair in join.on}
-    return keys | _passed_on(query, join, schema, join.prefix if side else "")
+    sides = [side for side, name in enumerate(join.inputs) if name == producer]  # both where a stream is joined with itself
+    keys = {pair[side] for pair in join.on for side in sides}
+    return keys.union(*(_passed_on(query, join, schema, join.prefix if side else "") for side in sides))
 
 
 def _passed_on(query: Query, operator: Join | IntervalJoin | AsOfJoin | Lookup, schema: Schema, prefix: str) -> set[str]:
@@ -120,6 +120,8 @@ def may_tie(query: Query, producer: str) -> bool:
 def _beginnings(query: Query, producer: str) -> Counter[str]:
     """What gave the tuples of `producer` their origin, each with the number of ways from there."""
     operator = next((operator for operator in query.operators if operator.name == producer), None)
+    if isinstance(operator, Join | IntervalJoin | AsOfJoin):  # it folds origins: what ties on a side, ties beside the same partner
+        return Counter({producer: 2 if any(may_tie(query, input_) for input_ in operator.inputs) else 1})
     if operator is None or makes_origins(operator):
         return Counter([producer])
     ways = sum((_beginnings(query, input_) for input_ in operator.inputs), Counter[str]())
