@@ -133,16 +133,14 @@ class _Builder:
             self.nodes[last] = Node(self._operator(group))
         for group in self._groups():
             node = self.nodes[group[-1]]
-            for producer in dict.fromkeys(self.layout.operators[group[0]].inputs):
+            for producer in self.layout.operators[group[0]].inputs:
                 if producer in self.nodes:
                     self._feed(self.nodes[producer], node, producer, group[0])
 
     def _feed(self, producer: Node, consumer: Node, name: str, reader: str) -> None:
-        """`reader`, at the head of the consumer, reads `name`, which comes out of the producer; twice where it is joined with itself."""
-        for index, input_ in enumerate(self.layout.operators[reader].inputs):
-            if input_ == name:
-                producer.consumers.append((consumer, (name, index)))
-                consumer.feed((name, index), index)
+        """`reader`, at the head of the consumer, reads `name`, which comes out of the producer."""
+        producer.consumers.append((consumer, name))
+        consumer.feed(name, self.layout.operators[reader].inputs.index(name))
 
     def _groups(self) -> list[list[str]]:
         """Operators in order; runs of maps and filters that only each other read are one group."""

@@ -86,9 +86,9 @@ def _of_all(expressions: Iterable[Expr]) -> set[str]:
 
 
 def _read_by_join(query: Query, join: Join | IntervalJoin | AsOfJoin, producer: str, schema: Schema) -> set[str]:
-    sides = [side for side, name in enumerate(join.inputs) if name == producer]  # both where a stream is joined with itself
-    keys = {pair[side] for pair in join.on for side in sides}
-    return keys.union(*(_passed_on(query, join, schema, join.prefix if side else "") for side in sides))
+    side = join.inputs.index(producer)
+    keys = {pair[side] for pair in join.on}
+    return keys | _passed_on(query, join, schema, join.prefix if side else "")
 
 
 def _passed_on(query: Query, operator: Join | IntervalJoin | AsOfJoin | Lookup, schema: Schema, prefix: str) -> set[str]:
