@@ -104,7 +104,7 @@ def equal(x: Any, y: Any) -> bool:
 
 
 def pair(left: Row | None, right: Row | None, floats: bool = False) -> tuple[Any, ...]:
-    """(t, k, a, r_t, b) of a join on k with the prefix r_ ... of which `k` is that of the side that is there, a float64 if one side's is."""
+    """(t, k, a, r_t, r_b) of a join on k with the prefix r_; `k` is that of the side that is there, a float64 if one side's is."""
     key = (left or right or (0, None, 0))[1]
     if floats and key is not None:
         key = float(key)

@@ -29,7 +29,7 @@ FROZEN_BYTES = {
     b"per-ip/window/0>1": 0x10E22C582D954992,
 }
 
-#: Of two joined tuples: with both sides, whose origins are (1, 2), (-3, 4) and (5, 6, 7), (8, 9, -1), with the left alone, with it as the right.
+#: Of two joined tuples whose sides have the origins (1, 2), (-3, 4) and (5, 6, 7), (8, 9, -1); of the left alone; of it as the right.
 FROZEN_FOLDS = [
     [[-8586046734976555582, 2090631031851556701], [8093250922382606475, -3585395589045819447]],
     [[6691419440642015510, -4035127511604596864], [7203994830646607857, -8659657046870817495]],
