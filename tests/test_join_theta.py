@@ -108,5 +108,3 @@ def test_the_side_that_is_kept_cannot_be_everywhere() -> None:
     with pytest.raises(QueryError, match="broadcast the other one") as caught:
         theta("tumbling", "left", "left")
     assert caught.value.pointer == "/broadcast"
-
-
