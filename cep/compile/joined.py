@@ -150,7 +150,7 @@ def _masked(column: Column, there: np.ndarray | None) -> Column:
 
 def _nulls(type_: DataType, n: int) -> Column:
     none = np.zeros(n, np.uint8)
-    if type_.is_text:
+    if type_.is_bytes:
         return Column(type_, np.zeros(n, np.int32), none, NO_BYTES, np.zeros(n, np.int64))
     dtype = {"bool": "uint8", "timestamp": "int64"}.get(type_.name, type_.name)
     return Column(type_, np.zeros(n, dtype), none)

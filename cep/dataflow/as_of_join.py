@@ -20,9 +20,10 @@ from cep.dataflow.matching import compacted
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
 from cep.elements import MIN_TIME, Batch
-from cep.kernels.columns import columns_from_arrow
+from cep.kernels.columns import Column
 from cep.kernels.join import KeyIndex
 from cep.model.operators import AsOfJoin
+from cep.model.schema import INT64
 
 LAST = "last"
 
@@ -131,12 +132,12 @@ class AsOfJoinOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             hold = self.holds[part.port]
-            columns = columns_from_arrow(part.batch, hold.schema)
-            kept = keep(part.port, columns).astype(bool) if part.batch.num_rows else np.zeros(0, bool)
+            rows = hold.format.from_arrow(part.batch)
+            kept = keep(part.port, {**rows.columns, "__time": Column(INT64, rows.time)}).astype(bool)
             if not kept.any():
                 continue
             if part.name == LAST:
-                self._take(self._run(hold.format.from_arrow(part.batch.filter(pa.array(kept)))), MIN_TIME)
+                self._take(self._run(rows.take(np.flatnonzero(kept))), MIN_TIME)
             else:
                 hold.restore(part.batch, kept)
         self._check()

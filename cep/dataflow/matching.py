@@ -13,9 +13,9 @@ from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators import Clock, Keep, Part
 from cep.dataflow.output import concat
 from cep.elements import Batch
-from cep.kernels.columns import compact
+from cep.kernels.columns import Column, compact
 from cep.kernels.join import PAIRS_MAX
-from cep.model.schema import Schema
+from cep.model.schema import INT64, Schema
 from cep.wire import Format
 
 #: (rows of the left, rows of the right) -> event time of each pair, int64[m].
@@ -85,5 +85,5 @@ class SideFormat:
         """Those that `keep` says, and their marks."""
         batch = self.format.from_arrow(part.batch.drop_columns([_MARK]))
         marks = part.batch.column(part.batch.num_columns - 1).to_numpy()
-        kept = np.flatnonzero(keep(part.port, batch.columns)) if len(batch) else np.zeros(0, np.int64)
+        kept = np.flatnonzero(keep(part.port, {**batch.columns, _MARK: Column(INT64, marks)}))
         return batch.take(kept), marks[kept]

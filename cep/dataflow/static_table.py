@@ -1,8 +1,8 @@
 """A static table as columns: read from its file or out of the query's document, its columns cast to the declared schema.
 
-A column is cast as values are anywhere: an integer is a timestamp of the unit declared, a narrower number a wider one, and what does not
-fit is an error that names file and column. In a CSV file, whose first line has the names, an empty field is the empty text, or NULL if
-it is no text.
+Numbers are cast to other numbers where no value changes; an integer or a text may be a timestamp, an integer of the unit declared. What
+does not fit is an error that names file and column. In a CSV file, whose first line has the names, an empty field is the empty text, or
+NULL if it is no text; empty lines are no rows.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def _read(table: StaticTable, names: list[str]) -> pa.Table:
         return pa.ipc.open_stream(table.data).read_all()
     match table.format:
         case "parquet":
-            known = [name for name in names if name in pyarrow.parquet.read_schema(table.path).names]
-            return pyarrow.parquet.ParquetFile(table.path).read(known, use_threads=False)
+            file = pyarrow.parquet.ParquetFile(table.path)
+            return file.read(names if set(names) <= set(file.schema_arrow.names) else None, use_threads=False)
         case "arrow":
             return pyarrow.feather.read_table(table.path, use_threads=False, memory_map=False)
     return pyarrow.csv.read_csv(table.path, pyarrow.csv.ReadOptions(use_threads=False), convert_options=_conversion(table.schema))
@@ -65,7 +65,11 @@ def _column(where: str, found: pa.ChunkedArray, field: Field) -> Column:
 
 def _cast(array: pa.Array, field: Field) -> pa.Array:
     """Without loss, or pa.ArrowInvalid."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
     if field.type.name != "timestamp":
+        if _kind(array.type) not in (_kind(field.type.arrow), _kind(pa.null())):
+            raise pa.ArrowInvalid("these are not the same kind of values")
         return array.cast(field.type.arrow)
     unit = field.type.unit
     if pa.types.is_string(array.type):
@@ -77,6 +81,15 @@ def _cast(array: pa.Array, field: Field) -> pa.Array:
             raise pa.ArrowInvalid("a timestamp without a unit is no integer; declare it as timestamp[ms], for example")
         array = array.cast(pa.int64()).cast(pa.timestamp(unit, tz="UTC"))
     return array.cast(field.type.arrow)
+
+
+def _kind(type_: pa.DataType) -> str:
+    """Values of one kind are cast where they fit."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    return "bytes" if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) else str(type_)
 
 
 def _zoned(array: pa.Array) -> bool:
