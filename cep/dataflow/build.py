@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
+from cep.compile.joined import JoinSpec
 from cep.compile.stateful import compile_stateful
+from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
@@ -17,6 +19,9 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.flat_map import FlatMapOperator, as_map
 from cep.dataflow.hold import Hold
 from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.interval_join import IntervalJoinOperator
+from cep.dataflow.lookup import LookupOperator
+from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.sequential import SequentialOperator
@@ -24,9 +29,26 @@ from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
 from cep.dataflow.stateful_map import StatefulMapOperator
+from cep.dataflow.static_table import read_table
+from cep.dataflow.window_join import WindowJoinOperator
 from cep.elements import MAX_TIME
 from cep.errors import QueryError
-from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN, is_sequential
+from cep.model.operators import (
+    Aggregate,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Sort,
+    StatefulMap,
+    TopN,
+    is_sequential,
+)
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
@@ -165,10 +187,15 @@ class _Builder:
 
     def _operator(self, group: list[str]) -> Operator:
         first = self.layout.operators[group[0]]
-        if isinstance(first, Aggregate):
-            return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
-        if isinstance(first, FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap):
-            return self._by_row(first)
+        match first:
+            case Aggregate():
+                return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+            case Join() | IntervalJoin() | AsOfJoin():
+                return self._join(first)
+            case Lookup(table=table):
+                return LookupOperator(self._join_spec(first, table.schema), read_table(table))
+            case FlatMap() | Delay() | Sort() | TopN() | Deduplicate() | StatefulMap():
+                return self._by_row(first)
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         if not stateless:
             return PassOperator(first.name, origin_words(self.layout.query, first.name))
@@ -202,6 +229,26 @@ class _Builder:
             return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+
+    def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
+        spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit
+        schemas = [self.layout.columns(name) for name in join.inputs]
+        if isinstance(join, AsOfJoin):
+            words = [origin_words(self.layout.query, name) for name in join.inputs]
+            ties = [may_tie(self.layout.query, name) for name in join.inputs]
+            left, right = (Hold(*each) for each in zip(schemas, words, ties, strict=True))
+            return AsOfJoinOperator(join, spec, (left, right), limit)
+        words = [origin_words(self.layout.query, name) if spec.origin else 0 for name in join.inputs]
+        formats = SideFormat("left", 0, schemas[0], words[0]), SideFormat("right", 1, schemas[1], words[1])
+        matcher = Matcher(spec, self.wiring.clock, self.dead_letters)
+        if isinstance(join, IntervalJoin):
+            return IntervalJoinOperator(join, matcher, formats, limit)
+        return WindowJoinOperator(join, matcher, formats, limit)
+
+    def _join_spec(self, join: Join | IntervalJoin | AsOfJoin | Lookup, right: Schema) -> JoinSpec:
+        left = self.layout.validated.schemas[join.inputs[0]]
+        origin = self.layout.origin(join.name) and not isinstance(join, Lookup)  # that keeps the tuple's
+        return JoinSpec.of(join, left, right, self.layout.columns(join.name).names, origin)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)

@@ -39,7 +39,7 @@ class Part:
     batch: pa.RecordBatch
 
 
-#: (port, columns of a part) -> bool[n]: which rows belong to the instance that is being restored.
+#: (port, columns of a part, at least one) -> bool[n]: which rows belong to the instance that is being restored.
 Keep = Callable[[int, Columns], np.ndarray]
 
 

@@ -120,6 +120,8 @@ def may_tie(query: Query, producer: str) -> bool:
 def _beginnings(query: Query, producer: str) -> Counter[str]:
     """What gave the tuples of `producer` their origin, each with the number of ways from there."""
     operator = next((operator for operator in query.operators if operator.name == producer), None)
+    if isinstance(operator, Join | IntervalJoin | AsOfJoin):  # it folds origins: what ties on a side, ties beside the same partner
+        return Counter({producer: 2 if any(may_tie(query, input_) for input_ in operator.inputs) else 1})
     if operator is None or makes_origins(operator):
         return Counter([producer])
     ways = sum((_beginnings(query, input_) for input_ in operator.inputs), Counter[str]())

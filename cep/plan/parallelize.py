@@ -45,10 +45,10 @@ def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
     """Why more instances would change answers; empty if they would not."""
     if not subquery.stateful:
         return ""
-    if is_spread_theta(operators):
-        return ""
     if subquery.streams:
         return "it reads its stream and keeps state, and rows cannot be routed before they are read"
+    if is_spread_theta(operators):
+        return ""
     obstacle = common_key(operators).obstacle
     if obstacle is None:
         return ""
