@@ -92,13 +92,18 @@ def run_case(case: Case, execution: Execution) -> Ran:
     """Every partition is a publisher, who cuts its rows into batches and deals them to the readers."""
     made = plan_of(case.query, execution)
     choose = random.Random(execution.seed)
-    scripts = {
-        name: publishers(made.streams[name], case.inputs[name], _readers(made, name), execution.batch_rows, choose) for name in made.streams
+    return run(made, execution, scripts_of(case, made, execution, choose))
+
+
+def scripts_of(case: Case, made: PhysicalPlan, execution: Execution, choose: random.Random) -> dict[str, dict[str, Script]]:
+    """By stream."""
+    return {
+        name: publishers(stream, case.inputs[name], readers_of(made, name), execution.batch_rows, choose)
+        for name, stream in made.streams.items()
     }
-    return run(made, execution, scripts)
 
 
-def _readers(made: PhysicalPlan, stream: str) -> int:
+def readers_of(made: PhysicalPlan, stream: str) -> int:
     return len(made.instances_of(made.subquery_of(stream).name))
 
 
@@ -116,7 +121,7 @@ def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Se
     """What `driver.publisher.Publisher` sends: batches in turn to the readers, the watermark to those that got none."""
     script: dict[int, list[tuple[object, int, int]]] = {reader: [] for reader in range(readers)}
     max_time, turn = MIN_TIME, choose.randrange(readers)
-    for record, batch in _cut(batch_of(stream, partition), batch_rows):
+    for record, batch in cut_of(stream, partition, batch_rows):
         known = batch.time[batch.time > MIN_TIME]
         published, max_time = Published(batch, max_time, record), max([max_time, *known.tolist()])
         watermark = stamp_of(max_time, stream.disorder or 0)
@@ -145,8 +150,9 @@ def _lenient(schema: Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema.arrow])
 
 
-def _cut(batch: Batch, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
+def cut_of(stream: Stream, partition: Partition, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
     """(number of its first row, batch), of the sizes `batch_rows` in turn."""
+    batch = batch_of(stream, partition)
     start = turn = 0
     while start < len(batch):
         size = batch_rows[turn % len(batch_rows)]
@@ -174,6 +180,10 @@ def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[
     local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes)
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
+    return ran_of(outcome)
+
+
+def ran_of(outcome: Outcome) -> Ran:
     outputs = {name: list(rows(batches, outcome.schemas[name])) for name, batches in outcome.batches.items()}
     dead = sum((letters.counts for letters in outcome.dead_letters), Counter[str]())
     return Ran(outputs, outcome.late_rows, dead, outcome)
@@ -222,13 +232,17 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
 __all__ = [
     "NOW_US",
     "Ran",
+    "cut_of",
     "origin_of_engine",
     "outputs_of",
     "plan_of",
     "publishers",
+    "ran_of",
+    "readers_of",
     "rows",
     "run",
     "run_case",
     "run_files",
+    "scripts_of",
     "values_of_array",
 ]

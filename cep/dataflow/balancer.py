@@ -13,6 +13,7 @@ from cep.kernels.columns import Columns
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets, partition
 from cep.model.schema import Field
+from cep.plan.physical import Edge
 
 
 class Balancer(Protocol):
@@ -87,3 +88,8 @@ class Broadcast:
 def uniform_table(buckets: int, targets: int) -> np.ndarray:
     """int32[buckets]: neighbouring buckets to one instance, as evenly as whole numbers allow."""
     return (np.arange(buckets, dtype=np.int64) * targets // buckets).astype(np.int32)
+
+
+def bucket_table(edge: Edge, buckets: int, targets: int) -> np.ndarray:
+    """int32[buckets]: bucket -> instance of the target of a route-key edge."""
+    return uniform_table(buckets, targets) if edge.table is None else np.array(edge.table, np.int32)

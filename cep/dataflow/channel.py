@@ -30,7 +30,7 @@ def batch_bytes(batch: Batch) -> int:
 
 def row_bytes(batch: Batch) -> np.ndarray:
     """int64[n]: what each row adds to `batch_bytes`."""
-    sizes = np.full(len(batch), 8 if batch.origin is None else 24, np.int64)
+    sizes = np.full(len(batch), 8 if batch.origin is None else 8 + 8 * batch.origin.shape[1], np.int64)
     for column in batch.columns.values():
         sizes += column.values.itemsize
         if column.type.is_bytes:
@@ -78,6 +78,7 @@ class Inbox:
         self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
         self.since = MIN_TIME
         self.credit_due = True  # the first grant is due at once
+        self.ended = False  # its End has been taken
         self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
 
     @property

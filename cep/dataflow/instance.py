@@ -7,6 +7,8 @@ Rules:
 2. What a watermark lets out leaves before the watermark does.
 3. Outputs are told of every watermark; they decide what is worth a message.
 4. After End, Stop or Fail nothing follows, on any output.
+5. A Barrier holds back what follows it on its channel until it has come on all of them, and the sources have been told of it
+   (`barrier`). Then the state is taken, into `snapshots`, partial results leave, and the Barrier goes on.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.operators import Operator, StatefulOperator
+from cep.dataflow.operators import Keep, Operator, Part, StatefulOperator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
-from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, describe_time
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, describe_time
+
+#: The state of every stateful operator of an instance, by the operator's name.
+Snapshot = dict[str, list[Part]]
 
 
 @dataclass
@@ -84,6 +89,10 @@ class SubqueryInstance:
         self._cursor: Iterator[None] | None = None
         self._turn = 0
         self._finished: set[int] = set()  # sources that have ended
+        self.snapshots: dict[int, Snapshot] = {}  # by number of the Barrier
+        self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
+        self._barrier: int | None = None  # one that has come, but not yet on all channels
+        self._aligned: set[Inbox] = set()  # on which it has come
 
     @property
     def watermark(self) -> int:
@@ -95,12 +104,16 @@ class SubqueryInstance:
     def done(self) -> bool:
         return self.state in ("ended", "stopped", "failed")
 
+    def barrier(self, number: int) -> None:
+        """Tells its sources of a Barrier, which has its place behind what they have read so far."""
+        self._barrier = number
+
     def step(self, deadline: Callable[[], bool]) -> bool:
         """Works until `deadline()` or there is nothing to do. Was anything done?"""
         if self.state != "running":
             return self._pump()
         worked = self._pump()
-        while not self._blocked():
+        while self.state == "running" and not self._blocked():
             if self._cursor is None:
                 self._cursor = self._next()
                 if self._cursor is None:
@@ -131,12 +144,14 @@ class SubqueryInstance:
 
     def _next(self) -> Iterator[None] | None:
         """The work that the next element of some input means."""
-        for _ in self.sources:
+        if self._barrier is not None and self._is_aligned():
+            return self._at_barrier(self._barrier)
+        for _ in self.sources if self._barrier is None else ():
             self.sources.append(self.sources.pop(0))
             work = self._poll(*self.sources[-1])
             if work is not None:
                 return work
-        pending = [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue]
+        pending = [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue and inbox not in self._aligned]
         if not pending:
             return None
         self._turn += 1
@@ -188,12 +203,42 @@ class SubqueryInstance:
                 if input_.merge.sleep(inbox.name):
                     yield from self._advance(input_.node, input_.port, input_.merge.combined)
                 return
+            case Barrier(number):
+                self._barrier = number
+                self._aligned.add(inbox)
+                return
             case End():
+                inbox.ended = True
                 input_.open -= 1
         if not input_.open:
             yield from self._end(input_.node, input_.port)
         elif input_.merge.update(inbox.name, watermark):
             yield from self._advance(input_.node, input_.port, input_.merge.combined)
+
+    # Barriers
+
+    def _is_aligned(self) -> bool:
+        return all(inbox.ended or inbox in self._aligned for input_ in self.inputs for inbox in input_.inboxes)
+
+    def _at_barrier(self, number: int) -> Iterator[None]:
+        for node in self.nodes:
+            if node.stateful is not None:
+                for out in node.stateful.on_barrier():
+                    yield from self._emit(node, out)
+        self.snapshots[number] = {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
+        self._barrier = None
+        self._aligned.clear()
+        for output in self.outputs:
+            output.barrier(number)
+        if number == self.pause_at:
+            self.state = "ready"
+
+    def restore(self, snapshots: Sequence[Snapshot], keep: Callable[[str], Keep]) -> None:
+        """Takes of what all instances of this subquery had what is this one's: by operator, the rows that `keep` names."""
+        for node in self.nodes:
+            if node.stateful is not None:
+                parts = [part for snapshot in snapshots for part in snapshot.get(node.operator.name, ())]
+                node.stateful.restore(parts, keep(node.operator.name))
 
     def _push(self, node: Node, port: object, batch: Batch) -> Iterator[None]:
         node.rows_in += len(batch)

@@ -8,15 +8,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from cep import wire
 from cep.dataflow.build import Layout, Wiring, build
 from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
+from cep.dataflow.checkpoint import keep_of
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
+from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.operators import AggregateOperator
-from cep.dataflow.source import PublishedSource, Publisher, Source
+from cep.dataflow.source import Published, PublishedSource, Publisher, Source
 from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -84,6 +87,14 @@ class Outcome:
     steps: int = 0
 
 
+#: The Barrier of `LocalRun.run_until_barrier`.
+BARRIER = 1
+
+
+def _through(instance: SubqueryInstance) -> bool:
+    return instance.done and not any(output.blocked for output in instance.outputs)
+
+
 class LocalRun:
     """Builds all instances of `plan`; `run` steps them, one at random at a time, until all are done.
 
@@ -112,15 +123,51 @@ class LocalRun:
 
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""
-        choose = random.Random(seed)
         outcome = Outcome()
-        while not all(i.done and not any(o.blocked for o in i.outputs) for i in self.instances):
+        self._run(random.Random(seed), outcome, lambda: all(map(_through, self.instances)), steps_max)
+        return self._collect(outcome)
+
+    def run_until_barrier(self, turns: int, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
+        """Runs so many turns, then sends a Barrier from all sources, behind which every instance pauses; its state is then in
+        `snapshots[BARRIER]`, and what no source has read in `unread`."""
+        choose, outcome = random.Random(seed), Outcome()
+        self._run(choose, outcome, lambda: outcome.steps >= turns or all(map(_through, self.instances)), steps_max)
+        for instance in self.instances:
+            instance.pause_at = BARRIER
+            if instance.sources and not instance.done:
+                instance.barrier(BARRIER)
+        self._run(choose, outcome, lambda: all(i.done or BARRIER in i.snapshots for i in self.instances) and self._is_empty(), steps_max)
+        return self._collect(outcome)
+
+    def _run(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int) -> None:
+        while not until():
             outcome.steps += 1
             outcome.open_panes_max = max([outcome.open_panes_max, *self._open_panes()])
             if not self._turn(choose) or outcome.steps > steps_max:
                 waits = {i.name: i.waits_for(self.clock()) for i in self.instances}
                 raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
-        return self._collect(outcome)
+
+    def _is_empty(self) -> bool:
+        """Nothing is on its way between instances."""
+        on_the_way = any(output.blocked for instance in self.instances for output in instance.outputs)
+        return not on_the_way and not any(inbox.queue for inbox in self.inboxes.values())
+
+    def restore(self, before: LocalRun) -> None:
+        """Takes over the state of a run that has paused, of the same query at any parallelism. Call it before `run`."""
+        snapshots = [i.snapshots[BARRIER] for i in before.instances if BARRIER in i.snapshots]
+        for instance in self.instances:
+            instance.restore(snapshots, partial(keep_of, self.layout, self.plan.subquery(instance.subquery), index=instance.index))
+
+    def unread(self, stream: str) -> dict[str, list[tuple[Published, int, int]]]:
+        """Of each publisher of `stream` what no reader has taken, in the order in which it was sent."""
+        sources = [source for instance in self.instances for source, _ in instance.sources]
+        readers = [source for source in sources if isinstance(source, PublishedSource) and source.stream == stream]
+        left = [(name, each) for reader in readers for name, p in reader.publishers.items() for each in p.inbox.queue]
+        batches = [(name, each) for name, each in left if isinstance(each[0], Published)]
+        return {
+            name: sorted((each for publisher, each in batches if publisher == name), key=lambda each: each[0].record)
+            for name in self.published.get(stream, {})
+        }
 
     def _turn(self, choose: random.Random) -> bool:
         order = list(self.instances)

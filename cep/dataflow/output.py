@@ -16,7 +16,7 @@ import numpy as np
 
 from cep.dataflow.balancer import Balancer
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
-from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark
 from cep.kernels.columns import Column, compact
 
 BATCH_BYTES_MAX = 1 << 20
@@ -115,6 +115,13 @@ class Output:
         """Everything gathered goes; targets that get no tuples learn nothing yet."""
         for target in self.targets:
             target.cut(self.watermark, self.since)
+        self.pump()
+
+    def barrier(self, number: int) -> None:
+        """Everything gathered goes, and then a Barrier to every target."""
+        for target in self.targets:
+            target.cut(self.watermark, self.since)
+            target.put(Barrier(number), self.watermark, self.since)
         self.pump()
 
     def close(self, element: End | Stop | Fail) -> None:

@@ -55,7 +55,7 @@ def common_key(operators: Sequence[Operator]) -> CommonKey:
     components: list[tuple[frozenset[str], list[Label]]] = []  # entries that meet somewhere, and their labels
     for operator in filter(is_stateful, operators):
         entries = entries_of(operator, inside)
-        labels = [label for columns in equalities(operator) if (label := _brought(operator, columns, inside)) is not None]
+        labels = [label for columns in equalities(operator) if (label := brought(operator, columns, inside)) is not None]
         for component in [c for c in components if c[0] & entries]:
             components.remove(component)
             entries |= component[0]
@@ -81,7 +81,7 @@ def group_by(operator: Operator) -> tuple[str, ...]:
     return tuple(" = ".join(dict.fromkeys(columns)) for columns in equalities(operator))
 
 
-def _brought(operator: Operator, columns: Sequence[str | None], inside: Mapping[str, Operator]) -> Label | None:
+def brought(operator: Operator, columns: Sequence[str | None], inside: Mapping[str, Operator]) -> Label | None:
     """Where the values of `columns`, one of each input (None: of that input none), enter the group."""
     traced: Label | None = {}
     for input_, column in zip(operator.inputs, columns, strict=True):
@@ -103,7 +103,7 @@ def trace(name: str, column: str, inside: Mapping[str, Operator]) -> Label | Non
         return {name: column}
     operator = inside[name]
     columns = _passed_from(operator, column)
-    return None if columns is None else _brought(operator, columns, inside)
+    return None if columns is None else brought(operator, columns, inside)
 
 
 def _passed_from(operator: Operator, column: str) -> tuple[str, ...] | None:

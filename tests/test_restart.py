@@ -1,0 +1,27 @@
+"""A run that pauses at a Barrier and goes on from its snapshot, at another parallelism, split and bucket table: the same answers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.kernels.jit import interpreted
+from tests.reference import assert_same_answer, evaluate
+from tests.restarting import run_with_restart
+from tests.running import NOW_US, origin_of_engine, outputs_of
+from tests.strategies import Case, Execution, cases, executions
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@given(cases(hash_ties=True), executions(), executions(), st.integers(0, 40))
+def test_a_run_restored_at_another_parallelism_answers_as_the_reference_does(
+    case: Case, before: Execution, after: Execution, turns: int
+) -> None:
+    with interpreted():
+        expected = evaluate(case.query, case.inputs, aggregate_origin=origin_of_engine(case.query), now_us=NOW_US)
+        ran = run_with_restart(case, before, after, turns)
+    assert_same_answer(outputs_of(case.query, expected), ran.outputs)
+    assert ran.late == sum(map(len, expected.late.values()))
+    assert ran.dead == expected.dead_counts()
