@@ -14,6 +14,7 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
+from cep.dataflow.pre_aggregation import PROBE_ROWS, Reduction
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
@@ -38,6 +39,7 @@ class Wiring:
     source: Callable[[Stream, int, int, int, bool, Schema, DeadLetters], Source]  # stream, reader, readers, source index, origin, columns
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
+    probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
 
 
 class Layout:
@@ -165,7 +167,9 @@ class _Builder:
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+        adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
+        reduction = Reduction(adaptive, self.wiring.probe_rows)
+        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters, reduction)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)
