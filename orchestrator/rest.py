@@ -223,8 +223,9 @@ async def plan_of(name: str, api: Cluster) -> dict[str, Any]:
 
 @router.get("/queries/{name}/explain", response_model=models.Explanation)
 async def explain_query(name: str, api: Cluster) -> Any:
-    """The plan of a deployed query, in words."""
-    return {"text": explain(await api.ask(_plan(name)))}
+    """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
+    detail = await _with_figures(api, await api.ask(_detail(name)))
+    return {"text": explain(await api.ask(_plan(name))) + views.observed(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)

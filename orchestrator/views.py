@@ -161,3 +161,17 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "epoch": record.epoch,
         "route": None if route is None else route.to_json(),
     }
+
+
+def observed(placed: list[dict[str, Any]]) -> str:
+    """What pre-aggregation has done so far, a line for each aggregate; empty where there is none, or nothing is known yet."""
+    found: dict[str, Counter[str]] = {}
+    for operator in (operator for each in placed for operator in (each.get("metrics") or {}).get("operators", ())):
+        if "bypassed" in operator:
+            found.setdefault(operator["name"], Counter()).update({k: v for k, v in operator.items() if k != "name"})
+    lines = [
+        f"  {name}: {figures['rows_in']:,} tuples in, {figures['rows_out']:,} partial results out, "
+        f"{figures['bypassed']:,} of them tuples let through one by one"
+        for name, figures in sorted(found.items())
+    ]
+    return "\n".join(["", "observed", *lines, ""]) if lines else ""

@@ -229,9 +229,14 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
+    return decode_keys(groups.keys(0), spec.by) | state_columns(spec, groups)
+
+
+def state_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
+    """Those of them that are not the key's."""
     fields = spec.partial_schema.fields[len(spec.by) :]
     words = (column for place, part in spec.parts for column in _words(part, place, groups))
-    return decode_keys(groups.keys(0), spec.by) | {field.name: column for field, column in zip(fields, words, strict=True)}
+    return {field.name: column for field, column in zip(fields, words, strict=True)}
 
 
 def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:

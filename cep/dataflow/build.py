@@ -24,6 +24,7 @@ from cep.dataflow.lookup import LookupOperator
 from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
+from cep.dataflow.pre_aggregation import PROBE_ROWS, Reduction
 from cep.dataflow.sequential import SequentialOperator
 from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.sort import SortOperator
@@ -71,6 +72,7 @@ class Wiring:
     source: Callable[[Stream, int, int, int, bool, Schema, DeadLetters], Source]  # stream, reader, readers, source index, origin, columns
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
+    probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
 
 
 class Layout:
@@ -228,7 +230,9 @@ class _Builder:
             words = origin_words(self.plan.query, aggregate.input)
             return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+        adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
+        reduction = Reduction(adaptive, self.wiring.probe_rows)
+        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters, reduction)
 
     def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
         spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit

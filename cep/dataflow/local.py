@@ -19,6 +19,7 @@ from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.source import Published, PublishedSource, Publisher, Source
 from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.model.schema import Schema
@@ -109,6 +110,7 @@ class LocalRun:
         clock: Callable[[], int] = lambda: 0,
         read_bytes: int = 2 << 20,
         state_limit: int = 4 << 30,
+        probe_rows: int = PROBE_ROWS,
     ) -> None:
         self.plan, self.published, self.credit_bytes = plan, published or {}, credit_bytes
         self.clock, self.read_bytes = clock, read_bytes
@@ -116,7 +118,7 @@ class LocalRun:
         self.inboxes: dict[str, Inbox] = {}
         self.channels: list[LocalChannel] = []
         self.sinks: dict[tuple[str, int], Sink] = {}
-        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit)
+        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
             instance.state = "running"

@@ -23,6 +23,7 @@ import pyarrow as pa
 from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
@@ -143,7 +144,10 @@ class PassOperator(Stateless):
 class AggregateOperator:
     """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
 
-    def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters, reduction: Reduction | None = None
+    ) -> None:
+        self.reduction = reduction or Reduction(False)
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
         self.answers, self.window_size = spec.stage != "partial" and not spec.periodic, spec.window.size
         self.state = WindowState(spec, name)
@@ -160,18 +164,25 @@ class AggregateOperator:
         return self.state.oldest_window_end
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        if not self.reduction.takes(len(batch)):
+            yield self.state.singly(batch)
+            return
         self.state.add(batch)
+        self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
             panes = f"{self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs"
             check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
-        yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        groups = 0
         for batch in self.state.advance(watermark):
+            groups += len(batch)
             complete = self._complete(batch)
             if len(complete):
                 yield complete
+        if groups:
+            self.reduction.ended(groups, self.state.open_panes)
         bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def watermark_after(self, watermark: int) -> int:
