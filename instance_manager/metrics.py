@@ -10,6 +10,7 @@ from typing import Any
 from cep import wire
 from cep.config import InstanceManagerConfig
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.query_source import QuerySource
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
@@ -71,7 +72,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
         "cpu_ns": hosted.cpu_ns,
         "late": sum(source.late_rows for source, _ in instance.sources),
-        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource)),
+        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
         "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
         "open_panes_max": max((n.operator.open_panes_max for n in instance.nodes if isinstance(n.operator, AggregateOperator)), default=0),

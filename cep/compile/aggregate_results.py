@@ -189,7 +189,10 @@ def _value(column: Column, row: int) -> object:
 
 
 def origins(name: str, keys: Keys, window_start: int) -> np.ndarray:
-    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5)."""
+    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5).
+
+    A hash is negative and a source's index is not, so that a query that reads these rows can tell (`cep.dataflow.query_source`).
+    """
     out = np.empty((len(keys), 2), np.int64)
     _origins(keys.w0, keys.w1, np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8))), window_start, out)
     return out
@@ -198,7 +201,7 @@ def origins(name: str, keys: Keys, window_start: int) -> np.ndarray:
 @kernel("void(const uint64[:], const uint64[:], uint64, int64, int64[:, :])")
 def _origins(w0: np.ndarray, w1: np.ndarray, name: int, start: int, out: np.ndarray) -> None:
     for i in range(len(w0)):
-        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(np.int64(start))))
+        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(np.int64(start))) | np.uint64(1 << 63))
         out[i, 1] = start
 
 

@@ -20,7 +20,8 @@ from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.plan.balance import route_fields
-from cep.plan.needed import grain, may_tie, needed_columns, origin_words, restrict, wants_origin
+from cep.plan.feeds import feeds_tie, ties, words
+from cep.plan.needed import grain, leaves_with_origin, needed_columns, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
@@ -47,19 +48,26 @@ class Layout:
         self.plan, self.query = plan, plan.query
         self.validated: Validated = validate(plan.query, plan.streams)
         self.operators = {operator.name: operator for operator in plan.query.operators}
+        self.feeds_tie = feeds_tie(plan)  # rare, so then all columns travel everywhere
 
     def columns(self, producer: str) -> Schema:
         """The columns of `producer` that travel."""
         schema = self.validated.schemas[producer]
+        if self.feeds_tie:
+            return schema
         return restrict(schema, needed_columns(self.query, producer, schema))
 
     def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
         times = self.validated.event_time_columns[aggregate.input]
         origin = stage != "partial" and self.origin(aggregate.name)
-        ties = may_tie(self.query, aggregate.input)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=ties)
+        tied = ties(self.plan, aggregate.input)
+        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied)
 
     def origin(self, producer: str) -> bool:
+        """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""
+        return leaves_with_origin(self.query, producer) or self.ordered(producer)
+
+    def ordered(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin?"""
         return wants_origin(self.query, producer, lambda aggregate: self.spec(aggregate, "whole").needs_origin)
 
@@ -69,8 +77,7 @@ class Layout:
             aggregate = self.operators[edge.consumer]
             assert isinstance(aggregate, Aggregate)
             return Format(self.spec(aggregate, "partial").partial_schema)
-        carried = edge.is_inner and self.origin(edge.producer)
-        return Format(self.columns(edge.producer), origin_words(self.query, edge.producer) if carried else 0)
+        return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:
         return route_fields(self.plan, edge)
@@ -80,7 +87,8 @@ class Layout:
         return Format(self.plan.streams[edge.producer].schema)
 
     def source_index(self, stream: str) -> int:
-        return sorted(self.plan.streams).index(stream)
+        """Its place among the sources that origins count; of what another query puts out, whose rows have theirs, 0."""
+        return 0 if stream in self.plan.feeds else self.plan.roots.index(stream)
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
@@ -192,7 +200,7 @@ class _Builder:
             self.index,
             readers,
             self.layout.source_index(name),
-            self.layout.origin(name),
+            self._numbered(name),
             stream.schema if late else self.layout.columns(name),
             self.dead_letters,
         )
@@ -204,6 +212,13 @@ class _Builder:
             if name in self.layout.operators[group[0]].inputs:
                 self._feed(root, self.nodes[group[-1]], name, group[0])
         return source, root
+
+    def _numbered(self, stream: str) -> bool:
+        """Must its rows have origins from the beginning? Not where only a query that reads an output of this subquery, and may
+        never come, would order by them: numbering costs the copying of published rows 6 %."""
+        inner = any(edge.is_inner and self.layout.format(edge).origin for edge in self.plan.edges_out_of(self.subquery.name))
+        now = inner or self.subquery.stateful or stream in self.plan.feeds or self.layout.ordered(stream)
+        return now and self.layout.origin(stream)
 
     def _make_input(self, edge: Edge) -> Input:
         wire_format = self.layout.format(edge)
@@ -226,7 +241,8 @@ class _Builder:
             channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
         else:
             channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge))
+        carried = edge.is_inner and wire_format.origin > 0
+        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
@@ -236,7 +252,7 @@ class _Builder:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
         wire_format = self.layout.late_format(edge)
         channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names)
+        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
         self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 
