@@ -18,16 +18,16 @@ from cep.dataflow.query_source import QuerySource
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, Stop, Watermark
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
-from cep.model.expr import Column, col
+from cep.model.expr import Column, col, lit
 from cep.model.functions import count, first, last, max_, sum_
-from cep.model.operators import Aggregate, Filter, Map, Union
+from cep.model.operators import Aggregate, Filter, FlatMap, Map, Union
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
 from cep.plan import physical
 from cep.plan.explain import explain
-from cep.plan.feeds import feed_of
+from cep.plan.feeds import feed_of, words
 from cep.plan.physical import Feed, PhysicalPlan
 from cep.plan.planner import plan
 from cep.plan.split import topological
@@ -347,3 +347,11 @@ def test_late_rows_are_for_subscribers_only() -> None:
     late = plan(replace(LEFT, late="late"), {}, workers(MACHINE), MACHINE)
     with pytest.raises(QueryError, match="older than its watermark"):
         feed_of(late, 1, "late")
+
+
+def test_ordinals_of_the_first_query_are_part_of_the_origins_in_the_second() -> None:
+    split = FlatMap("each", "s", (("t", col("t")), ("k", lit("a,b").split(",")), ("v", col("v")), ("u", col("u"))), "k")
+    made = plan(Query("left", (READINGS,), (split,), (Output("x", "each"),)), {}, workers(MACHINE), MACHINE)
+    stream, feed = feed_of(made, 1, "x")
+    again = plan(reader(), {"x": stream}, workers(MACHINE), MACHINE, feeds={"x": feed})
+    assert (feed.origin_words, words(again, "x"), words(again, "w")) == (3, 3, 2)
