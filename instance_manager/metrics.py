@@ -11,6 +11,7 @@ from cep import wire
 from cep.config import InstanceManagerConfig
 from cep.dataflow.instance import Node
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
@@ -75,7 +76,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
         "cpu_ns": hosted.cpu_ns,
         "late": sum(source.late_rows for source, _ in instance.sources),
-        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource)),
+        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
         "state_bytes": sum(operator.state_bytes for operator in stateful),
         "open_panes_max": max((operator.open_panes_max for operator in aggregates), default=0),

@@ -103,6 +103,9 @@ def fold_origins(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarra
     return out
 
 
+_LEAST = -(2**63)
+
+
 @kernel("void(const int64[:, :], const int64[:, :], int64[:, :])")
 def fold_origins_into(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
     """A side that is not there has no words."""
@@ -115,3 +118,4 @@ def fold_origins_into(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> N
             for word in range(right.shape[1]):
                 h = mix64(h, np.uint64(right[i, word]))
             out[i, k] = np.int64(h)
+        out[i, 0] |= _LEAST
