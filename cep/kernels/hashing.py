@@ -20,6 +20,7 @@ All arithmetic is modulo 2**64; `>>` is logical.
         h = k
         for each side: h = mix64(h, the number of words of its origin), 0 for a side that is not there
             for each of these words: h = mix64(h, word)
+        the top bit of word 0 is set: such an origin is negative, unlike that of a source
 
 For one `b`, mix64 is a bijection of `a`, and for one `a` of `b`, so keys that fit a word never collide. Every bit of
 the result depends on every bit of both words: a bucket takes the low bits, a slot of a table the high ones.

@@ -116,20 +116,33 @@ def is_ordered(operator: Operator) -> bool:
 
 
 def may_tie(query: Query, producer: str) -> bool:
-    """May two tuples of `producer` have the same event time and origin? Where a Union joins two ways from one beginning."""
+    """May two tuples of `producer` have the same event time and origin? Where one may come on several ways, or several times."""
     return any(ways > 1 for ways in beginnings(query, producer).values())
 
 
 def beginnings(query: Query, producer: str) -> Counter[str]:
     """What gave the tuples of `producer` their origin, each with the number of ways from there."""
     operator = next((operator for operator in query.operators if operator.name == producer), None)
-    if isinstance(operator, Join | IntervalJoin | AsOfJoin):  # it folds origins: what ties on a side, ties beside the same partner
-        return Counter({producer: 2 if any(may_tie(query, input_) for input_ in operator.inputs) else 1})
-    if operator is None or makes_origins(operator):
+    if operator is None or (isinstance(operator, Aggregate) and makes_origins(operator)):
         return Counter([producer])
-    ways = sum((beginnings(query, input_) for input_ in operator.inputs), Counter[str]())
-    partial = isinstance(operator, Aggregate) and operator.emit_partial  # several windows of a group end with its last tuple
-    return ways + ways if partial else ways
+    inputs = [beginnings(query, input_) for input_ in operator.inputs]
+    if makes_origins(operator):  # a joined tuple's is that of both sides, so it is one's alone only if theirs are
+        alone = all(ways == 1 for side in inputs for ways in side.values()) and not _repeats(operator)
+        return Counter({producer: 1 if alone else 2})
+    ways = sum(inputs, Counter[str]())
+    return ways + ways if _repeats(operator) else ways
+
+
+def _repeats(operator: Operator) -> bool:
+    """May several tuples come out with the origin of one? At the ends of several windows, or of several windows with one last tuple."""
+    match operator:
+        case Sort(window=TimeWindow() as window) | TopN(window=window):
+            return window.advance < window.size
+        case Join(window=window, right_window=other):
+            return window.advance < max(window.size, other.size)
+        case Aggregate(emit_partial=emit_partial):
+            return emit_partial
+    return False
 
 
 def makes_origins(operator: Operator) -> bool:

@@ -1,13 +1,11 @@
-"""Types of expressions and schemas of operators, apart from the planner's own."""
+"""Types of expressions, apart from the planner's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
-from cep.model.functions import result_field
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
-from cep.model.schema import BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, Schema
 
 
 def type_of(expression: Expr, schema: Schema) -> DataType:
@@ -131,20 +129,3 @@ def can_fail(source: DataType, target: DataType) -> bool:
     never = {"string": ("string", "binary"), "binary": ("binary",), "int64": ("bool", "int64", "float64", "string")}
     never |= {"float64": ("bool", "float64", "string"), "timestamp": ("timestamp",)}
     return target.name not in never.get(source.name, (target.name,))
-
-
-def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
-    """The schema of the operator's rows."""
-    schema = inputs[0]
-    match operator:
-        case Filter():
-            return schema
-        case Union():
-            assert all(other == schema for other in inputs), f"union {operator.name!r} of different schemas"
-            return schema
-        case Map(fields=fields):
-            return Schema(tuple(Field(name, type_of(e, schema), is_nullable(e, schema)) for name, e in fields))
-        case Aggregate(by=by, functions=functions):
-            of = [[None if column is None else schema[column] for column in (f.column, f.by)] for _, f in functions]
-            results = (result_field(name, f, *fields) for (name, f), fields in zip(functions, of, strict=True))
-            return Schema((*(schema[name] for name in by), *results))
