@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from cep.model import functions
-from cep.model.expr import Call, Column, Expr, Literal, atan2, coalesce, concat, greatest, hash_, least, lit, try_, when
+from cep.model.expr import Call, Column, Expr, Literal, coalesce, lit
+from cep.model.expr_functions import atan2, concat, greatest, hash_, least, try_, when
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS, Options, Output, Query
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, UNIT_US, DataType, Field, Schema, list_of
