@@ -194,7 +194,7 @@ def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
 
 
 def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
-    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes)
+    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, probe_rows=1 + execution.seed % 8)
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
     return ran_of(outcome)

@@ -21,7 +21,8 @@ from cep.compile.chain import Chain, Result, compile_chain, make_chain
 from cep.errors import QueryError
 from cep.kernels.columns import Column, Columns, columns_from_arrow, to_arrow
 from cep.kernels.jit import compilations, interpreted
-from cep.model.expr import FUNCTIONS, Binary, Call, Cast, Expr, Unary, coalesce, col, lit, now, try_
+from cep.model.expr import FUNCTIONS, Binary, Call, Cast, Expr, Unary, coalesce, col, lit, now
+from cep.model.expr_functions import try_
 from cep.model.operators import Filter, Map
 from cep.model.schema import UNIT_US, DataType, Field, Schema, parse_type
 from tests.reference.expressions import Failed, evaluate

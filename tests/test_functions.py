@@ -16,26 +16,8 @@ from cep.errors import QueryError
 from cep.kernels.columns import Column
 from cep.kernels.jit import compilations, interpreted
 from cep.kernels.keys import ENCODERS
-from cep.model import expr as expressions
-from cep.model.expr import (
-    FUNCTIONS,
-    Call,
-    Expr,
-    atan2,
-    coalesce,
-    col,
-    concat,
-    from_epoch,
-    from_json,
-    greatest,
-    hash_,
-    least,
-    lit,
-    nullif,
-    to_json,
-    try_,
-    when,
-)
+from cep.model.expr import FUNCTIONS, Call, Expr, coalesce, col, from_json, lit, to_json
+from cep.model.expr_functions import atan2, concat, from_epoch, greatest, hash_, least, nullif, try_, when
 from cep.model.schema import FLOAT64, Schema
 from cep.plan.function_types import SIGNATURES
 from cep.plan.types import infer, text_of
@@ -451,4 +433,3 @@ def test_every_method_is_a_function_or_stands_for_one() -> None:
     methods = {name for name, value in vars(Expr).items() if not name.startswith("_") and callable(value)}
     assert methods - desugared <= set(FUNCTIONS)
     assert set(FUNCTIONS) - methods == {"now", "coalesce", "greatest", "least", "concat", "hash", "when", "try", "atan2"}
-    assert all(hasattr(expressions, name) for name in ("now", "coalesce", "greatest", "least", "concat", "hash_", "when", "try_", "atan2"))

@@ -45,7 +45,7 @@ def _plain(name: str, arguments: int) -> Any:
     return plain
 
 
-libm_exp, libm_log, libm_log10, libm_log2 = (_function(name) for name in ("exp", "log", "log10", "log2"))
+libm_exp, libm_log, libm_decimal_log, libm_binary_log = (_function(name) for name in ("exp", "log", "log10", "log2"))
 libm_sin, libm_cos, libm_tan = (_function(name) for name in ("sin", "cos", "tan"))
 libm_asin, libm_acos, libm_atan = (_function(name) for name in ("asin", "acos", "atan"))
 libm_pow, libm_atan2 = _function_of_two("pow"), _function_of_two("atan2")

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from cep.model.expr import Call, Column, Expr, Literal, atan2, coalesce, concat, greatest, hash_, least, lit, try_, when
+from cep.model.expr import Call, Column, Expr, Literal, coalesce, lit
+from cep.model.expr_functions import atan2, concat, greatest, hash_, least, try_, when
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Schema, list_of
 from tests.strategies.values import TIMESTAMP_MS, TIMESTAMP_US, values_of
 
