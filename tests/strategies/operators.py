@@ -11,6 +11,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from cep.model import functions
 from cep.model.expr import Column, Expr, Literal, coalesce
+from cep.model.expr_functions import when
 from cep.model.operators import (
     JOINS,
     Aggregate,
@@ -31,7 +32,7 @@ from cep.model.operators import (
     StatefulMap,
     TopN,
 )
-from cep.model.schema import BOOL, FLOAT64, INT64, STRING, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, Field, Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import joined_schema
@@ -267,7 +268,7 @@ def deduplicates(draw: DrawFn, node: Node, name: str) -> Deduplicate:
 
 
 #: Kinds of expressions of which a state may be, with its type: an expression of them has no other.
-_STATES = {"integer": INT64, "float64": FLOAT64, "string": STRING, "bool": BOOL}
+_STATES = {"integer": INT64, "float64": FLOAT64, "bool": BOOL}
 
 
 @st.composite
@@ -275,10 +276,25 @@ def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
     by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
     kinds = draw(st.lists(st.sampled_from(sorted(_STATES)), min_size=1, max_size=2))
     state = tuple((f"{name}_s{i}", Literal(draw(st.none() | values_of(_STATES[kind])), _STATES[kind])) for i, kind in enumerate(kinds))
-    both = Schema((*node.schema.fields, *(Field(n, literal.type, True) for n, literal in state)))
-    update = tuple((n, draw(_updates(both, n, kind))) for (n, _), kind in zip(state, kinds, strict=True))
-    fields = draw(fields_over(both, node.schema, f"{name}_f"))
-    return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *((n, Column(n)) for n, _ in state)))
+    of = [[other for (other, _), its in zip(state, kinds, strict=True) if its == kind] for kind in kinds]
+    update = tuple((n, draw(beside_state(node.schema, names, kind))) for (n, _), kind, names in zip(state, kinds, of, strict=True))
+    seen = tuple(
+        (f"{name}_n{i}", draw(beside_state(node.schema, names, kind))) for i, (kind, names) in enumerate(zip(kinds, of, strict=True))
+    )
+    fields = draw(fields_over(node.schema, node.schema, f"{name}_f"))
+    return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *seen, *((n, Column(n)) for n, _ in state)))
+
+
+@st.composite
+def beside_state(draw: DrawFn, schema: Schema, names: Sequence[str], kind: str) -> Expr:
+    """Of the type of the states `names`. No text is made of a state, for which there is a map behind."""
+    made, state = draw(expressions(schema, kind)), Column(draw(st.sampled_from(names)))
+    if kind != "bool":
+        made = made + Literal(0, INT64)  # also where all columns in it are int32
+        if draw(st.booleans()):
+            return made + coalesce(state, Literal(0, INT64))
+    chosen = when(draw(conditions(schema)), state).otherwise(made)
+    return draw(st.sampled_from((made, coalesce(state, made), coalesce(made, state), chosen)))
 
 
 @st.composite
@@ -287,16 +303,6 @@ def stateful_functions(draw: DrawFn, node: Node, name: str) -> StatefulMap:
     columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=2, unique=True)))
     schema = Schema((Field("n", INT64),))
     return StatefulMap(name, node.name, by, ttl, function="tests.user_functions:changes", columns=columns, schema=schema)
-
-
-@st.composite
-def _updates(draw: DrawFn, both: Schema, name: str, kind: str) -> Expr:
-    """Mostly one that looks at the state as it was; an integer one is int64, also where all columns in it are int32."""
-    made = draw(expressions(both, kind))
-    if kind in ("integer", "float64"):
-        zero = Literal(0, INT64)
-        return made + draw(st.sampled_from((coalesce(Column(name), zero), zero)))
-    return draw(st.sampled_from((made, coalesce(Column(name), made))))
 
 
 def outputs_of(made: Operator) -> tuple[str, ...]:
