@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile import aggregate_results as results
-from cep.compile.aggregate_results import GroupFailure, Groups
+from cep.compile.aggregate_groups import Groups
+from cep.compile.aggregate_results import GroupFailure
 from cep.compile.aggregate_rows import Rows, partial_rows, tuple_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count

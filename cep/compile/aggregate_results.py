@@ -6,27 +6,29 @@ what goes in, would only add to what is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import AggregateSpec, Answer
-from cep.compile.aggregate_states import FloatSum, State, TextEdge, TextExtreme
+from cep.compile.aggregate_states import Part
+from cep.compile.aggregate_statistics import about_distinct, quantiles, variances
 from cep.compile.aggregate_ties import ROW, column_of
-from cep.compile.aggregate_words import from_ordered, round_128
+from cep.compile.aggregate_words import round_128
 from cep.elements import Batch
 from cep.kernels.columns import Column
-from cep.kernels.exact_sum import POOL_WORDS, SPILLED, round_exact
-from cep.kernels.hashing import LONG, hash64, hash_of, mix64
+from cep.kernels.exact_sum import POOL_WORDS, SPILLED
+from cep.kernels.first_rows import take_rows
+from cep.kernels.hashing import hash64, hash_of, mix64
 from cep.kernels.jit import kernel
 from cep.kernels.keys import Keys, decode_keys
-from cep.kernels.table import Table
+from cep.kernels.lists import lists_of
+from cep.kernels.row_order import FIXED_BYTES, from_ordered
 from cep.model.schema import BINARY, INT64, DataType, Field
 
 SUM_OVERFLOW = "sum overflow"
-
-_TOP, _OFFSET = np.uint64(56), np.uint64((1 << 56) - 1)
 
 
 @dataclass(frozen=True)
@@ -37,44 +39,6 @@ class GroupFailure:
     reason: str
     group: str
     time: int
-
-
-@dataclass(frozen=True)
-class Groups:
-    """Entries `start` to `stop` of a table."""
-
-    table: Table
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def word(self, place: int) -> np.ndarray:
-        """One word of each entry, int64[n]; a copy."""
-        return self.table.matrix[self.start : self.stop, place].copy()
-
-    def keys(self, place: int) -> Keys:
-        """The key, or text, in the two words at `place`, with just the bytes it needs."""
-        low, high = self.word(place).view(np.uint64), self.word(place + 1).view(np.uint64)
-        long = np.flatnonzero((high >> _TOP) == LONG)
-        if not len(long):
-            return Keys(low, high, self.table.arena[:0])
-        offsets = (high[long] & _OFFSET).astype(np.int64)
-        first, last = int(offsets.min()), int(offsets.max())
-        length = int(self.table.arena[last : last + 4].view(np.uint32)[0])
-        high[long] -= np.uint64(first)
-        return Keys(low, high, self.table.arena[first : last + 4 + length].copy())
-
-    def text(self, place: int, field: Field) -> Column:
-        return decode_keys(self.keys(place), (field,))[field.name]
-
-    def exact(self, place: int) -> np.ndarray:
-        """Exact sums rounded, float64[n]."""
-        out = np.empty(len(self), np.int64)
-        width = self.table.width
-        round_exact(self.table.entries, self.start * width + place, width, self.table.pool, out)
-        return out.view(np.float64)
 
 
 def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]) -> Batch:
@@ -90,51 +54,93 @@ def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, f
 
 
 def _result(answer: Answer, groups: Groups, start: int, end: int) -> Column:
-    type_ = answer.field.type
-    match answer.function:
+    type_, places = answer.field.type, answer.places
+    match answer.function.name:
         case "count":
-            return Column(type_, groups.word(answer.place))
+            return Column(type_, groups.word(places[0]))
         case "window_start" | "window_end":
-            return Column(type_, np.full(len(groups), start if answer.function == "window_start" else end, np.int64))
+            return Column(type_, np.full(len(groups), start if answer.function.name == "window_start" else end, np.int64))
         case "sum" | "avg":
             return _total(answer, groups)
         case "min" | "max" | "first" | "last" if answer.is_time:
-            return Column(type_, _values(type_, groups.word(answer.place)))
+            return Column(type_, values_of(type_, groups.word(places[0])))
         case "min" | "max" if not type_.is_text:
-            return Column(type_, _values(type_, groups.word(answer.place)), _has_values(answer, groups))
+            return Column(type_, values_of(type_, groups.word(places[0])), _counted(groups, places[1:]))
         case "min" | "max":
-            return groups.text(answer.place, answer.field)
-        case _ if answer.row:
-            return column_of(groups.text(answer.place + 3, ROW), answer.row, answer.column)
-        case _ if type_.is_text:
-            return groups.text(answer.place + 3, answer.field)
+            return groups.text(places[0], answer.field)
+        case "var" | "stddev" | "var_pop" | "stddev_pop":
+            return variances(answer, groups)
+        case "quantile" | "median":
+            return quantiles(answer, groups)
+        case "count_distinct":
+            return Column(type_, groups.word(places[0] + 2))
+        case "approx_count_distinct":
+            return about_distinct(answer, groups)
+        case "collect":
+            return _collected(answer, groups)
         case _:
-            valid = groups.word(answer.place + 3).astype(np.uint8) if answer.field.nullable else None
-            return Column(type_, _values(type_, groups.word(answer.place + 4)), valid)
+            return _of_a_row(answer, groups)
+
+
+def _collected(answer: Answer, groups: Groups) -> Column:
+    """Lists of the values in the slots of blocks."""
+    state, column = answer.records, answer.column
+    assert state is not None and column is not None
+    counts = groups.word(answer.places[0] + 2)
+    slots = np.empty((int(counts.sum()), 2), np.int64)
+    width, table = groups.table.width, groups.table
+    take_rows(table.entries, groups.start * width + answer.places[0], width, table.arena, state.slot, slots)
+    words = slots.view(np.uint64)
+    if state.column.type.is_bytes:
+        elements = decode_keys(Keys(words[:, 0].copy(), words[:, 1].copy(), table.arena), (state.column,))[state.column.name]
+        elements = column_of(elements, answer.row, column.name) if answer.row else elements
+    else:
+        elements = Column(column.type, values_of(column.type, slots[:, 1].copy()), slots[:, 0].astype(np.uint8))
+    return lists_of(elements, np.concatenate([[0], np.cumsum(counts)]))
+
+
+def _of_a_row(answer: Answer, groups: Groups) -> Column:
+    """FIRST, LAST, ARG_MIN and ARG_MAX."""
+    type_, place = answer.field.type, answer.places[0]
+    if answer.row:
+        assert answer.column is not None
+        return column_of(_blank_where_null(groups.text(place, ROW), answer.row), answer.row, answer.column.name)
+    if type_.is_bytes:
+        return groups.text(place, answer.field)
+    valid = groups.word(place).astype(np.uint8) if answer.field.nullable else None
+    return Column(type_, values_of(type_, groups.word(place + 1)), valid)
+
+
+def _blank_where_null(rows: Column, fields: tuple[Field, ...]) -> Column:
+    """ROW, a row of NULLs in place of no row: bytes that are 0."""
+    if rows.valid is None:
+        return rows
+    assert rows.starts is not None and rows.data is not None
+    starts = np.where(rows.valid, rows.starts, len(rows.data))
+    return Column(BINARY, rows.values, None, np.append(rows.data, np.zeros(FIXED_BYTES * len(fields), np.uint8)), starts)
 
 
 def _total(answer: Answer, groups: Groups) -> Column:
-    type_, valid = answer.field.type, _has_values(answer, groups)
-    if answer.type is not None and answer.type.name == "float64":
-        total = groups.exact(answer.place)
+    type_, place, valid = answer.field.type, answer.places[0], _counted(groups, answer.places[1:])
+    if answer.column is not None and answer.column.type.name == "float64":
+        total = groups.exact(place)
     else:
-        low, high = groups.word(answer.place), groups.word(answer.place + 1)
-        if answer.function == "sum":
+        low, high = groups.word(place), groups.word(place + 1)
+        if answer.function.name == "sum":
             fits = high == low >> 63
             return Column(type_, low, _and(valid, fits))
         total = np.empty(len(groups), np.float64)
         round_128(low, high, total)
-    if answer.function == "avg":
-        assert answer.count is not None
+    if answer.function.name == "avg":
         with np.errstate(invalid="ignore", divide="ignore"):  # of no values: NULL
-            total = total / groups.word(answer.count)
+            total = total / groups.word(answer.places[1])
         valid = valid if answer.field.nullable else None
     return Column(type_, total, valid)
 
 
-def _has_values(answer: Answer, groups: Groups) -> np.ndarray | None:
-    """uint8[n]: were there values that are not NULL? None where all had."""
-    return None if answer.count is None else _and(None, groups.word(answer.count) > 0)
+def _counted(groups: Groups, places: Sequence[int]) -> np.ndarray | None:
+    """uint8[n]: were there values that are not NULL? None where all had, or nothing counts them (`places` is empty)."""
+    return _and(None, groups.word(places[0]) > 0) if places else None
 
 
 def _and(valid: np.ndarray | None, also: np.ndarray) -> np.ndarray | None:
@@ -143,7 +149,7 @@ def _and(valid: np.ndarray | None, also: np.ndarray) -> np.ndarray | None:
     return also.astype(np.uint8) if valid is None else valid & also
 
 
-def _values(type_: DataType, words: np.ndarray) -> np.ndarray:
+def values_of(type_: DataType, words: np.ndarray) -> np.ndarray:
     """From an int64 that sorts as the value does to the value."""
     match type_.name:
         case "float64":
@@ -165,8 +171,8 @@ def _check_sums(
     failures: list[GroupFailure],
 ) -> None:
     for answer in spec.answers:
-        if answer.function == "sum" and answer.field.type == INT64:
-            low, high = groups.word(answer.place), groups.word(answer.place + 1)
+        if answer.function.name == "sum" and answer.field.type == INT64:
+            low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
             for row in np.flatnonzero(high != low >> 63).tolist():
                 failures.append(GroupFailure(name, SUM_OVERFLOW, describe(columns, spec.by, row), time))
 
@@ -213,16 +219,21 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
     fields = spec.partial_schema.fields[len(spec.by) :]
-    words = (column for state, place in spec.places.items() for column in _words(state, place, groups))
+    words = (column for place, part in spec.parts for column in _words(part, place, groups))
     return decode_keys(groups.keys(0), spec.by) | {field.name: column for field, column in zip(fields, words, strict=True)}
 
 
-def _words(state: State, place: int, groups: Groups) -> Iterator[Column]:
-    for k in range(state.words if state.text is None else state.text):
-        yield Column(INT64, groups.word(place + k))
-    if isinstance(state, TextExtreme | TextEdge):
-        yield groups.text(place + state.text, Field("", state.column.type, True))
-    if isinstance(state, FloatSum):
+def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:
+    match part.kind:
+        case "text":
+            yield groups.text(place, Field("", part.type, True))
+        case "block":
+            yield Column(INT64, groups.word(place + 2))
+            yield groups.block(place, part)
+        case _:
+            for k in range(part.words):
+                yield Column(INT64, groups.word(place + k))
+    if part.kind == "sum":
         yield _spilled(groups, place)
 
 

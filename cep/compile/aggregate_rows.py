@@ -10,10 +10,11 @@ import numpy as np
 
 from cep.compile.aggregate_source import Loops
 from cep.compile.aggregate_spec import AggregateSpec
-from cep.compile.aggregate_states import FloatSum
+from cep.compile.aggregate_states import Part
 from cep.compile.aggregate_ties import ROW, rows_of
 from cep.elements import Batch
-from cep.kernels.columns import NO_BYTES, Column, Columns
+from cep.kernels.blocks import BLOCK_WORDS, place_blocks
+from cep.kernels.columns import NO_BYTES, Column, Columns, gathered
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
 from cep.kernels.hashing import LONG
 from cep.kernels.jit import Kernel
@@ -122,6 +123,8 @@ def _arrays(field: Field, column: Column, what: str) -> dict[tuple[str, str], np
     if what == "values":
         values = np.ascontiguousarray(column.values)
         return {(name, what): values.view(np.int64) if field.type.name == "float64" else values}
+    if what == "reals":
+        return {(name, what): np.ascontiguousarray(column.values, np.float64).view(np.int64)}
     if what == "valid":
         return {(name, what): np.ones(len(column), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)}
     keys = encode_keys({name: column}, (field,))
@@ -133,13 +136,17 @@ def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, create
     made = _Matrix(len(time), spec.width)
     made.texts(0, keys_of(columns, spec.by, len(time)))
     fields = iter(spec.partial_schema.fields[len(spec.by) :])
-    for state, place in spec.places.items():
-        for k in range(state.words if state.text is None else state.text):
-            made.matrix[:, place + k] = columns[next(fields).name].values
-        if state.text is not None:
-            field = next(fields)
-            made.texts(place + state.text, encode_keys({field.name: columns[field.name]}, (field,)))
-        if isinstance(state, FloatSum):
+    for place, part in spec.parts:
+        match part.kind:
+            case "text":
+                field = next(fields)
+                made.texts(place, encode_keys({field.name: columns[field.name]}, (field,)))
+            case "block":
+                made.blocks(place, part, columns[next(fields).name], columns[next(fields).name])
+            case _:
+                for k in range(part.words):
+                    made.matrix[:, place + k] = columns[next(fields).name].values
+        if part.kind == "sum":
             made.spilled(place, columns[next(fields).name])
     return PartialRows(spec.loops, time, created, made.matrix, made.arena(), made.pool())
 
@@ -162,10 +169,22 @@ class _Matrix:
             if self._size:
                 high = high.copy()
                 high[long] += np.uint64(self._size)
-            self._bodies.append(keys.data)
-            self._size += len(keys.data)
+            self._add(keys.data)
         self.matrix[:, place] = keys.w0.view(np.int64)
         self.matrix[:, place + 1] = high.view(np.int64)
+
+    def _add(self, body: np.ndarray) -> None:
+        self._bodies.append(body)
+        self._size += len(body)
+
+    def blocks(self, place: int, part: Part, counts: Column, blocks: Column) -> None:
+        """Three words, of which the first and the offsets of long texts count from the beginning of the arena."""
+        offsets, body = gathered(blocks)
+        words = np.empty((len(counts), BLOCK_WORDS), np.int64)
+        words[:, 2] = counts.values
+        place_blocks(body, offsets, self._size, part.slot, part.text, words)
+        self.matrix[:, place : place + BLOCK_WORDS] = words
+        self._add(body)
 
     def spilled(self, place: int, column: Column) -> None:
         rows = np.flatnonzero(self.matrix[:, place] & SPILLED)

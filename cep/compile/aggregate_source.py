@@ -6,10 +6,11 @@ the types of their columns. Names, windows and keys are arguments, so that most 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
-from cep.compile.aggregate_states import Arguments, FloatSum, State, TextEdge, TextExtreme
+from cep.compile.aggregate_states import Arguments, State
 from cep.kernels.jit import Kernel, generate
 from cep.model.schema import DataType
 
@@ -50,6 +51,25 @@ from cep.kernels.table import (
     text_room,
 )
 '''
+
+#: What else the source of some states uses, by module.
+_FURTHER = {
+    "cep.compile.aggregate_words": ("compare_words", "put_words"),
+    "cep.kernels.blocks": ("map_room", "set_add", "set_merge", "set_merge_room", "set_room", "tally_add", "tally_merge", "texts_room"),
+    "cep.kernels.buckets": ("bucket_of",),
+    "cep.kernels.first_rows": ("rows_add", "rows_reserve", "rows_room"),
+    "cep.kernels.memory": ("load_word",),
+    "cep.kernels.registers": ("registers_add", "registers_merge", "registers_merge_room", "registers_room"),
+    "cep.kernels.squares": (
+        "add_float_square",
+        "add_integer_square",
+        "float_square_room",
+        "integer_square_room",
+        "squares_merge",
+        "squares_merge_room",
+    ),
+    "cep.kernels.table": ("compare_text", "put_text"),
+}
 
 _TABLE = "slots, entries, control, arena, pool, start, stop"
 _TABLE_TYPES = "int32[:], int64[:], int64[:], uint8[:], int64[:, :], int64, int64"
@@ -100,7 +120,19 @@ _ROOM = """            wanted = {wanted}
                 return i
 """
 
-_TYPES = {"valid": "const uint8[:]", "low": "const uint64[:]", "high": "const uint64[:]", "data": "const uint8[:]"}
+#: Of blocks, once the entry is known: it holds nothing yet, or what it held.
+_BLOCK_ROOM = """more = {room}
+if used + wanted + more > len(arena):
+    control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, wanted + more
+    return i"""
+
+_TYPES = {
+    "valid": "const uint8[:]",
+    "low": "const uint64[:]",
+    "high": "const uint64[:]",
+    "data": "const uint8[:]",
+    "reals": "const int64[:]",
+}
 _VALUES = {"bool": "const uint8[:]", "int32": "const int32[:]"}
 _WORDS = "const int64[:]"
 
@@ -118,14 +150,26 @@ def compile_loops(states: Sequence[State], types: dict[str, DataType]) -> Loops:
     """The loops for `states` over columns of `types`; not yet machine code."""
     arguments = Arguments()
     update = _update(states, arguments, types)
-    module = generate(_HEADER + update + _merge(states), "aggregate")
+    body = update + _merge(states)
+    module = generate(_HEADER + _further(body) + body, "aggregate")
     hidden = [("", "time")] + [("", "origin")] * any(state.origin for state in states)
     return Loops(module.update, module.merge, (*hidden, *arguments.used.values()))
+
+
+def _further(body: str) -> str:
+    """Imports of what else `body` uses."""
+    used = {module: [name for name in names if f"{name}(" in body] for module, names in _FURTHER.items()}
+    return "".join(f"from {module} import {', '.join(names)}\n" for module, names in used.items() if names)
 
 
 def width_of(states: Sequence[State]) -> int:
     """Words of an entry."""
     return KEY_WORDS + sum(state.words for state in states)
+
+
+def sums_of(states: Sequence[State]) -> int:
+    """Exact sums in an entry."""
+    return sum(part.kind == "sum" for state in states for part in state.parts)
 
 
 def places_of(states: Sequence[State]) -> list[int]:
@@ -139,11 +183,12 @@ def places_of(states: Sequence[State]) -> list[int]:
 
 def _update(states: Sequence[State], arguments: Arguments, types: dict[str, DataType]) -> str:
     change = [line for state, k in _placed(states) for line in state.update(arguments, f"at + {k}")]
+    change = _block_room(state.room(arguments, f"at + {k}") for state, k in _placed(states)) + change
     origin = any(state.origin for state in states)
     names = ["key0", "key1", "key_data", "time", *["origin"] * origin, *arguments.used]
     kinds = ["const uint64[:]", "const uint64[:]", "const uint8[:]", _WORDS, *["const int64[:, :]"] * origin]
     kinds += [_type(what, types[column]) for column, what in arguments.used.values()]
-    texts = [arguments.words(state.column)[1:] for state in states if isinstance(state, TextExtreme | TextEdge)]
+    texts = [text for state in states for text in state.texts(arguments)]
     return _loop(
         "update",
         dict(zip(names, kinds, strict=True)),
@@ -156,10 +201,10 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
 
 
 def _merge(states: Sequence[State]) -> str:
-    change = ["s = i * {width}"] + [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
-    texts = [
-        (f"np.uint64(other[i * {{width}} + {k + state.text + 1}])", "other_arena") for state, k in _placed(states) if state.text is not None
-    ]
+    room = _block_room(state.merge_room(f"at + {k}", f"s + {k}") for state, k in _placed(states))
+    change = ["s = i * {width}", *room]
+    change += [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
+    texts = [(f"np.uint64(other[i * {{width}} + {k + j + 1}])", "other_arena") for state, k in _placed(states) for j in _text_places(state)]
     return _loop(
         "merge",
         {"other": _WORDS, "other_arena": "const uint8[:]", "other_pool": "const int64[:, :]"},
@@ -169,6 +214,17 @@ def _merge(states: Sequence[State]) -> str:
         texts=texts,
         change=change,
     )
+
+
+def _text_places(state: State) -> list[int]:
+    """Where in it two words of text begin."""
+    ends = accumulate(part.words for part in state.parts)
+    return [end - 2 for end, part in zip(ends, state.parts, strict=True) if part.kind == "text"]
+
+
+def _block_room(rooms: Iterable[str]) -> list[str]:
+    wanted = " + ".join(room for room in rooms if room)
+    return _BLOCK_ROOM.format(room=wanted).split("\n") if wanted else []
 
 
 def _loop(
@@ -181,7 +237,7 @@ def _loop(
     texts: Sequence[tuple[str, ...]],
     change: Sequence[str],
 ) -> str:
-    sums = sum(isinstance(state, FloatSum) for state in states)
+    sums = sums_of(states)
     w0, w1, key_data = key
     wanted = [f"key_room(w1, {key_data})"] + [f"text_room({', '.join(text)})" for text in texts]
     room = _ROOM.format(wanted=" + ".join(wanted), sums=sums)

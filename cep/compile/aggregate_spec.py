@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 
-from cep.compile.aggregate_source import Loops, compile_loops, places_of, width_of
-from cep.compile.aggregate_states import Count, Edge, Extreme, FloatSum, IntegerSum, State, TextEdge, TextExtreme
+from cep.compile.aggregate_blocks import Buckets, Distinct, FirstRows, Registers, Squares
+from cep.compile.aggregate_records import ORIGIN_WORDS, ArgExtreme, Edge, TextEdge
+from cep.compile.aggregate_source import KEY_WORDS, Loops, compile_loops, places_of, sums_of, width_of
+from cep.compile.aggregate_states import Count, Extreme, FloatSum, IntegerSum, Part, State, TextExtreme
 from cep.compile.aggregate_ties import ROW
 from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
@@ -25,23 +28,21 @@ STAGES = ("whole", "partial", "final")
 
 @dataclass(frozen=True)
 class Answer:
-    """A field of the answer: from the state at `place` of an entry and, where the column may be NULL, the count of its values
-    at `count`."""
+    """A field of the answer: from the states of `function`, which begin at `places` of an entry."""
 
     field: Field
-    function: str
-    type: DataType | None  # of the column
+    function: Function
+    column: Field | None
     is_time: bool
-    place: int
-    count: int | None
-    row: tuple[Field, ...] = ()  # it is the value of `function` in the row at `place`, which has these columns
-    column: str = ""  # of that row
+    places: tuple[int, ...]
+    row: tuple[Field, ...] = ()  # what is remembered is ROW, which has these columns, rather than values of the column
+    records: FirstRows | None = None  # its state, if it has many rows
 
 
 @dataclass(frozen=True)
 class AggregateSpec:
     """An Aggregate over tuples of `schema`, or one of its two stages; `origin`: do its answers carry one? `ties`: may tuples
-    have the same event time and origin (`aggregate_ties`)? Then `schema` has all their columns.
+    have the same event time and origin (`aggregate_ties`)? Then `schema` has all their columns. Origins are of `origin_words` words.
 
     Stages: "whole" takes tuples and gives answers, "partial" takes tuples and gives one partial row for each group and
     pane, "final" takes partial rows and gives answers. `schema` is that of the tuples in all three.
@@ -53,18 +54,23 @@ class AggregateSpec:
     stage: str
     origin: bool = field(default=False)
     ties: bool = field(default=False)
+    origin_words: int = ORIGIN_WORDS
 
     @staticmethod
     def of(
-        operator: Aggregate, schema: Schema, time_columns: frozenset[str], stage: str, *, origin: bool = False, ties: bool = False
+        operator: Aggregate,
+        schema: Schema,
+        time_columns: frozenset[str],
+        stage: str,
+        *,
+        origin: bool = False,
+        ties: bool = False,
+        origin_words: int = ORIGIN_WORDS,
     ) -> AggregateSpec:
-        """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column,
-        or there is no partial stage."""
-        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties)
+        """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column."""
+        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties, origin_words)
         if stage not in STAGES:
             raise QueryError(f"operator {operator.name!r}: stage {stage!r} is none of {', '.join(STAGES)}")
-        if stage != "whole" and not spec.mergeable_cheaply:
-            raise QueryError(f"operator {operator.name!r}: the exact sum of a float64 column has no small partial; use stage 'whole'")
         assert spec.output_schema
         return spec
 
@@ -81,11 +87,6 @@ class AggregateSpec:
     def needs_origin(self) -> bool:
         """Must the tuples carry their origin?"""
         return self.stage != "final" and any(state.origin for state in self.states)
-
-    @cached_property
-    def mergeable_cheaply(self) -> bool:
-        """Are partial rows small? An exact sum of floats is not."""
-        return not any(isinstance(state, FloatSum) for state in self.states)
 
     @cached_property
     def output_schema(self) -> Schema:
@@ -111,18 +112,24 @@ class AggregateSpec:
         return dict(zip(self.states, places_of(self.states), strict=True))
 
     @cached_property
+    def parts(self) -> tuple[tuple[int, Part], ...]:
+        """The parts of the states, each with its place in an entry."""
+        parts = [part for state in self.states for part in state.parts]
+        ends = list(accumulate((part.words for part in parts), initial=KEY_WORDS))
+        return tuple(zip(ends[:-1], parts, strict=True))
+
+    @cached_property
     def sums(self) -> int:
         """Exact sums in an entry."""
-        return sum(isinstance(state, FloatSum) for state in self.states)
+        return sums_of(self.states)
 
     @cached_property
     def partial_schema(self) -> Schema:
         """A partial row: the `by` fields, then the words of its states: a text column for two words of text, int64 for every
-        other, and behind those of an exact sum a binary column for one that has spilled."""
+        other, and behind those of an exact sum a binary column for one that has spilled. A block is the int64 that it counts, and a
+        binary column with its slots."""
         prefix = self._free_prefix()
-        types: list[tuple[DataType, bool]] = []
-        for state in self.states:
-            types += _partial_types(state)
+        types = [type_ for _, part in self.parts for type_ in _partial_types(part)]
         return Schema(self.by + tuple(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(types)))
 
     @cached_property
@@ -143,48 +150,73 @@ class AggregateSpec:
             prefix += "_"
         return prefix
 
-    def _column(self, function: Function) -> Field | None:
-        if function.column is not None and function.column not in self.schema:
-            raise QueryError(f"operator {self.operator.name!r}: no column {function.column!r} in {self.schema}")
-        return None if function.column is None else self.schema[function.column]
+    def _column(self, name: str | None) -> Field | None:
+        if name is not None and name not in self.schema:
+            raise QueryError(f"operator {self.operator.name!r}: no column {name!r} in {self.schema}")
+        return None if name is None else self.schema[name]
 
     def _states_of(self, function: Function) -> list[State]:
-        """The state that answers `function`, then the count of its values if there is one."""
-        column = self._column(function)
+        """The state that answers `function`, then what else it needs: last the count of its values, if that is needed."""
+        column, by = self._column(function.column), self._column(function.by)
         if column is None:
             return [Count()] if function.name == "count" else []
         values = Count(column if column.nullable else None)
-        is_time = column.name in self.time_columns
-        last = function.name in ("last", "max")
+        last = function.name in ("last", "max", "arg_max")
         match function.name:
             case "count":
                 return [values]
             case "sum" | "avg":
-                total: State = FloatSum(column) if column.type.name == "float64" else IntegerSum(column)
+                total = _sum(column)
                 return [total, values] if column.nullable or function.name == "avg" else [total]
-            case "min" | "max" | "first" | "last" if is_time:
+            case "min" | "max" | "first" | "last" if column.name in self.time_columns:
                 return [Extreme(last, None)]
             case "min" | "max" if column.type.is_text:
                 return [TextExtreme(last, column)]
             case "min" | "max":
                 return [Extreme(last, column), values] if column.nullable else [Extreme(last, column)]
-            case _ if self.ties:
-                return [TextEdge(last, ROW)]
+            case "var" | "stddev" | "var_pop" | "stddev_pop":
+                return [_sum(column), Squares(column), values]
+            case "quantile" | "median":
+                return [Buckets(column), Extreme(False, column), Extreme(True, column), values]
+            case "count_distinct":
+                return [Distinct(column)]
+            case "approx_count_distinct":
+                return [Registers(column, int(function.parameter("precision")))]
             case _:
-                return [TextEdge(last, column) if column.type.is_text else Edge(last, column)]
+                return [self._record(function, ROW if self.ties else column, by, last)]
+
+    def _record(self, function: Function, column: Field, by: Field | None, last: bool) -> Record:
+        """Of one row, or of several."""
+        if by is not None:
+            return ArgExtreme(last, by, column, self.origin_words)
+        if function.name == "collect":
+            return FirstRows(column, int(function.parameter("at_most")), self.origin_words)
+        return (TextEdge if column.type.is_bytes else Edge)(last, column, self.origin_words)
 
     def _answer(self, name: str, function: Function) -> Answer:
-        column, states = self._column(function), self._states_of(function)
-        place = self.places[states[0]] if states else 0
-        count = self.places[states[1]] if len(states) > 1 else None
+        column, by, states = self._column(function.column), self._column(function.by), self._states_of(function)
+        places = tuple(self.places[state] for state in states)
+        if states and isinstance(states[0], Edge | TextEdge | ArgExtreme):
+            places = (places[0] + states[0].value,)
+        row = self.schema.fields if any(isinstance(state, Record) and state.column == ROW for state in states) else ()
+        records = next((state for state in states if isinstance(state, FirstRows)), None)
         is_time = function.column in self.time_columns
-        type_ = None if column is None else column.type
-        row = self.schema.fields if TextEdge(function.name == "last", ROW) in states else ()
-        return Answer(result_field(name, function, column), function.name, type_, is_time, place, count, row, function.column or "")
+        return Answer(result_field(name, function, column, by), function, column, is_time, places, row, records)
 
 
-def _partial_types(state: State) -> list[tuple[DataType, bool]]:
-    words: list[tuple[DataType, bool]] = [(INT64, False)] * state.words
-    if isinstance(state, TextExtreme | TextEdge):
-        return [*words[:-2], (state.column.type, True)]
-    return [*words, (BINARY, True)] if isinstance(state, FloatSum) else words
+Record = Edge | TextEdge | ArgExtreme | FirstRows
+
+
+def _sum(column: Field) -> State:
+    return FloatSum(column) if column.type.name == "float64" else IntegerSum(column)
+
+
+def _partial_types(part: Part) -> list[tuple[DataType, bool]]:
+    match part.kind:
+        case "text":
+            return [(part.type, True)]
+        case "sum":
+            return [*[(INT64, False)] * part.words, (BINARY, True)]
+        case "block":
+            return [(INT64, False), (BINARY, False)]
+    return [(INT64, False)] * part.words

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cep.kernels.exact_sum import SUM_WORDS
-from cep.model.schema import Field
+from cep.model.schema import BINARY, DataType, Field
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
-_NULL_TEXT = ("0", f"{(255 << 56) - 2**64}")
+NULL_TEXT = ("0", f"{(255 << 56) - 2**64}")
 
 
 @dataclass
@@ -39,6 +39,10 @@ class Arguments:
         plain = f"{self.of(column.name, 'values')}[i]"
         return plain if column.type.name in ("int64", "timestamp", "float64") else f"np.int64({plain})"
 
+    def real(self, column: Field) -> str:
+        """The row's number as the bits of a float64."""
+        return f"{self.of(column.name, 'reals')}[i]"
+
     def valid(self, column: Field) -> str:
         return f"{self.of(column.name, 'valid')}[i]"
 
@@ -48,17 +52,37 @@ class Arguments:
         return f"{low}[i]", f"{high}[i]", data
 
 
+@dataclass(frozen=True)
+class Part:
+    """Words of a state, and what they are: "words", a "text" of `type`, the "sum" of `cep.kernels.exact_sum`, or a "block"
+    (`cep.kernels.blocks`) of slots of `slot` bytes (0: not of slots) with a second word of text at byte `text` (-1: none), and
+    `free` slots among them."""
+
+    kind: str
+    words: int
+    type: DataType = BINARY
+    slot: int = 0
+    text: int = -1
+    free: bool = False
+
+
 class State(Protocol):
-    """`words` is how many; `text` is where in them two words of text begin, if they do."""
+    """`parts` are its words in their order; `origin`: does it read the origins of rows?
+
+    `texts` are the texts of a row that `update` may put: the second word, and where the bytes are if it is long. `room` and
+    `merge_room` are how many bytes of arena `update` and `merge` may take besides, once the entry is known.
+    """
 
     @property
-    def words(self) -> int: ...
+    def parts(self) -> tuple[Part, ...]: ...
 
     @property
-    def text(self) -> int | None: ...
+    def words(self) -> int:
+        return sum(part.words for part in self.parts)
 
     @property
-    def origin(self) -> bool: ...
+    def origin(self) -> bool:
+        return False
 
     def identity(self) -> tuple[str, ...]: ...
 
@@ -66,17 +90,30 @@ class State(Protocol):
 
     def merge(self, at: str, s: str) -> list[str]: ...
 
+    def texts(self, arguments: Arguments) -> list[tuple[str, str]]:
+        return []
 
-def _if_valid(arguments: Arguments, column: Field, line: str) -> list[str]:
-    return [f"if {arguments.valid(column)}:", f"    {line}"] if column.nullable else [line]
+    def room(self, arguments: Arguments, at: str) -> str:
+        return ""
+
+    def merge_room(self, at: str, s: str) -> str:
+        return ""
+
+
+def plain(words: int) -> tuple[Part, ...]:
+    return (Part("words", words),)
+
+
+def if_valid(arguments: Arguments, column: Field, *lines: str) -> list[str]:
+    return [f"if {arguments.valid(column)}:", *(f"    {line}" for line in lines)] if column.nullable else list(lines)
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(State):
     """Rows, or rows in which `column` is not NULL."""
 
     column: Field | None = None
-    words, text, origin = 1, None, False
+    parts = plain(1)
 
     def identity(self) -> tuple[str, ...]:
         return ("0",)
@@ -89,48 +126,48 @@ class Count:
 
 
 @dataclass(frozen=True)
-class IntegerSum:
+class IntegerSum(State):
     """128 bits, least significant word first."""
 
     column: Field
-    words, text, origin = 2, None, False
+    parts = plain(2)
 
     def identity(self) -> tuple[str, ...]:
         return ("0", "0")
 
     def update(self, arguments: Arguments, at: str) -> list[str]:
         value = arguments.value(self.column)
-        return _if_valid(arguments, self.column, f"add_128(entries, {at}, {value}, {value} >> 63)")
+        return if_valid(arguments, self.column, f"add_128(entries, {at}, {value}, {value} >> 63)")
 
     def merge(self, at: str, s: str) -> list[str]:
         return [f"add_128(entries, {at}, other[{s}], other[{s} + 1])"]
 
 
 @dataclass(frozen=True)
-class FloatSum:
+class FloatSum(State):
     """Exact: `cep.kernels.exact_sum`."""
 
     column: Field
-    words, text, origin = SUM_WORDS, None, False
+    parts = (Part("sum", SUM_WORDS),)
 
     def identity(self) -> tuple[str, ...]:
         return ("0",) * SUM_WORDS
 
     def update(self, arguments: Arguments, at: str) -> list[str]:
         value = arguments.value(self.column)
-        return _if_valid(arguments, self.column, f"pooled = add_exact(entries, {at}, pool, pooled, {value})")
+        return if_valid(arguments, self.column, f"pooled = add_exact(entries, {at}, pool, pooled, {value})")
 
     def merge(self, at: str, s: str) -> list[str]:
         return [f"pooled = merge_exact(entries, {at}, pool, pooled, other, {s}, other_pool)"]
 
 
 @dataclass(frozen=True)
-class Extreme:
+class Extreme(State):
     """The least or greatest value of a fixed-width column, or event time (`column` None). -0.0 becomes 0.0; NaN is greatest."""
 
     greatest: bool
     column: Field | None
-    words, text, origin = 1, None, False
+    parts = plain(1)
 
     def identity(self) -> tuple[str, ...]:
         return (str(LEAST if self.greatest else GREATEST),)
@@ -144,22 +181,25 @@ class Extreme:
         value = arguments.value(self.column)
         if self.column.type.name == "float64":
             value = f"ordered_normal({value})"
-        return _if_valid(arguments, self.column, self._into(at, value))
+        return if_valid(arguments, self.column, self._into(at, value))
 
     def merge(self, at: str, s: str) -> list[str]:
         return [self._into(at, f"other[{s}]")]
 
 
 @dataclass(frozen=True)
-class TextExtreme:
+class TextExtreme(State):
     """The least or greatest text by bytes, NULL if there is none."""
 
     greatest: bool
     column: Field
-    words, text, origin = 2, 0, False
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (Part("text", 2, self.column.type),)
 
     def identity(self) -> tuple[str, ...]:
-        return _NULL_TEXT
+        return NULL_TEXT
 
     def _into(self, at: str, words: tuple[str, str, str]) -> list[str]:
         name = "raise_text" if self.greatest else "lower_text"
@@ -168,59 +208,12 @@ class TextExtreme:
     def update(self, arguments: Arguments, at: str) -> list[str]:
         return self._into(at, arguments.words(self.column))
 
-    def merge(self, at: str, s: str) -> list[str]:
-        return self._into(at, _other_text(s))
-
-
-@dataclass(frozen=True)
-class Edge:
-    """The value of the first or last row in (event time, origin): time, origin, is it there, value."""
-
-    last: bool
-    column: Field
-    words, text, origin = 5, None, True
-
-    def identity(self) -> tuple[str, ...]:
-        return (str(LEAST if self.last else GREATEST), "0", "0", "0", "0")
-
-    def _into(self, at: str, row: list[str]) -> list[str]:
-        test = f"compare_row(entries, {at}, {', '.join(row)}) {'>' if self.last else '<'} 0"
-        return [f"if {test}:", f"    put_row(entries, {at}, {', '.join(row)})"]
-
-    def update(self, arguments: Arguments, at: str) -> list[str]:
-        value, valid = arguments.value(self.column), "1"
-        if self.column.type.name == "float64":
-            value = f"ordered({value})"
-        if self.column.nullable:
-            valid = f"np.int64({arguments.valid(self.column)})"
-            value = f"({value} if {arguments.valid(self.column)} else 0)"
-        return self._into(at, ["time[i]", "origin[i, 0]", "origin[i, 1]", valid, value])
+    def texts(self, arguments: Arguments) -> list[tuple[str, str]]:
+        return [arguments.words(self.column)[1:]]
 
     def merge(self, at: str, s: str) -> list[str]:
-        return self._into(at, [f"other[{s} + {k}]" for k in range(5)])
+        return self._into(at, other_text(s))
 
 
-@dataclass(frozen=True)
-class TextEdge:
-    """The same of a text: time, origin, two words."""
-
-    last: bool
-    column: Field
-    words, text, origin = 5, 3, True
-
-    def identity(self) -> tuple[str, ...]:
-        return (str(LEAST if self.last else GREATEST), "0", "0", *_NULL_TEXT)
-
-    def _into(self, at: str, row: list[str]) -> list[str]:
-        test = f"compare_text_row(entries, {at}, arena, {', '.join(row)}) {'>' if self.last else '<'} 0"
-        return [f"if {test}:", f"    used = put_text_row(entries, {at}, arena, used, {', '.join(row)})"]
-
-    def update(self, arguments: Arguments, at: str) -> list[str]:
-        return self._into(at, ["time[i]", "origin[i, 0]", "origin[i, 1]", *arguments.words(self.column)])
-
-    def merge(self, at: str, s: str) -> list[str]:
-        return self._into(at, [*(f"other[{s} + {k}]" for k in range(3)), *_other_text(f"{s} + 3")])
-
-
-def _other_text(s: str) -> tuple[str, str, str]:
+def other_text(s: str) -> tuple[str, str, str]:
     return f"np.uint64(other[{s}])", f"np.uint64(other[{s} + 1])", "other_arena"

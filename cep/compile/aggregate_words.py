@@ -99,6 +99,21 @@ def put_row(words: np.ndarray, at: int, time: int, origin0: int, origin1: int, v
 
 
 @inlined
+def compare_words(words: np.ndarray, at: int, row: tuple[int, ...]) -> int:
+    """-1, 0, 1: do the words of `row` sort before, as, or behind those at `at`?"""
+    for k in range(len(row)):
+        if row[k] != words[at + k]:
+            return -1 if row[k] < words[at + k] else 1
+    return 0
+
+
+@inlined
+def put_words(words: np.ndarray, at: int, row: tuple[int, ...]) -> None:
+    for k in range(len(row)):
+        words[at + k] = row[k]
+
+
+@inlined
 def compare_text_row(
     words: np.ndarray, at: int, arena: np.ndarray, time: int, origin0: int, origin1: int, w0: Any, w1: Any, data: np.ndarray
 ) -> Any:
@@ -153,16 +168,3 @@ def round_128(low: np.ndarray, high: np.ndarray, out: np.ndarray) -> None:
             b = ~b + (_1 if a == _0 else _0)
         nearest = _nearest_128(a, b)
         out[i] = -nearest if high[i] < 0 else nearest
-
-
-def ordered_values(values: np.ndarray) -> np.ndarray:
-    """`ordered` of float64[n]."""
-    bits = np.where(np.isnan(values), _NAN, values.view(np.int64))
-    out: np.ndarray = bits ^ ((bits >> 63) & _MAGNITUDE)
-    return out
-
-
-def from_ordered(values: np.ndarray) -> np.ndarray:
-    """float64[n] from int64[n] that `ordered` has made."""
-    bits: np.ndarray = values ^ ((values >> 63) & _MAGNITUDE)
-    return bits.view(np.float64)

@@ -29,7 +29,7 @@ SUM_WORDS = 4
 POOL_WORDS = 34
 
 NAN, PLUS, MINUS, SPILLED = 1, 2, 4, 8
-_SPECIAL = NAN | PLUS | MINUS
+SPECIAL = NAN | PLUS | MINUS
 _FIRST = 15  # the word of the whole number that is the first of the three
 _TOP = 2**61  # while both top words are below, neither three words nor their sum can overflow
 
@@ -77,7 +77,7 @@ def add_exact(words: np.ndarray, at: int, pool: np.ndarray, used: int, bits: int
 def merge_exact(words: np.ndarray, at: int, pool: np.ndarray, used: int, other: np.ndarray, other_at: int, other_pool: np.ndarray) -> int:
     """Adds the sum at `other[other_at]` to the one at `words[at]`; returns the rows of `pool` in use after."""
     tag = other[other_at]
-    words[at] |= tag & _SPECIAL
+    words[at] |= tag & SPECIAL
     x, y, z = other[other_at + 1], np.uint64(other[other_at + 2]), np.uint64(other[other_at + 3])
     small = -_TOP <= words[at + 3] < _TOP and -_TOP <= other[other_at + 3] < _TOP
     if small and not (words[at] | tag) & SPILLED:
@@ -152,7 +152,7 @@ def _add_word(pool: np.ndarray, row: int, i: int, x: Any, carry: Any) -> Any:
 
 
 @inlined
-def _bit_length(value: Any) -> Any:
+def bit_length(value: Any) -> Any:
     length: Any = 0
     for step in _HALVES:
         if value >> step:
@@ -170,7 +170,7 @@ def _rounded(whole: np.ndarray) -> Any:
     top = POOL_WORDS - 1
     while top > 0 and whole[top] == 0:
         top -= 1
-    bits = _nearest(whole, 64 * top + _bit_length(np.uint64(whole[top])))
+    bits = _nearest(whole, 64 * top + bit_length(np.uint64(whole[top])))
     return bits | _SIGN_BIT if negative else bits
 
 
@@ -232,6 +232,13 @@ def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> 
         for i in range(3):
             whole[_FIRST + i] = words[at + 1 + i]
     return _rounded(whole)
+
+
+def whole_number(words: np.ndarray, pool: np.ndarray) -> int:
+    """The number of the one sum in `words`, int64[SUM_WORDS], in units of 2**-1074; what it has met besides numbers is left out."""
+    if words[0] & SPILLED:
+        return int.from_bytes(pool[words[1]].tobytes(), "little", signed=True)
+    return int.from_bytes(words[1:].tobytes(), "little", signed=True) << (64 * _FIRST)
 
 
 @kernel("void(const int64[:], int64, int64, const int64[:, :], int64[:])")

@@ -28,6 +28,11 @@ def load_word(data: np.ndarray, at: int) -> Any:
     return np.uint64(int.from_bytes(data[at : at + 8].tobytes(), "little"))
 
 
+def store_word(data: np.ndarray, at: int, word: Any) -> None:
+    """Writes the 64 bits of `word` at `at`, little-endian."""
+    data[at : at + 8] = np.frombuffer((int(word) & 2**64 - 1).to_bytes(8, "little"), np.uint8)
+
+
 def match_block(data: np.ndarray, at: int, byte: int) -> Any:
     """Bit i of the uint64 says whether `data[at + i]` is `byte`."""
     return _bits(data[at : at + BLOCK] == byte)
@@ -62,6 +67,16 @@ def _load_word(typing: Any, data: Any, at: Any) -> Any:
 
 
 @_machine_code
+def _store_word(typing: Any, data: Any, at: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        builder.store(arguments[2], builder.bitcast(builder.gep(first, [arguments[1]]), _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), generate
+
+
+@_machine_code
 def _match_block(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block = _load(context, builder, signature.args[0], arguments[0], arguments[1], _BYTES)
@@ -91,6 +106,7 @@ def _lowest_bit(typing: Any, word: Any) -> Any:
 
 
 overload(load_word, inline="always")(lambda data, at: lambda data, at: _load_word(data, at))
+overload(store_word, inline="always")(lambda data, at, word: lambda data, at, word: _store_word(data, at, word))
 overload(match_block, inline="always")(lambda data, at, byte: lambda data, at, byte: _match_block(data, at, byte))
 overload(high_block, inline="always")(lambda data, at: lambda data, at: _high_block(data, at))
 overload(lowest_bit, inline="always")(lambda word: lambda word: _lowest_bit(word))

@@ -37,9 +37,10 @@ SLOTS_MIN = 64
 
 ROWS, ARENA_USED, POOL_USED, ARENA_WANTED, AHEAD_FROM = 0, 1, 2, 3, 4
 
-#: Top byte of the second word of a text that is NULL, and that word.
+#: Top byte of the second word of a text that is NULL, and that word; the second word of a long text at 0.
 NULL = 255
 NULL_WORD = np.uint64(NULL << 56)
+LONG_WORD = np.uint64(LONG << 56)
 
 _4, _56 = np.uint64(4), np.uint64(56)
 _LOW_56 = np.uint64((1 << 56) - 1)
@@ -120,6 +121,16 @@ def put_key(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w1: Any,
     copy_bytes(data, offset_of(w1), arena, used + 4, length + 4)
     entries[at + 1] = np.int64(long_word(used + 4))
     return used + 8 + length
+
+
+@inlined
+def put_bytes(arena: np.ndarray, used: int, data: np.ndarray, w1: Any, times: int) -> Any:
+    """Copies the long text of `w1` to behind `used` + 4, room for `times` its length being reserved; returns the bytes of `arena` in
+    use after."""
+    length = long_length(data, w1)
+    _write_length(arena, used, times * length)
+    copy_bytes(data, offset_of(w1), arena, used + 4, length + 4)
+    return used + 8 + times * length
 
 
 @inlined

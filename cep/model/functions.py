@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from cep.errors import QueryError
-from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field
+from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of
 
 
 class Order(Enum):
@@ -18,20 +19,45 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Parameter:
+    """A number that a function takes besides its columns: a whole one, or any, between two bounds. `default` None: it must be given."""
+
+    name: str
+    whole: bool
+    least: int
+    most: int
+    default: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """One aggregate of one column. `column` is None for COUNT of rows and for the bounds of the window."""
+    """One aggregate. `column` is None for COUNT of rows and for the bounds of the window; `by` is the column that ARG_MIN and
+    ARG_MAX compare; `parameters` are numbers by name, all that the function has (`PARAMETERS`), in that order."""
 
     name: str
     column: str | None = None
+    by: str | None = None
+    parameters: tuple[tuple[str, int | float], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns that it reads."""
-        return () if self.column is None else (self.column,)
+        return tuple(name for name in (self.column, self.by) if name is not None)
 
     @property
     def order(self) -> Order:
-        return Order.MERGEABLE if self.name in ("first", "last") else Order.COMMUTATIVE
+        return Order.MERGEABLE if self.name in _MERGEABLE else Order.COMMUTATIVE
+
+    def parameter(self, name: str) -> int | float:
+        return dict(self.parameters)[name]
+
+    def why_large(self, column: DataType | None) -> str:
+        """Why a partial result is not small, so that it is not worth sending instead of rows; empty if it is small."""
+        if self.name in ("count_distinct", "collect"):
+            return f"a partial {self.name} of {self.column} holds its values"
+        if column == FLOAT64 and self.name in _SUMS:
+            return f"the exact {self.name} of {self.column} (float64) has no small partial"
+        return ""
 
 
 #: name -> must it have a column (None: may have one)
@@ -45,7 +71,33 @@ FUNCTIONS: dict[str, bool | None] = {
     "last": True,
     "window_start": False,
     "window_end": False,
+    "arg_min": True,
+    "arg_max": True,
+    "var": True,
+    "stddev": True,
+    "var_pop": True,
+    "stddev_pop": True,
+    "count_distinct": True,
+    "approx_count_distinct": True,
+    "quantile": True,
+    "median": True,
+    "collect": True,
 }
+
+AT_MOST_MAX = 10_000
+
+PARAMETERS: dict[str, tuple[Parameter, ...]] = {
+    "approx_count_distinct": (Parameter("precision", True, 4, 16, 12),),
+    "quantile": (Parameter("q", False, 0, 1),),
+    "collect": (Parameter("at_most", True, 1, AT_MOST_MAX),),
+}
+
+_WITH_BY = ("arg_min", "arg_max")
+_MERGEABLE = ("first", "last", *_WITH_BY, "collect")
+_MOMENTS = ("var", "stddev", "var_pop", "stddev_pop")
+_SUMS = ("sum", "avg", *_MOMENTS)
+_NO_LISTS = ("min", "max", "count_distinct", "approx_count_distinct", "collect")
+_NUMBERS = (*_SUMS, "quantile", "median")
 
 
 def count(column: str | None = None) -> Function:
@@ -83,6 +135,64 @@ def last(column: str) -> Function:
     return Function("last", column)
 
 
+def arg_min(column: str, by: str) -> Function:
+    """The value of `column`, NULL or not, in the row whose `by` is least, of several the first in stream order; rows where `by`
+    is NULL do not count. NULL where there is none."""
+    return Function("arg_min", column, by)
+
+
+def arg_max(column: str, by: str) -> Function:
+    """The same where `by` is greatest (NaN is greatest)."""
+    return Function("arg_max", column, by)
+
+
+def var(column: str) -> Function:
+    """Sample variance (n - 1) of the non-NULL values as float64: exact, rounded once. NULL of fewer than two; NaN if one is NaN or
+    infinite."""
+    return Function("var", column)
+
+
+def stddev(column: str) -> Function:
+    """The square root of `var`."""
+    return Function("stddev", column)
+
+
+def var_pop(column: str) -> Function:
+    """Variance (n) of the non-NULL values as float64: exact, rounded once. NULL where there is none."""
+    return Function("var_pop", column)
+
+
+def stddev_pop(column: str) -> Function:
+    """The square root of `var_pop`."""
+    return Function("stddev_pop", column)
+
+
+def count_distinct(column: str) -> Function:
+    """How many different non-NULL values there are: exact, and remembers each. int64."""
+    return Function("count_distinct", column)
+
+
+def approx_count_distinct(column: str, precision: int = 12) -> Function:
+    """About how many different non-NULL values there are: HyperLogLog of 2**precision registers, a standard error of
+    1.04 / sqrt(2**precision). int64."""
+    return _checked(Function("approx_count_distinct", column, parameters=(("precision", precision),)))
+
+
+def quantile(column: str, q: float) -> Function:
+    """About the value of rank ceil(q * n) of the n non-NULL values in order, 0 <= q <= 1: within 1/256 of it. float64."""
+    return _checked(Function("quantile", column, parameters=(("q", q),)))
+
+
+def median(column: str) -> Function:
+    """`quantile` of a half."""
+    return Function("median", column)
+
+
+def collect(column: str, at_most: int) -> Function:
+    """The values, NULL or not, of the first `at_most` rows in stream order, as a list."""
+    return _checked(Function("collect", column, parameters=(("at_most", at_most),)))
+
+
 def window_start() -> Function:
     """First instant of the window, inclusive."""
     return Function("window_start")
@@ -93,34 +203,66 @@ def window_end() -> Function:
     return Function("window_end")
 
 
-def result_field(name: str, function: Function, column: Field | None) -> Field:
-    """The field that `function` yields. Raises QueryError where the column's type does not fit."""
+def result_field(name: str, function: Function, column: Field | None, by: Field | None = None) -> Field:
+    """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit."""
     if function.name == "count":
         return Field(name, INT64)
     if function.name in ("window_start", "window_end"):
         return Field(name, TIMESTAMP_US)
     assert column is not None
-    if function.name in ("sum", "avg"):
-        if not column.type.is_number:
-            raise QueryError(f"{function.name}({column.name}): expected a number, got {column.type}")
-        result: DataType = FLOAT64 if function.name == "avg" or column.type == FLOAT64 else INT64
-        # An integer sum may not fit int64: then it is NULL (DESIGN 5.7).
-        return Field(name, result, column.nullable or result == INT64)
+    if function.name in _NUMBERS and not column.type.is_number:
+        raise QueryError(f"{function.name}({column.name}): expected a number, got {column.type}")
+    if function.name in _NO_LISTS and column.type.is_list:
+        raise QueryError(f"{function.name}({column.name}): lists are not comparable, got {column.type}")
+    if by is not None and by.type.is_list:
+        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}")
+    match function.name:
+        case "sum" if column.type != FLOAT64:
+            return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (DESIGN 5.7)
+        case "sum" | "avg" | "quantile" | "median" | "var_pop" | "stddev_pop":
+            return Field(name, FLOAT64, column.nullable)
+        case "var" | "stddev":
+            return Field(name, FLOAT64, True)
+        case "count_distinct" | "approx_count_distinct":
+            return Field(name, INT64)
+        case "arg_min" | "arg_max":
+            assert by is not None
+            return Field(name, column.type, column.nullable or by.nullable)
+        case "collect":
+            return Field(name, list_of(column.type))
     return Field(name, column.type, column.nullable)
 
 
 def to_json(function: Function) -> dict[str, object]:
-    document: dict[str, object] = {"function": function.name}
-    return document if function.column is None else document | {"column": function.column}
+    columns = {"column": function.column, "by": function.by}
+    return {"function": function.name} | {key: name for key, name in columns.items() if name is not None} | dict(function.parameters)
 
 
 def from_json(document: object, pointer: str = "") -> Function:
     if not isinstance(document, dict) or document.get("function") not in FUNCTIONS:
         raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {document!r}', pointer)
-    name, column = document["function"], document.get("column")
+    name, column, by = document["function"], document.get("column"), document.get("by")
     wanted = FUNCTIONS[name]
-    if column is not None and not isinstance(column, str):
-        raise QueryError(f"expected the name of a column, got {column!r}", f"{pointer}/column")
+    for key, value in (("column", column), ("by", by)):
+        if value is not None and not isinstance(value, str):
+            raise QueryError(f"expected the name of a column, got {value!r}", f"{pointer}/{key}")
     if wanted is not None and wanted != (column is not None):
         raise QueryError(f"{name} takes {'one column' if wanted else 'no column'}, got {column!r}", pointer)
-    return Function(name, column)
+    if (name in _WITH_BY) != (by is not None):
+        raise QueryError(f"{name} takes {'a column in' if name in _WITH_BY else 'no'} 'by', got {by!r}", pointer)
+    known = {parameter.name: parameter for parameter in PARAMETERS.get(name, ())}
+    for key in document.keys() - known.keys() - {"function", "column", "by"}:
+        raise QueryError(f"unknown key {key!r}; {name} has {', '.join(('column', *known))}", f"{pointer}/{key}")
+    given: Any = tuple((key, document.get(key, parameter.default)) for key, parameter in known.items())
+    return _checked(Function(name, column, by, given), pointer)
+
+
+def _checked(function: Function, pointer: str = "") -> Function:
+    """`function` with its parameters in their bounds. Raises QueryError where one is not."""
+    for parameter, (name, value) in zip(PARAMETERS[function.name] if function.parameters else (), function.parameters, strict=True):
+        kinds = int if parameter.whole else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds) or not parameter.least <= value <= parameter.most:
+            kind = "a whole number" if parameter.whole else "a number"
+            message = f"{function.name}: {name}: expected {kind} between {parameter.least} and {parameter.most}, got {value!r}"
+            raise QueryError(message, f"{pointer}/{name}")
+    return function

@@ -148,7 +148,7 @@ def _is(expression: object, name: str) -> bool:
 
 
 def _function(function: Function) -> str:
-    return f"{function.name}({', '.join(function.columns)})"
+    return f"{function.name}({', '.join([*function.columns, *(f'{value:g}' for _, value in function.parameters)])})"
 
 
 # --- subqueries and edges --------------------------------------------------------------------------------------------

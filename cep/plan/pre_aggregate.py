@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from cep.errors import QueryError
 from cep.model.functions import Function, Order
 from cep.model.operators import Aggregate
-from cep.model.schema import FLOAT64, Schema
+from cep.model.schema import DataType, Schema
 from cep.model.windows import TimeWindow, UnboundedWindow
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
@@ -64,11 +64,12 @@ def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schem
     option = plan.query.options.pre_aggregation
     if edge is None:
         return Decision(aggregate.name, None, False, "it runs in the same subquery as what it reads")
-    impossible = _no_panes(aggregate) or next((why for _, f in aggregate.functions if (why := _no_partial(f, schema))), "")
+    impossible = _no_panes(aggregate) or next((why for _, f in aggregate.functions if (why := _no_partial(f))), "")
+    large = next((why for _, f in aggregate.functions if (why := f.why_large(_type_of(f, schema)))), "")
     if impossible and option == "on":
         raise QueryError(f"pre_aggregation 'on': operator {aggregate.name!r} cannot be pre-aggregated: {impossible}", POINTER)
-    if impossible:
-        return Decision(aggregate.name, edge, False, impossible)
+    if impossible or (large and option == "auto"):
+        return Decision(aggregate.name, edge, False, impossible or large)
     if option != "auto":
         return Decision(aggregate.name, edge, option == "on", f"pre_aggregation is {option!r}")
     if _stays(plan, edge):
@@ -89,9 +90,10 @@ def _stays(plan: PhysicalPlan, edge: Edge) -> bool:
     return edge.balancer == "point-to-point" and plan.subquery(edge.source).parallelism == plan.subquery(edge.target).parallelism
 
 
-def _no_partial(function: Function, schema: Schema) -> str:
-    """Why its partial results do not merge or are not small; empty if they do and are."""
-    if function.order is Order.SEQUENTIAL:
-        return f"{function.name} needs all its rows in order"
-    exact = function.name in ("sum", "avg") and function.column is not None and schema[function.column].type == FLOAT64
-    return f"the exact {function.name} of {function.column} (float64) has no small partial" if exact else ""
+def _no_partial(function: Function) -> str:
+    """Why its partial results do not merge; empty if they do."""
+    return f"{function.name} needs all its rows in order" if function.order is Order.SEQUENTIAL else ""
+
+
+def _type_of(function: Function, schema: Schema) -> DataType | None:
+    return None if function.column is None else schema[function.column].type

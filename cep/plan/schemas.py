@@ -159,11 +159,12 @@ def _result(operator: Aggregate, name: str, function: Function, schema: Schema) 
     where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
     if FUNCTIONS[function.name] and function.column is None:
         raise QueryError(f"{where}: {function.name} takes one column", pointer)
-    if function.column is not None and function.column not in schema:
-        message = f"{where}: no column {function.column!r}; there {listing(schema.names)}"
-        raise QueryError(message, f"{pointer}/column")
+    for key, named in (("column", function.column), ("by", function.by)):
+        if named is not None and named not in schema:
+            raise QueryError(f"{where}: no column {named!r}; there {listing(schema.names)}", f"{pointer}/{key}")
+    column, by = (None if named is None else schema[named] for named in (function.column, function.by))
     try:
-        return result_field(name, function, None if function.column is None else schema[function.column])
+        return result_field(name, function, column, by)
     except QueryError as error:
         raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
 

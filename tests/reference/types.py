@@ -109,5 +109,6 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
         case Map(fields=fields):
             return Schema(tuple(Field(name, type_of(e, schema), is_nullable(e, schema)) for name, e in fields))
         case Aggregate(by=by, functions=functions):
-            results = (result_field(name, f, None if f.column is None else schema[f.column]) for name, f in functions)
+            of = [[None if column is None else schema[column] for column in (f.column, f.by)] for _, f in functions]
+            results = (result_field(name, f, *fields) for (name, f), fields in zip(functions, of, strict=True))
             return Schema((*(schema[name] for name in by), *results))
