@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, FLOAT64, DataType, Field, Schema
 from cep.plan.schemas import operator_schema
@@ -65,8 +65,25 @@ class Convert:
     ok: str | None = None
 
 
+@dataclass(frozen=True)
+class CallUser:
+    """A user's part: adds the column `target`, what a function (`tree`, a Udf of columns and literals) makes of each row.
+
+    It is called where the bool column `needed`, if there is one, is true. A row on which it fails fails in the part `where` of the
+    operator; or, if the bool column `ok` is named, it is false there. `returns` is what the function is declared to return.
+    """
+
+    operator: str
+    where: str
+    target: Field
+    tree: Typed
+    returns: Field
+    needed: str | None = None
+    ok: str | None = None
+
+
 LoopStep = Assign | Add | Keep | Check
-Step = LoopStep | Convert
+Step = LoopStep | Convert | CallUser
 
 
 @dataclass(frozen=True)
@@ -147,6 +164,8 @@ class _Lowering:
         """`tree` with hidden columns in place of what a loop cannot do."""
         if is_leaf(tree):
             return tree
+        if isinstance(tree.expr, Udf):
+            return self._called_by_user(tree, needed)
         tree = replace(tree, args=self._flat_arguments(tree, needed))
         if not isinstance(tree.expr, Cast):
             return self._converted(tree, None) if tree.type.is_text else tree
@@ -161,6 +180,26 @@ class _Lowering:
             needed = _still_needed(tree, flat[-1], needed)
         return tuple(flat)
 
+    def _called_by_user(self, tree: Typed, needed: Typed | None) -> Typed:
+        """A user's function, called only where it is needed: it may fail."""
+        assert isinstance(tree.expr, Udf)
+        args = tuple(self._leaf(self._flat(arg, needed), needed) for arg in tree.args)
+        nullable = tree.expr.nullable or needed is not None or any(arg.nullable for arg in args)
+        where = None if needed is None else _name_of(self._leaf(needed, None))
+        target, returns = Field(self._name(), tree.type, nullable), Field("", tree.type, tree.expr.nullable)
+        self.steps.append(CallUser(self.operator, self.where, target, replace(tree, args=args), returns, where))
+        return Typed(Column(target.name), target.type, target.nullable)
+
+    def _leaf(self, tree: Typed, needed: Typed | None) -> Typed:
+        """`tree`, flat, as a column of its own, which fails only where it is needed."""
+        if is_leaf(tree):
+            return tree
+        if needed is not None and may_fail(tree):
+            tree = Typed(IF_NEEDED, tree.type, True, (needed, tree))
+        column = Typed(Column(self._name()), tree.type, tree.nullable)
+        self.steps.append(Add(self.operator, self.where, _name_of(column), tree))
+        return column
+
     def _cast_of_text(self, tree: Typed, needed: Typed | None) -> Typed:
         text = tree.args[0]
         if not can_fail(text.type, tree.type):
@@ -172,12 +211,8 @@ class _Lowering:
         return replace(tree, args=(value, Typed(Column(ok), BOOL, False)))
 
     def _cast_to_text(self, tree: Typed, needed: Typed | None) -> Typed:
-        arg = tree.args[0]
-        if not is_leaf(arg):
-            guarded = arg if needed is None or not may_fail(arg) else Typed(IF_NEEDED, arg.type, True, (needed, arg))
-            column = Typed(Column(self._name()), guarded.type, guarded.nullable)
-            self.steps.append(Add(self.operator, self.where, _name_of(column), guarded))
-            tree = replace(tree, args=(column,), nullable=tree.nullable or column.nullable)
+        arg = self._leaf(tree.args[0], needed)
+        tree = replace(tree, args=(arg,), nullable=tree.nullable or arg.nullable)
         return self._checked(tree, needed) if can_fail(arg.type, tree.type) else self._converted(tree, None)
 
     def _checked(self, tree: Typed, needed: Typed | None) -> Typed:

@@ -56,14 +56,15 @@ def constant(leaf: Typed, n: int) -> Column:
     return Column(leaf.type, np.full(n, len(body), np.int32), valid, data, np.zeros(n, np.int64))
 
 
-def _column(leaf: Typed, columns: Columns, n: int) -> Column:
+def column_of(leaf: Typed, columns: Columns, n: int) -> Column:
+    """A column, or a literal as one of `n` rows."""
     if isinstance(leaf.expr, expressions.Column):
         return replace(columns[leaf.expr.name], type=leaf.type)
     return constant(leaf, n)
 
 
 def _coalesced(tree: Typed, columns: Columns, n: int) -> Column:
-    return from_arrow(pc.coalesce(*(to_arrow(_column(arg, columns, n)) for arg in tree.args)), tree.type)
+    return from_arrow(pc.coalesce(*(to_arrow(column_of(arg, columns, n)) for arg in tree.args)), tree.type)
 
 
 def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:
@@ -72,7 +73,7 @@ def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:
     if isinstance(arg.expr, Literal):  # once is enough
         value, fits = _cast_column(constant(arg, 1), tree.type)
         return value.take(np.zeros(n, np.int64)), np.repeat(fits, n)
-    return _cast_column(_column(arg, columns, n), tree.type)
+    return _cast_column(column_of(arg, columns, n), tree.type)
 
 
 def _cast_column(column: Column, target: DataType) -> tuple[Column, np.ndarray]:

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.errors import QueryError
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
 
 INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -73,6 +73,9 @@ def typed(expr: Expr, fields: Mapping[str, Field]) -> Typed:
             return _cast(expr, _part(arg, fields, "/try_cast" if try_ else "/cast"))
         case Call(_, args):
             return _call(expr, tuple(_argument(arg, fields, i) for i, arg in enumerate(args)))
+        case Udf(_, args, type_, nullable):
+            made = tuple(_argument(arg, fields, i) for i, arg in enumerate(args))
+            return Typed(expr, type_, nullable or any(arg.nullable for arg in made), made)
     raise QueryError(f"not an expression: {expr!r}")
 
 
@@ -147,6 +150,8 @@ def _text(expr: Expr) -> str:
         case Cast(arg, type_, try_):
             return f"{'try_cast' if try_ else 'cast'}({_text(arg)} as {type_})"
         case Call(function, args):
+            return f"{function}({', '.join(map(_text, args))})"
+        case Udf(function, args, _, _):
             return f"{function}({', '.join(map(_text, args))})"
     return repr(expr)
 
