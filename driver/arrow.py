@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from cep.dataflow.files import ROW_BYTES_MAX
 from cep.elements import MIN_TIME
 from cep.errors import DataError
+from cep.kernels.columns import from_arrow
 from cep.model.schema import UNIT_US, Field, Schema
 from cep.model.streams import Stream
 
@@ -29,10 +30,20 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
         raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
     columns = [_column(table.column(f.name), f, stream.name) for f in stream.schema.fields]
     for field, column in zip(stream.schema.fields, columns, strict=True):
-        longest = pc.max(pc.binary_length(column)).as_py() if field.type.is_text else None
-        if longest is not None and longest > ROW_BYTES_MAX:
+        longest = _longest(column, field)
+        if longest > ROW_BYTES_MAX:
             raise DataError(f"stream {stream.name!r}, field {field}: a value of {longest} bytes; expected at most {ROW_BYTES_MAX}")
     return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
+
+
+def _longest(column: pa.ChunkedArray, field: Field) -> int:
+    """Bytes of the longest value as the engine stores it, 0 where all are of one width."""
+    if field.type.is_text:
+        return pc.max(pc.binary_length(column)).as_py() or 0
+    if not field.type.is_list:
+        return 0
+    lists = [from_arrow(chunk, field.type) for chunk in column.chunks]
+    return max((int(each.values.max()) for each in lists if len(each)), default=0)
 
 
 def _table(data: Any, stream: Stream) -> pa.Table:
@@ -69,9 +80,18 @@ def _values(values: list[Any], field: Field, stream: str) -> pa.Array:
     try:
         if field.type.name == "timestamp" and not any(isinstance(v, datetime) for v in values):
             return pa.array(values, pa.int64())
+        if field.type.is_list:
+            return _list_values(values, field)
         return pa.array(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(f"stream {stream!r}, field {field}: {error}") from None
+
+
+def _list_values(values: list[Any], field: Field) -> pa.Array:
+    """Integers stand for instants in lists too."""
+    instants = field.type.element is not None and field.type.element.name == "timestamp"
+    integers = instants and not any(isinstance(v, datetime) for each in values if each is not None for v in each)
+    return pa.array(values, pa.list_(pa.int64()) if integers else field.type.arrow)
 
 
 def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
@@ -82,6 +102,8 @@ def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArr
     try:
         if field.type.name == "timestamp":
             return _timestamps(column, field, stream)
+        if field.type.is_list:
+            return _lists(column, field, stream)
         same = pa.types.is_string(field.type.arrow) and pa.types.is_large_string(column.type)
         return column.cast(field.type.arrow, safe=True) if same or _widens(column.type, field) else _refuse(column, field, stream)
     except pa.ArrowInvalid as error:
@@ -100,6 +122,28 @@ def _widens(given: pa.DataType, field: Field) -> bool:
     if pa.types.is_string(wanted):
         return bool(pa.types.is_large_string(given) or str(given) == "string_view")
     return bool(pa.types.is_binary(wanted) and (pa.types.is_large_binary(given) or str(given) == "binary_view"))
+
+
+def _lists(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    """Their elements are taken by the rules of a nullable field of their type."""
+    assert field.type.element is not None
+    if not pa.types.is_null(column.type) and not _is_list(column.type):
+        return _refuse(column, field, stream)
+    if pa.types.is_null(column.type):
+        return column.cast(field.type.arrow)
+    chunks = [chunk.cast(pa.list_(column.type.value_type)) for chunk in column.chunks]
+    element = Field(f"{field.name}[]", field.type.element, True)
+    return pa.chunked_array([_list(chunk, element, stream) for chunk in chunks], field.type.arrow)
+
+
+def _is_list(given: pa.DataType) -> bool:
+    return any(of(given) for of in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
+
+
+def _list(lists: pa.ListArray, element: Field, stream: str) -> pa.ListArray:
+    values = _column(pa.chunked_array([lists.values]), element, stream).combine_chunks()
+    mask = lists.is_null() if lists.null_count else None
+    return pa.ListArray.from_arrays(lists.offsets, values, pa.list_(element.type.arrow), mask=mask)
 
 
 def _refuse(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:

@@ -14,13 +14,14 @@ import numpy as np
 from cep.compile.aggregate_spec import AggregateSpec, Answer
 from cep.compile.aggregate_states import FloatSum, State, TextEdge, TextExtreme
 from cep.compile.aggregate_ties import ROW, column_of
-from cep.compile.aggregate_words import from_ordered, round_128
+from cep.compile.aggregate_words import round_128
 from cep.elements import Batch
 from cep.kernels.columns import Column
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED, round_exact
 from cep.kernels.hashing import LONG, hash64, hash_of, mix64
 from cep.kernels.jit import kernel
 from cep.kernels.keys import Keys, decode_keys
+from cep.kernels.row_order import from_ordered
 from cep.kernels.table import Table
 from cep.model.schema import BINARY, INT64, DataType, Field
 
@@ -106,7 +107,7 @@ def _result(answer: Answer, groups: Groups, start: int, end: int) -> Column:
             return groups.text(answer.place, answer.field)
         case _ if answer.row:
             return column_of(groups.text(answer.place + 3, ROW), answer.row, answer.column)
-        case _ if type_.is_text:
+        case _ if type_.is_bytes:
             return groups.text(answer.place + 3, answer.field)
         case _:
             valid = groups.word(answer.place + 3).astype(np.uint8) if answer.field.nullable else None

@@ -171,7 +171,7 @@ class AggregateSpec:
             case _ if self.ties:
                 return [TextEdge(last, ROW)]
             case _:
-                return [TextEdge(last, column) if column.type.is_text else Edge(last, column)]
+                return [TextEdge(last, column) if column.type.is_bytes else Edge(last, column)]
 
     def _answer(self, name: str, function: Function) -> Answer:
         column, states = self._column(function), self._states_of(function)

@@ -153,16 +153,3 @@ def round_128(low: np.ndarray, high: np.ndarray, out: np.ndarray) -> None:
             b = ~b + (_1 if a == _0 else _0)
         nearest = _nearest_128(a, b)
         out[i] = -nearest if high[i] < 0 else nearest
-
-
-def ordered_values(values: np.ndarray) -> np.ndarray:
-    """`ordered` of float64[n]."""
-    bits = np.where(np.isnan(values), _NAN, values.view(np.int64))
-    out: np.ndarray = bits ^ ((bits >> 63) & _MAGNITUDE)
-    return out
-
-
-def from_ordered(values: np.ndarray) -> np.ndarray:
-    """float64[n] from int64[n] that `ordered` has made."""
-    bits: np.ndarray = values ^ ((values >> 63) & _MAGNITUDE)
-    return bits.view(np.float64)

@@ -24,7 +24,7 @@ def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
     total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
     for column in batch.columns.values():
-        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_text else 0)
+        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_bytes else 0)
     return total
 
 
@@ -33,7 +33,7 @@ def row_bytes(batch: Batch) -> np.ndarray:
     sizes = np.full(len(batch), 8 if batch.origin is None else 24, np.int64)
     for column in batch.columns.values():
         sizes += column.values.itemsize
-        if column.type.is_text:
+        if column.type.is_bytes:
             sizes += column.values
     return sizes
 

@@ -185,7 +185,7 @@ def _concat_columns(columns: list[Column]) -> Column:
     valid = None
     if any(c.valid is not None for c in columns):
         valid = np.concatenate([np.ones(len(c), np.uint8) if c.valid is None else c.valid for c in columns])
-    if not columns[0].type.is_text:
+    if not columns[0].type.is_bytes:
         return Column(columns[0].type, values, valid)
     # Batches cut from one buffer share their bytes: put each buffer down once.
     shifts: dict[int, int] = {}

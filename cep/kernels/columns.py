@@ -1,56 +1,29 @@
-"""Columns as kernels see them: NumPy views of Arrow buffers (DESIGN 4.1).
+"""Columns and Arrow: what is converted at the border (DESIGN 4.1).
 
 A text column is three arrays (data, starts, lengths), so that the same kernel reads an Arrow string array and a raw block
-of a file; bool and validity are bytes inside and bits in Arrow, packed at the border only.
+of a file; bool and validity are bytes inside and bits in Arrow, packed at the border only; lists are bytes inside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from cep.kernels.column import NO_BYTES as NO_BYTES  # for everybody else
+from cep.kernels.column import Column as Column
+from cep.kernels.lists import explode, lists_of
 from cep.kernels.text import gather
 from cep.model.schema import DataType, Schema
 
-NO_BYTES = np.zeros(16, np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """`n` values of one type.
-
-    Fixed width: `values` is int32[n], int64[n] (also timestamps, µs), float64[n], or uint8[n] for bool.
-    Text: `values` is int32[n], the lengths in bytes; value i is `data[starts[i] : starts[i] + values[i]]`.
-    `valid` is uint8[n] (1 = not NULL), or None when there is no NULL. What stands at a NULL's place is defined nowhere.
-    """
-
-    type: DataType
-    values: np.ndarray
-    valid: np.ndarray | None = None
-    data: np.ndarray | None = None  # uint8[any]
-    starts: np.ndarray | None = None  # int64[n]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def take(self, indices: np.ndarray | slice) -> Column:
-        """Rows `indices` (int64[m] or a slice); bytes of text stay where they are."""
-        return Column(
-            self.type,
-            self.values[indices],
-            None if self.valid is None else self.valid[indices],
-            self.data,
-            None if self.starts is None else self.starts[indices],
-        )
-
 
 def from_arrow(array: pa.Array, type_: DataType) -> Column:
-    """A view of `array`, whose Arrow type is `type_.arrow`; no values are copied, bits become bytes."""
+    """A view of `array`, whose Arrow type is `type_.arrow`; no values are copied but those in lists, bits become bytes."""
     n, offset = len(array), array.offset
     valid = _bits(array.buffers()[0], offset, n) if array.null_count else None
+    if type_.element is not None:
+        return _list_from_arrow(array, type_.element, valid)
     if type_.name == "bool":
         values = _bits(array.buffers()[1], offset, n)
         return Column(type_, values, valid)
@@ -65,6 +38,13 @@ def from_arrow(array: pa.Array, type_: DataType) -> Column:
     return Column(type_, np.diff(offsets), valid, data, offsets[:-1].astype(np.int64))
 
 
+def _list_from_arrow(array: pa.Array, element: DataType, valid: np.ndarray | None) -> Column:
+    n = len(array)
+    offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4) if n else np.zeros(1, np.int32)
+    elements = from_arrow(array.values.slice(offsets[0], offsets[-1] - offsets[0]), element)
+    return lists_of(elements, offsets - offsets[0], valid)
+
+
 def _bits(buffer: pa.Buffer, offset: int, n: int) -> np.ndarray:
     packed = np.frombuffer(buffer, np.uint8)[offset // 8 : (offset + n + 7) // 8]
     return np.unpackbits(packed, bitorder="little")[offset % 8 : offset % 8 + n]
@@ -76,6 +56,10 @@ def to_arrow(column: Column) -> pa.Array:
     mask = None if column.valid is None else pa.py_buffer(np.packbits(column.valid, bitorder="little"))
     if column.type.name == "bool":
         return pa.Array.from_buffers(pa.bool_(), n, [mask, pa.py_buffer(np.packbits(column.values, bitorder="little"))])
+    if column.type.is_list:
+        rows, _, elements = explode(column)
+        offsets = np.searchsorted(rows, np.arange(n + 1)).astype(np.int32)
+        return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(offsets)], children=[to_arrow(elements)])
     if not column.type.is_text:
         return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(np.ascontiguousarray(column.values))])
     offsets, body = _gather(column)

@@ -72,7 +72,7 @@ def layout(by: tuple[Field, ...]) -> Layout:
         raise QueryError(f"a key of {len(by)} fields: expected at most {FIELDS_MAX}")
     if not by:
         return Layout.EMPTY
-    if any(field.type.is_text for field in by):
+    if any(field.type.is_bytes for field in by):
         return Layout.TEXT if len(by) == 1 else Layout.BYTES
     width = _width(by)
     unmarked = width == 16 and not any(field.nullable for field in by)
@@ -353,7 +353,7 @@ def _joined(by: tuple[Field, ...], columns: list[Column]) -> Column:
     starts, body = ends - lengths, np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     cursor = starts.copy()
     for field, column in zip(by, columns, strict=True):
-        if field.type.is_text:
+        if field.type.is_bytes:
             _append_text(column.data, column.starts, _text_lengths(column), cursor, body)
         else:
             _append_word(_word_of(column), _WIDTHS[field.type.name], cursor, body)
@@ -366,7 +366,7 @@ def _text_lengths(column: Column) -> np.ndarray:
 
 
 def _encoded_lengths(column: Column) -> np.ndarray:
-    if not column.type.is_text:
+    if not column.type.is_bytes:
         return np.full(len(column), _WIDTHS[column.type.name], np.int64)
     lengths = _text_lengths(column).astype(np.int64)
     return lengths + 1 + sum((lengths >> (7 * k) > 0).astype(np.int64) for k in range(1, 5))
@@ -403,7 +403,7 @@ def _split(runs: Column, by: tuple[Field, ...]) -> list[Column]:
     taken: list[tuple[np.ndarray, np.ndarray]] = []
     for field in by:
         places, values = np.empty(n, np.int64), np.empty(n, np.uint64)
-        if field.type.is_text:
+        if field.type.is_bytes:
             _take_text(runs.data, cursor, places, values)
         else:
             _take_word(runs.data, _WIDTHS[field.type.name], cursor, values)
@@ -417,7 +417,7 @@ def _split(runs: Column, by: tuple[Field, ...]) -> list[Column]:
 
 
 def _part(data: np.ndarray, field: Field, places: np.ndarray, values: np.ndarray, valid: np.ndarray | None) -> Column:
-    if not field.type.is_text:
+    if not field.type.is_bytes:
         return _column_of(field, values, valid)
     return Column(field.type, values.astype(np.int32), valid, data, places)
 

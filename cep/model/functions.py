@@ -100,6 +100,8 @@ def result_field(name: str, function: Function, column: Field | None) -> Field:
     if function.name in ("window_start", "window_end"):
         return Field(name, TIMESTAMP_US)
     assert column is not None
+    if function.name in ("min", "max") and column.type.is_list:
+        raise QueryError(f"{function.name}({column.name}): lists are not comparable, got {column.type}")
     if function.name in ("sum", "avg"):
         if not column.type.is_number:
             raise QueryError(f"{function.name}({column.name}): expected a number, got {column.type}")

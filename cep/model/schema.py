@@ -22,12 +22,19 @@ UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """One of the engine's types. `unit` is set for timestamps only: s, ms, us, ns, or "" (refuses integers)."""
+    """One of the engine's types.
+
+    `unit` is set for timestamps only: s, ms, us, ns, or "" (refuses integers). `element` is set for lists only, whose elements are
+    of that type or NULL.
+    """
 
     name: str
     unit: str = ""
+    element: DataType | None = None
 
     def __str__(self) -> str:
+        if self.element is not None:
+            return f"list<{self.element}>"
         return f"{self.name}[{self.unit}]" if self.unit else self.name
 
     @property
@@ -40,12 +47,20 @@ class DataType:
 
     @property
     def is_text(self) -> bool:
-        """Stored as bytes of any length rather than as a machine word."""
         return self.name in ("string", "binary")
 
     @property
+    def is_list(self) -> bool:
+        return self.element is not None
+
+    @property
+    def is_bytes(self) -> bool:
+        """Stored as bytes of any length rather than as a machine word: text and lists."""
+        return self.is_text or self.is_list
+
+    @property
     def arrow(self) -> pa.DataType:
-        return _ARROW[self.name]
+        return _ARROW[self.name] if self.element is None else pa.list_(self.element.arrow)
 
 
 BOOL, INT32, INT64, FLOAT64 = DataType("bool"), DataType("int32"), DataType("int64"), DataType("float64")
@@ -79,19 +94,40 @@ class Field:
         return f"{self.name}: {self.type}{'?' if self.nullable else ''}"
 
 
+def list_of(element: DataType) -> DataType:
+    """Lists whose elements are of `element`, a type that is no list, or NULL."""
+    if element.is_list:
+        raise QueryError(f"a list of {element}: expected elements that are no lists")
+    return DataType("list", element=element)
+
+
 def parse_type(text: object) -> tuple[DataType, bool]:
-    """`"int64"`, `"string?"`, `"timestamp[ms]"`, `str`, `int | None`, a DataType -> (type, nullable)."""
+    """`"int64"`, `"string?"`, `"timestamp[ms]"`, `"list<string>"`, `str`, `int | None`, `list[str]`, a DataType -> (type, nullable)."""
     if isinstance(text, DataType):
         return text, False
-    if isinstance(text, str) and text.removesuffix("?") in _BY_TEXT:
-        return _BY_TEXT[text.removesuffix("?")], text.endswith("?")
-    if isinstance(text, type) and text in _BY_PYTHON:
-        return _BY_PYTHON[text], False
+    found = _named_type(text.removesuffix("?")) if isinstance(text, str) else _python_type(text)
+    if found is not None:
+        return found, isinstance(text, str) and text.endswith("?")
     if isinstance(text, types.UnionType) or typing.get_origin(text) is typing.Union:
-        plain = [arm for arm in typing.get_args(text) if arm is not type(None)]
-        if len(plain) == 1 and plain[0] in _BY_PYTHON:
-            return _BY_PYTHON[plain[0]], True
-    raise QueryError(f"unknown type {text!r}; expected one of {', '.join(_BY_TEXT)}, with '?' behind it where NULL is allowed")
+        plain = [_python_type(arm) for arm in typing.get_args(text) if arm is not type(None)]
+        if len(plain) == 1 and plain[0] is not None:
+            return plain[0], True
+    known = ", ".join(_BY_TEXT)
+    raise QueryError(f"unknown type {text!r}; expected one of {known}, or list<one of them>, with '?' behind it where NULL is allowed")
+
+
+def _named_type(text: str) -> DataType | None:
+    if text.startswith("list<") and text.endswith(">"):
+        element = _BY_TEXT.get(text.removeprefix("list<").removesuffix(">"))
+        return None if element is None else list_of(element)
+    return _BY_TEXT.get(text)
+
+
+def _python_type(given: object) -> DataType | None:
+    if typing.get_origin(given) is list:
+        element = _BY_PYTHON.get(*typing.get_args(given))
+        return None if element is None else list_of(element)
+    return _BY_PYTHON.get(given) if isinstance(given, type) else None
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,12 @@ class Stream:
             raise QueryError(
                 f"stream {self.name!r} declares disorder but no event_time; rows stamped at ingestion are in order", "/disorder"
             )
+        for i, f in enumerate(self.schema.fields if self.files is not None else ()):
+            if f.type.is_list:
+                raise QueryError(
+                    f"stream {self.name!r}, field {f}: files of text hold no lists; declare it string and split it in a map",
+                    f"/schema/{i}/type",
+                )
         for name in sorted(expressions.columns_of(self.event_time)) if self.event_time is not None else ():
             if name not in self.schema:
                 raise QueryError(f"event_time of stream {self.name!r}: no field {name!r}; the stream has {self.schema}", "/event_time")

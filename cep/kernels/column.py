@@ -1,0 +1,41 @@
+"""One column as kernels see it: NumPy views of Arrow buffers (DESIGN 4.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.model.schema import DataType
+
+NO_BYTES = np.zeros(16, np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`n` values of one type.
+
+    Fixed width: `values` is int32[n], int64[n] (also timestamps, µs), float64[n], or uint8[n] for bool.
+    Text and lists: `values` is int32[n], the lengths in bytes; value i is `data[starts[i] : starts[i] + values[i]]`. What the bytes
+    of a list are: `cep.kernels.lists`.
+    `valid` is uint8[n] (1 = not NULL), or None when there is no NULL. What stands at a NULL's place is defined nowhere.
+    """
+
+    type: DataType
+    values: np.ndarray
+    valid: np.ndarray | None = None
+    data: np.ndarray | None = None  # uint8[any]
+    starts: np.ndarray | None = None  # int64[n]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, indices: np.ndarray | slice) -> Column:
+        """Rows `indices` (int64[m] or a slice); bytes of text stay where they are."""
+        return Column(
+            self.type,
+            self.values[indices],
+            None if self.valid is None else self.valid[indices],
+            self.data,
+            None if self.starts is None else self.starts[indices],
+        )
