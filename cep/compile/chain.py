@@ -193,7 +193,7 @@ class _Builder:
 
 def _arrays(column: Column, nullable: bool) -> list[np.ndarray | None]:
     """The arguments of a loop for one column that it reads."""
-    text = [column.data, column.starts] if column.type.is_text else []
+    text = [column.data, column.starts] if column.type.is_bytes else []
     if not nullable:
         return [column.values, *text]
     return [column.values, *text, np.ones(len(column), np.uint8) if column.valid is None else column.valid]
