@@ -56,7 +56,8 @@ class GroupMemory:
 
     def latest(self, most: int) -> list[int]:
         """The groups that rows touched last."""
-        return np.argsort(self.last[: len(self.numbers)])[::-1][:most].tolist()
+        found: list[int] = np.argsort(self.last[: len(self.numbers)])[::-1][:most].tolist()
+        return found
 
     def _resize(self, size: int) -> None:
         before, self.last = len(self.last), _resized(self.last, size)

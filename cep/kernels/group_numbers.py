@@ -28,9 +28,7 @@ from cep.model.schema import Field
 _WIDTH = 2  # words of an entry: its key alone
 
 
-@kernel(
-    "int64(int32[:], int64[:], int64[:], uint8[:], int64, int64, const uint64[:], const uint64[:], const uint8[:], int64[:])"
-)
+@kernel("int64(int32[:], int64[:], int64[:], uint8[:], int64, int64, const uint64[:], const uint64[:], const uint8[:], int64[:])")
 def find(
     slots: np.ndarray,
     entries: np.ndarray,

@@ -1,6 +1,6 @@
 """Columns as int64 words by which rows are ordered, for `numpy.lexsort`: what ORDER means in docs/SEMANTICS.md.
 
-NULL is first, NaN is greatest, −0.0 equals 0.0, text and lists go by their bytes; descending turns all of that round.
+NULL is first, NaN is greatest, -0.0 equals 0.0, text and lists go by their bytes; descending turns all of that round.
 """
 
 from __future__ import annotations
@@ -36,4 +36,5 @@ def _ranks(column: Column) -> np.ndarray:
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     ranks = np.empty(len(order) + 1, np.int64)
     ranks[order], ranks[-1] = np.arange(1, len(order) + 1), 0
-    return ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    found: np.ndarray = ranks[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+    return found
