@@ -204,9 +204,7 @@ class _Builder:
             case StatefulMap(function=None):
                 compiled = compile_stateful(operator, schema)
                 return StatefulMapOperator(operator, compiled, Hold(schema, words, ties), limit, clock, self.dead_letters)
-        raise QueryError(
-            f"operator {operator.name!r}: functions of a StatefulMap are not run yet; use state, update and fields", "/function"
-        )
+        raise QueryError(f"operator {operator.name!r}: a function cannot be run yet; use state, update and fields", "/function")
 
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -42,17 +43,20 @@ PRUNE_ROWS = 4_096
 
 @dataclass
 class Pane:
-    """Rows with event times in one span, in batches; `sorted` of them are those that were left by the last cut."""
+    """Rows with event times in one span, in batches; `left` is how many the last cut left."""
 
     batches: list[Batch] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
     left: int = 0
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch) -> int:
+        """Returns the bytes it takes."""
+        size = batch_bytes(batch)
         self.batches.append(batch)
         self.rows += len(batch)
-        self.bytes += batch_bytes(batch)
+        self.bytes += size
+        return size
 
 
 class SortOperator:
@@ -68,6 +72,7 @@ class SortOperator:
         self.incomplete = 0
         self._panes: dict[int, Pane] = {}
         self._numbers: list[int] = []  # of the panes, sorted
+        self._bytes = 0  # in the panes
         self._next: int | None = None  # windows before it have fired
         self._restored: list[tuple[int, Batch]] = []  # rows that join at this watermark; in its order
 
@@ -86,7 +91,7 @@ class SortOperator:
             return
         order = np.argsort(numbers, kind="stable")
         starts = [0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in pairwise(starts):
             rows = order[start:stop]
             self._add_to(int(numbers[rows[0]]), batch.take(rows))
 
@@ -102,12 +107,18 @@ class SortOperator:
             insort(self._numbers, number)
             self._panes[number] = Pane()
         pane = self._panes[number]
-        pane.add(batch)
+        self._bytes += pane.add(batch)
         if self.most is not None and pane.rows > 2 * pane.left + PRUNE_ROWS:
-            rows, _ = self._ranked(pane.batches)
-            self._panes[number] = pruned = Pane()
-            pruned.add(_compacted(rows))
-            pruned.left = pruned.rows
+            self._cut(pane)
+
+    def _cut(self, pane: Pane) -> None:
+        """Leaves of each group the first n, in stream order."""
+        rows, order, _ = self._ranked(pane.batches)
+        left = rows.take(np.sort(order))
+        self._bytes -= pane.bytes
+        pane.batches, pane.rows, pane.bytes = [], 0, 0
+        self._bytes += pane.add(replace(left, columns={name: compact(column) for name, column in left.columns.items()}))
+        pane.left = pane.rows
 
     # --- answers out ---
 
@@ -140,23 +151,24 @@ class SortOperator:
         self._next = k if self._next is None else max(k, self._next)
         over = bisect_left(self._numbers, self._next * self.window.advance // self.window.pane)
         for number in self._numbers[:over]:
-            del self._panes[number]
+            self._bytes -= self._panes.pop(number).bytes
         del self._numbers[:over]
 
     def _answers(self, k: int) -> Iterator[Batch]:
         start, pane = k * self.window.advance, self.window.pane
         inside = self._numbers[bisect_left(self._numbers, start // pane) : bisect_left(self._numbers, self._end(k) // pane)]
-        rows, rank = self._ranked([batch for number in inside for batch in self._panes[number].batches])
+        rows, order, rank = self._ranked([batch for number in inside for batch in self._panes[number].batches])
         if start < self.since:
-            self.incomplete += len(rows)
+            self.incomplete += len(order)
             return
-        columns = {**rows.columns, self.operator.rank: Column(INT64, rank)}
-        answers = replace(rows, columns=columns, time=np.full(len(rows), self._end(k) - 1))
-        for first in range(0, len(answers), ROWS_MAX):
-            yield answers.take(slice(first, first + ROWS_MAX))
+        for first in range(0, len(order), ROWS_MAX):
+            part = slice(first, first + ROWS_MAX)
+            answers = rows.take(order[part])
+            columns = {**answers.columns, self.operator.rank: Column(INT64, rank[part])}
+            yield replace(answers, columns=columns, time=np.full(len(answers), self._end(k) - 1))
 
-    def _ranked(self, batches: list[Batch]) -> tuple[Batch, np.ndarray]:
-        """The rows, for a TopN the first n of each group, in order, and their ranks, int64[m]."""
+    def _ranked(self, batches: list[Batch]) -> tuple[Batch, np.ndarray, np.ndarray]:
+        """The rows in stream order; then in order, for a TopN the first n of each group, their places, int64[m], and ranks, int64[m]."""
         rows = in_stream_order(concat(batches), self.schema, self.ties)
         groups = [word for field in self.by for word in order_words(rows.columns[field.name])]
         words = [word for name, descending in self.operator.order for word in order_words(rows.columns[name], descending)]
@@ -165,7 +177,7 @@ class SortOperator:
         if self.most is not None:
             chosen = rank <= self.most
             order, rank = order[chosen], rank[chosen]
-        return rows.take(order), rank
+        return rows, order, rank
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -177,7 +189,7 @@ class SortOperator:
 
     @property
     def state_bytes(self) -> int:
-        return sum(pane.bytes for pane in self._panes.values()) + sum(batch_bytes(batch) for _, batch in self._restored)
+        return self._bytes + sum(batch_bytes(batch) for _, batch in self._restored)
 
     @property
     def next_end(self) -> int | None:
@@ -194,10 +206,10 @@ class SortOperator:
         """The groups with most rows in the pane with most rows."""
         if not self._numbers:
             return []
-        rows, rank = self._ranked(max(self._panes.values(), key=lambda pane: pane.rows).batches)
+        rows, order, rank = self._ranked(max(self._panes.values(), key=lambda pane: pane.rows).batches)
         last = np.flatnonzero(np.append(rank[1:] == 1, [True]))  # of each group
         largest = last[np.argsort(-rank[last], kind="stable")[:most]].tolist()
-        return [f"{describe(dict(rows.columns), self.by, row)} ({rank[row]} rows)" for row in largest]
+        return [f"{describe(dict(rows.columns), self.by, int(order[at]))} ({rank[at]} rows)" for at in largest]
 
     # --- snapshots ---
 
@@ -231,10 +243,6 @@ def _ranks(groups: list[np.ndarray], n: int) -> np.ndarray:
         begins[1:] |= words[1:] != words[:-1]
     starts = np.flatnonzero(begins)
     return np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
-
-
-def _compacted(batch: Batch) -> Batch:
-    return replace(batch, columns={name: compact(column) for name, column in batch.columns.items()})
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
