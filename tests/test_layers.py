@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 #: Where a layer of `cep` knows only a part of another.
 ONLY: dict[tuple[str, str], set[str]] = {
-    ("cep.compile", "cep.plan"): {"cep.plan.types", "cep.plan.schemas", "cep.plan.lineage"},
+    ("cep.compile", "cep.plan"): {"cep.plan.types", "cep.plan.function_types", "cep.plan.schemas", "cep.plan.lineage"},
 }
 
 #: Module -> the files that may import it, each with its reason.
@@ -58,6 +58,7 @@ FEW: dict[str, dict[str, str]] = {
     },
     "numba": {
         "cep/kernels/jit.py": "when and how kernels are compiled",
+        "cep/kernels/libm.py": "functions of the C library",
         "cep/kernels/memory.py": "intrinsics: unaligned words, libc's memchr",
         "cep/kernels/table.py": "types of its arrays",
     },

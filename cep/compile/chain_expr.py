@@ -5,7 +5,8 @@ How to read it:
    for its being not NULL. Code for NULL is written for nullable expressions only.
 2. What may fail is checked at its place: the row is noted with the number of the site, and the loop goes on with the
    next. `and`, `or` and `coalesce` put an argument that may fail under an `if`, so that it fails only where it is
-   needed; arguments that cannot fail are always computed, which leaves the loop without branches.
+   needed; arguments that cannot fail are always computed, which leaves the loop without branches. `when` likewise. Under
+   `try` what fails leaves a loop of one turn, and nothing is noted.
 3. Literals are not in the source, only their places among the loop's arguments.
 """
 
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cep.compile.chain_functions import OF_FLOATS, OF_INSTANTS, OF_NUMBERS, OF_TEXTS
 from cep.compile.chain_steps import is_parsed, may_fail
 from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Literal, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
@@ -82,6 +84,7 @@ class Writer:
         loaded: the columns read so far, in the order of the loop's arguments.
         literals: by kind, in the order of appearance.
         operator, where: named by the failures of what is written next.
+        functions: whether it calls any of `cep.compile.chain_scalars`.
     """
 
     fields: Mapping[str, Field]
@@ -94,6 +97,8 @@ class Writer:
     where: str = ""
     depth: int = 2
     names: int = 0
+    functions: bool = False
+    tries: int = 0  # around what is written next
 
     def __post_init__(self) -> None:
         self.there = {name: Value("", f.type, column=name) for name, f in self.fields.items()}
@@ -116,6 +121,10 @@ class Writer:
     def fail_if(self, valid: str | None, condition: str, reason: str) -> None:
         self.line(f"if {condition}:" if valid is None else f"if {valid} and ({condition}):")
         self.depth += 1
+        if self.tries:
+            self.line("break")
+            self.depth -= 1
+            return
         self.line("failed_rows[failed] = i")
         self.line(f"failed_sites[failed] = {len(self.sites)}")
         self.line("failed += 1")
@@ -154,14 +163,23 @@ class Writer:
                 return self._magnitude(tree)
             case Call("if_needed", _):
                 return self._if_needed(*tree.args)
-        return self._coalesce(tree)
+            case Call("coalesce", _):
+                return self._coalesce(tree)
+            case Call("when", _):
+                return self._chosen(tree) if any(map(may_fail, tree.args)) else self._selected(tree)
+            case Call("try", _):
+                return self._tried(tree)
+            case Call(function, _):
+                self.functions = True
+                return self._function(function, tree)
+        raise TypeError(f"not an expression: {tree.expr!r}")
 
     def load(self, column: str) -> Value:
         """Row i of an input column."""
         if column not in self.loaded:
             k, f = len(self.loaded), self.fields[column]
             code = f"(c{k}[i] != 0)" if f.type == BOOL else f"c{k}[i]"
-            code = f"data{k}, starts{k}[i], c{k}[i]" if f.type.is_text else code
+            code = f"data{k}, starts{k}[i], c{k}[i]" if f.type.is_bytes else code
             self.loaded[column] = Value(code, f.type, f"(valid{k}[i] != 0)" if f.nullable else None, column)
         return self.loaded[column]
 
@@ -290,6 +308,85 @@ class Writer:
         self._replace(f"if not {valid}:", code, valid, other, value.type)
         return Value(code, value.type, valid if other.nullable else None)
 
+    # --- when, try ---
+
+    def _selected(self, tree: Typed) -> Value:
+        """A `when` of which nothing can fail: without a branch."""
+        parts = [self.write(arg) for arg in tree.args]
+        paired = len(parts) // 2 * 2
+        value = parts[-1] if len(parts) > paired else self._literal(Literal(None, tree.type))
+        code, valid = _as(value, tree.type), value.valid
+        for condition, value in zip(parts[paired - 2 :: -2], parts[paired - 1 :: -2], strict=False):
+            true = self._set(_is_true(condition))
+            code = self._set(f"{_as(value, tree.type)} if {true} else {code}")
+            if valid is not None or value.valid is not None:
+                valid = self._set(f"{value.valid or 'True'} if {true} else {valid or 'True'}")
+        return Value(code, tree.type, valid)
+
+    def _chosen(self, tree: Typed) -> Value:
+        """A `when` that computes no more than it needs."""
+        code, valid = self._set(self._literal(Literal(None, tree.type)).code), self._set("False")
+        still = self._set("True")
+        paired = len(tree.args) // 2 * 2
+        for condition, value in zip(tree.args[0:paired:2], tree.args[1:paired:2], strict=True):
+            self.line(f"if {still}:")
+            self.depth += 1
+            true = self._set(_is_true(self.write(condition)))
+            self.line(f"{still} = not {true}")
+            self._replace(f"if {true}:", code, valid, value, tree.type)
+            self.depth -= 1
+        for otherwise in tree.args[paired:]:
+            self._replace(f"if {still}:", code, valid, otherwise, tree.type)
+        return Value(code, tree.type, valid if tree.nullable else None)
+
+    def _tried(self, tree: Typed) -> Value:
+        """The first argument; NULL where it fails, or where one of the others is not true."""
+        arg, *fits = tree.args
+        if not fits and not may_fail(arg):
+            return self.write(arg)
+        code, valid = self._set(self._literal(Literal(None, tree.type)).code), self._set("False")
+        self.line("while True:")
+        self.depth, self.tries = self.depth + 1, self.tries + 1
+        for each in fits:
+            self.fail_if(None, f"not {self.write(each).code}", "")
+        value = self.write(arg)
+        self.line(f"{code} = {_as(value, tree.type)}")
+        self.line(f"{valid} = {value.valid or 'True'}")
+        self.line("break")
+        self.depth, self.tries = self.depth - 1, self.tries - 1
+        return Value(code, tree.type, valid)
+
+    # --- functions ---
+
+    def _function(self, name: str, tree: Typed) -> Value:
+        args = [self.write(arg) for arg in tree.args]
+        valid = args[0].valid
+        for arg in args[1:]:
+            valid = self._both(valid, arg.valid)
+        if name in OF_TEXTS:  # where a NULL's bytes would be is not known
+            code = OF_TEXTS[name].format(*(arg.code for arg in args))
+            return Value(self._set(code if valid is None else f"{valid} and {code}"), BOOL, valid)
+        if name in OF_FLOATS:
+            return Value(self._set(OF_FLOATS[name].format(*(_as(arg, FLOAT64) for arg in args))), tree.type, valid)
+        if name in OF_INSTANTS:
+            return Value(self._set(OF_INSTANTS[name].format(args[0].code)), INT64, valid)
+        if name == "truncate":
+            return self._truncated(tree, args, valid)
+        form = OF_NUMBERS[name][tree.type == FLOAT64]
+        code, *others = (_as(arg, tree.type) for arg in args)
+        if name not in ("greatest", "least"):
+            return Value(self._set(form.format(code, *others)), tree.type, valid)
+        for other in others:
+            code = self._set(form.format(code, other))
+        return Value(code, tree.type, valid)
+
+    def _truncated(self, tree: Typed, args: list[Value], valid: str | None) -> Value:
+        t, unit = (arg.code for arg in args)
+        self.fail_if(valid, f"difference_overflows({t}, {t} % {unit})", self._reason("integer overflow", tree))
+        return Value(self._set(f"whole_multiple({t}, {unit})"), tree.type, valid)
+
+    # --- casts ---
+
     def _cast(self, tree: Typed) -> Value:
         arg = self.write(tree.args[0])
         code, failure = _cast_code(arg, tree.type)
@@ -312,6 +409,10 @@ class Writer:
         fits = f"not ({failure})"
         valid = self._set(fits if value.valid is None else f"{value.valid} and {fits}")
         return Value(value.code, tree.type, valid)
+
+
+def _is_true(value: Value) -> str:
+    return value.code if value.valid is None else f"({value.valid} & {value.code})"
 
 
 def _as(value: Value, type_: DataType) -> str:

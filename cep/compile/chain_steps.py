@@ -1,19 +1,22 @@
 """Operators taken apart into steps: what one compiled loop can do, and what Arrow does between loops (DESIGN 5.3).
 
-Every expression is typed and flattened. What makes text (casts to text, coalesce of texts, text constants) or reads
-numbers out of text becomes a step of its own that adds a hidden column; what is left computes numbers, bools and
-timestamps from columns, and compares texts: work for a loop. Names are those of the columns there at that point; hidden
-ones begin with "__", which no user's column does.
+Every expression is typed and flattened. What makes text (casts to text, coalesce and `when` of texts, text constants,
+functions of texts) or lists, or reads numbers out of them, becomes a step of its own that adds a hidden column; what is left
+computes numbers, bools and timestamps from columns, and compares texts: work for a loop. Names are those of the columns there
+at that point; hidden ones begin with "__", which no user's column does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
+from cep.compile.chain_functions import IN_LOOP
 from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.operators import Filter, Map
-from cep.model.schema import BOOL, FLOAT64, DataType, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, DataType, Field, Schema
+from cep.plan.function_types import SIGNATURES
 from cep.plan.schemas import operator_schema
 from cep.plan.types import Typed, can_fail, text_of, typed
 
@@ -57,7 +60,7 @@ class Check:
 class Convert:
     """Arrow's part: adds the column `target`, and the bool column `ok` (did the value fit) if named.
 
-    `tree` is a text literal, a coalesce of texts, or a cast from or to text, of columns and literals.
+    `tree` is a text literal, a coalesce of texts, a function of texts or lists, or a cast from or to text, of columns and literals.
     """
 
     target: Field
@@ -99,7 +102,7 @@ def lower(operators: tuple[Map | Filter, ...], schema: Schema) -> Lowered:
     steps: list[Step] = []
     for operator in operators:
         output = operator_schema(operator, (schema,))
-        lowering = _Lowering(operator.name, schema.by_name, steps)
+        lowering = Lowering(operator.name, schema.by_name, steps)
         if isinstance(operator, Map):
             fields = tuple((name, lowering.output(name, expr)) for name, expr in operator.fields)
             steps.append(Assign(operator.name, fields))
@@ -121,6 +124,8 @@ def is_parsed(tree: Typed) -> bool:
 
 def may_fail(tree: Typed) -> bool:
     """Whether computing `tree` may fail a row."""
+    if isinstance(tree.expr, Call) and tree.expr.function == "try":
+        return False
     return _itself_may_fail(tree) or any(map(may_fail, tree.args))
 
 
@@ -130,17 +135,21 @@ def _itself_may_fail(tree: Typed) -> bool:
             return op in ARITHMETIC and tree.type != FLOAT64
         case Unary("-", _) | Call("abs", _):
             return tree.type != FLOAT64
+        case Call("truncate", _):
+            return True
         case Cast(_, _, try_):
             return not try_ and (is_parsed(tree) or can_fail(tree.args[0].type, tree.type))
     return False
 
 
 @dataclass
-class _Lowering:
-    """Takes the expressions of one operator apart; appends to `steps` what has to come before it.
+class Lowering:
+    """Takes the expressions of one operator over `fields` apart; appends to `steps` what has to come before it.
 
-    `needed`, a condition that is never NULL, goes along with an argument that `and`, `or` or `coalesce` may not need: what
-    of it becomes a step of its own fails only where the condition holds. None: always.
+    `needed`, a condition that is never NULL, goes along with an argument that `and`, `or`, `coalesce` or `when` may not need:
+    what of it becomes a step of its own fails only where the condition holds. None: always.
+
+    `tried`, inside of a `try` and None elsewhere, collects what has to be true lest the `try` be NULL: steps there fail no row.
     """
 
     operator: str
@@ -148,12 +157,14 @@ class _Lowering:
     steps: list[Step]
     where: str = ""
     hidden: int = 0
+    tried: list[Typed] | None = None
+    made: dict[int, Typed] = field(default_factory=dict)  # by the id of an expression that stands in several places
 
     def output(self, name: str, expr: Expr) -> Typed:
         """The expression of a field of a Map: a text constant is a column too."""
         self.where = f"field {name!r}"
         tree = self._flat(typed(expr, self.fields), None)
-        return self._converted(tree, None) if isinstance(tree.expr, Literal) and tree.type.is_text else tree
+        return self._converted(tree, None) if isinstance(tree.expr, Literal) and tree.type.is_bytes else tree
 
     def condition(self, expr: Expr) -> Typed:
         """The condition of a Filter."""
@@ -164,11 +175,18 @@ class _Lowering:
         """`tree` with hidden columns in place of what a loop cannot do."""
         if is_leaf(tree):
             return tree
-        if isinstance(tree.expr, Udf):
-            return self._called_by_user(tree, needed)
+        match tree.expr:
+            case Udf():
+                return self._called_by_user(tree, needed)
+            case Call("try", _):
+                return self._flat_try(tree)
+            case Call(function, _) if function in SIGNATURES and function not in IN_LOOP | {"abs"}:
+                return self._called(tree, needed)
+            case Call("when", _):
+                return self._flat_when(tree, needed)
         tree = replace(tree, args=self._flat_arguments(tree, needed))
         if not isinstance(tree.expr, Cast):
-            return self._converted(tree, None) if tree.type.is_text else tree
+            return self._converted(tree, None) if tree.type.is_bytes else tree
         if tree.args[0].type.is_text:
             return self._cast_of_text(tree, needed)
         return self._cast_to_text(tree, needed) if tree.type.is_text else tree
@@ -180,6 +198,51 @@ class _Lowering:
             needed = _still_needed(tree, flat[-1], needed)
         return tuple(flat)
 
+    def _flat_when(self, tree: Typed, needed: Typed | None) -> Typed:
+        flat: list[Typed] = []
+        outer = needed
+        paired = len(tree.args) // 2 * 2
+        for condition, value in zip(tree.args[0:paired:2], tree.args[1:paired:2], strict=True):
+            flat.append(self._flat(condition, needed))
+            true = _assumed(flat[-1], False)
+            flat.append(self._flat(value, _and(needed, true)))
+            needed = _and(needed, _negated(true))
+        flat += (self._flat(otherwise, needed) for otherwise in tree.args[paired:])
+        tree = replace(tree, args=tuple(flat))
+        return self._chosen(tree, outer) if tree.type.is_bytes else tree
+
+    def _chosen(self, tree: Typed, needed: Typed | None) -> Typed:
+        """A `when` of texts: a loop says which one."""
+        paired = len(tree.args) // 2 * 2
+        values = (*tree.args[1:paired:2], *tree.args[paired:])
+        places = [Typed(Literal(k, INT64), INT64, False) for k in range(len(values))]
+        chooser = [part for pair in zip(tree.args[0:paired:2], places, strict=False) for part in pair]
+        which = self._leaf(Typed(tree.expr, INT64, len(tree.args) == paired, (*chooser, *places[paired // 2 :])), needed)
+        nullable = tree.nullable or any(arg.nullable for arg in (which, *values))
+        return self._converted(replace(tree, expr=CHOSEN, args=(which, *values), nullable=nullable), None)
+
+    def _flat_try(self, tree: Typed) -> Typed:
+        outer, self.tried = self.tried, []
+        arg = self._flat(tree.args[0], None)
+        fits, self.tried = self.tried, outer
+        if not arg.type.is_bytes:
+            return replace(tree, args=(arg, *fits))
+        if not fits:
+            return arg
+        fit = _assumed(_tried(reduce(_and, fits)), False)
+        return self._converted(replace(tree, expr=IF_NEEDED, args=(self._leaf(fit, None), arg)), None)
+
+    def _called(self, tree: Typed, needed: Typed | None) -> Typed:
+        """A function between the loops."""
+        if id(tree.expr) in self.made:
+            return self.made[id(tree.expr)]
+        args = tuple(self._leaf(self._flat(arg, needed), needed) for arg in tree.args)
+        nullable = tree.nullable or (not _is_total(tree) and any(arg.nullable for arg in args))
+        made = self._converted(replace(tree, args=args, nullable=nullable), None)
+        if not any(map(may_fail, tree.args)):  # else it depends on where it is needed
+            self.made[id(tree.expr)] = made
+        return made
+
     def _called_by_user(self, tree: Typed, needed: Typed | None) -> Typed:
         """A user's function, called only where it is needed: it may fail."""
         assert isinstance(tree.expr, Udf)
@@ -187,15 +250,22 @@ class _Lowering:
         nullable = tree.expr.nullable or needed is not None or any(arg.nullable for arg in args)
         where = None if needed is None else _name_of(self._leaf(needed, None))
         target, returns = Field(self._name(), tree.type, nullable), Field("", tree.type, tree.expr.nullable)
-        self.steps.append(CallUser(self.operator, self.where, target, replace(tree, args=args), returns, where))
+        ok = None if self.tried is None else self._name()
+        self.steps.append(CallUser(self.operator, self.where, target, replace(tree, args=args), returns, where, ok))
+        if self.tried is not None and ok is not None:
+            self.tried.append(Typed(Column(ok), BOOL, False))
         return Typed(Column(target.name), target.type, target.nullable)
 
     def _leaf(self, tree: Typed, needed: Typed | None) -> Typed:
         """`tree`, flat, as a column of its own, which fails only where it is needed."""
         if is_leaf(tree):
             return tree
-        if needed is not None and may_fail(tree):
+        failing = may_fail(tree)
+        if needed is not None and failing:
             tree = Typed(IF_NEEDED, tree.type, True, (needed, tree))
+        if self.tried is not None and failing:
+            self.tried.append(_negated(_is_null(_tried(_is_null(tree)))))
+            tree = _tried(tree)
         column = Typed(Column(self._name()), tree.type, tree.nullable)
         self.steps.append(Add(self.operator, self.where, _name_of(column), tree))
         return column
@@ -223,6 +293,9 @@ class _Lowering:
         if not tree.expr.try_:
             fits = Typed(Column(ok), BOOL, False)
             fits = fits if needed is None else _either(_negated(needed), fits)
+            if self.tried is not None:
+                self.tried.append(fits)
+                return column
             self.steps.append(Check(self.operator, fits, f"{self.where}: value does not fit in {text_of(tree.expr)}"))
         return column
 
@@ -238,20 +311,38 @@ class _Lowering:
 
 #: A hidden function: its second argument where the first is true, else NULL.
 IF_NEEDED = Call("if_needed", ())
+#: Another: of the arguments behind the first, the one whose number that is.
+CHOSEN = Call("chosen", ())
 
 
 def _still_needed(tree: Typed, arg: Typed, needed: Typed | None) -> Typed | None:
     """When what follows `arg` in `tree` has to be known: not if it decides."""
     match tree.expr:
         case Call("coalesce", _):
-            opened = Typed(Unary("is_null", arg.expr), BOOL, False, (arg,))
+            opened = _is_null(arg)
         case Binary("and", _, _):
             opened = _assumed(arg, True)
         case Binary("or", _, _):
             opened = _negated(_assumed(arg, False))
         case _:
             return needed
-    return opened if needed is None else Typed(Binary("and", needed.expr, opened.expr), BOOL, False, (needed, opened))
+    return _and(needed, opened)
+
+
+def _and(a: Typed | None, b: Typed) -> Typed:
+    return b if a is None else Typed(Binary("and", a.expr, b.expr), BOOL, False, (a, b))
+
+
+def _tried(tree: Typed) -> Typed:
+    return Typed(Call("try", (tree.expr,)), tree.type, True, (tree,))
+
+
+def _is_null(tree: Typed) -> Typed:
+    return Typed(Unary("is_null", tree.expr), BOOL, False, (tree,))
+
+
+def _is_total(tree: Typed) -> bool:
+    return isinstance(tree.expr, Call) and SIGNATURES[tree.expr.function].total
 
 
 def _assumed(tree: Typed, value: bool) -> Typed:

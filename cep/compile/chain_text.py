@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep.compile.chain_calls import CALLS, KERNELS, as_bytes, of_bytes
 from cep.compile.chain_read import READERS, read
 from cep.compile.chain_steps import Convert
 from cep.kernels.columns import Column, Columns, from_arrow, to_arrow
@@ -28,7 +29,7 @@ def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
     """The columns that `step` adds to `columns` of `n` rows."""
     tree = step.tree
     if not isinstance(tree.expr, Cast):
-        return {step.target.name: _coalesced(tree, columns, n) if isinstance(tree.expr, Call) else constant(tree, n)}
+        return {step.target.name: _called(tree, columns, n) if isinstance(tree.expr, Call) else constant(tree, n)}
     value, fits = _cast(tree, columns, n)
     if step.ok is None:
         return {step.target.name: value}
@@ -39,6 +40,8 @@ def convert(step: Convert, columns: Columns, n: int) -> dict[str, Column]:
 
 def kernels_of(step: Convert) -> tuple[Kernel, ...]:
     """What has to be compiled before `convert` runs."""
+    if isinstance(step.tree.expr, Call):
+        return KERNELS
     reads = isinstance(step.tree.expr, Cast) and not step.tree.type.is_text
     return (READERS[step.tree.type.name],) if reads else (gather,)
 
@@ -48,7 +51,7 @@ def constant(leaf: Typed, n: int) -> Column:
     assert isinstance(leaf.expr, Literal)
     value = literal_value(leaf.expr)
     valid = None if value is not None else np.zeros(n, np.uint8)
-    if not leaf.type.is_text:
+    if not leaf.type.is_bytes:
         dtype = {"bool": "uint8", "timestamp": "int64"}.get(leaf.type.name, leaf.type.name)
         return Column(leaf.type, np.full(n, value or 0, dtype), valid)
     body = value if isinstance(value, bytes) else b""
@@ -63,8 +66,19 @@ def column_of(leaf: Typed, columns: Columns, n: int) -> Column:
     return constant(leaf, n)
 
 
-def _coalesced(tree: Typed, columns: Columns, n: int) -> Column:
-    return from_arrow(pc.coalesce(*(to_arrow(column_of(arg, columns, n)) for arg in tree.args)), tree.type)
+def _called(tree: Typed, columns: Columns, n: int) -> Column:
+    """A function of columns; literals that are no values but parts of the function are left to it."""
+    assert isinstance(tree.expr, Call)
+    if tree.expr.function in CALLS:
+        return CALLS[tree.expr.function](tree, [column_of(arg, columns, n) for arg in tree.args])
+    first, *others = (column_of(arg, columns, n) for arg in tree.args)
+    match tree.expr.function:
+        case "if_needed":
+            only = first.values if others[0].valid is None else first.values & others[0].valid
+            return replace(others[0], valid=only)
+        case "chosen":
+            return of_bytes(pc.choose(to_arrow(first), *map(as_bytes, others)), tree.type)
+    return of_bytes(pc.coalesce(*map(as_bytes, (first, *others))), tree.type)
 
 
 def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:

@@ -7,18 +7,28 @@ from dataclasses import dataclass
 
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
+from cep.compile.stateful import compile_stateful
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.deduplicate import DeduplicateOperator
+from cep.dataflow.delay import DelayOperator
 from cep.dataflow.files import TextSource
+from cep.dataflow.flat_map import FlatMapOperator, as_map
+from cep.dataflow.hold import Hold
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
+from cep.dataflow.sequential import SequentialOperator
+from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
+from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.elements import MAX_TIME
-from cep.model.operators import Aggregate, Filter, Map
+from cep.errors import QueryError
+from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
+from cep.model.windows import TimeWindow
 from cep.plan.needed import grain, may_tie, needed_columns, origin_words, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.types import promoted
@@ -166,11 +176,33 @@ class _Builder:
         first = self.layout.operators[group[0]]
         if isinstance(first, Aggregate):
             return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+        if isinstance(first, FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap):
+            return self._by_row(first)
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         if not stateless:
-            return PassOperator(first.name)
+            return PassOperator(first.name, origin_words(self.layout.query, first.name))
         chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
         return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
+
+    def _by_row(self, operator: FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap) -> Operator:
+        """What makes of a row rows, or takes rows in order; nothing is merged."""
+        schema, words = self.layout.columns(operator.input), origin_words(self.layout.query, operator.input)
+        ties, limit, clock = may_tie(self.layout.query, operator.input), self.wiring.state_limit, self.wiring.clock
+        match operator:
+            case FlatMap():
+                return FlatMapOperator(operator, compile_chain((as_map(operator),), schema), clock, self.dead_letters)
+            case Delay():
+                return DelayOperator(operator)
+            case TopN() | Sort(window=TimeWindow()):
+                return SortOperator(operator, schema, words, ties, limit)
+            case Sort():
+                return SequentialOperator(operator.name, Hold(schema, words, ties), limit)
+            case Deduplicate():
+                return DeduplicateOperator(operator, Hold(schema, words, ties), limit)
+            case StatefulMap(function=None):
+                compiled = compile_stateful(operator, schema)
+                return StatefulMapOperator(operator, compiled, Hold(schema, words, ties), limit, clock, self.dead_letters)
+        raise QueryError(f"operator {operator.name!r}: a function cannot be run yet; use state, update and fields", "/function")
 
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)

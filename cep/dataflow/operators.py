@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate import AggregateSpec, WindowState
-from cep.compile.chain import Chain
+from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
@@ -100,13 +100,19 @@ class ChainOperator(Stateless):
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         result = self.chain.process(batch.columns, len(batch), self.clock())
-        for failure in result.failures:
-            self.dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
-        time, origin = batch.time, batch.origin
-        if result.kept is not None:
-            time, origin = time[result.kept], None if origin is None else origin[result.kept]
-        if len(time):
-            yield Batch(result.columns, time, origin, batch.created)
+        out = outcome(batch, result, self.dead_letters)
+        if len(out):
+            yield out
+
+
+def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
+    """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
+    for failure in result.failures:
+        dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
+    time, origin = batch.time, batch.origin
+    if result.kept is not None:
+        time, origin = time[result.kept], None if origin is None else origin[result.kept]
+    return Batch(result.columns, time, origin, batch.created)
 
 
 def _position(batch: Batch, row: int) -> str:

@@ -397,6 +397,10 @@ def _append_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, curs
         cursor[i] = at + lengths[i]
 
 
+#: What `encode_keys` runs.
+ENCODERS = (_pack_text, _fill_long, _append_word, _append_text)
+
+
 def _split(runs: Column, by: tuple[Field, ...]) -> list[Column]:
     assert runs.data is not None and runs.starts is not None
     n, cursor = len(runs), runs.starts.copy()

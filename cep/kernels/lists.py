@@ -121,3 +121,7 @@ def _find_element(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, ord
             place = _behind(data, place, text)
             left -= 1
         places[i] = place if left == 0 and place < end else -1
+
+
+#: What `list_lengths`, `elements_at` and `explode` run, beside the kernels of `cep.kernels.row_order`.
+READERS = (_count_elements, _find_elements, _find_element)

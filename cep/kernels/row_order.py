@@ -164,3 +164,6 @@ def get_text(body: np.ndarray, at: np.ndarray, lengths: np.ndarray, starts: np.n
         lengths[i] = used - starts[i]
         at[i] = place
     return used
+
+
+KERNELS = (add_text_sizes, put_fixed, put_text, get_fixed, get_text)

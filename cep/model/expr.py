@@ -1,10 +1,12 @@
 """Expressions: values, never code (DESIGN 5.3). They are typed by `cep.plan.validate` and compiled by `cep.compile`.
 
-Python operators build them: `col("a") + 1 > col("b")`; `&`, `|`, `~` are and, or, not in SQL's three-valued logic.
+Python operators build them: `col("a") + 1 > col("b")`; `&`, `|`, `~` are and, or, not in SQL's three-valued logic. What every
+function computes is in docs/ARITHMETIC.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +18,29 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 COMPARISON = ("=", "!=", "<", "<=", ">", ">=")
 BOOLEAN = ("and", "or")
 UNARY = ("-", "not", "is_null")
-#: name -> number of arguments (None: one or more). Clock functions read the clock of the instance, per batch.
-FUNCTIONS: dict[str, int | None] = {"now": 0, "coalesce": None, "abs": 1}
+#: name -> (fewest arguments, most; None: any number). Clock functions read the clock of the instance, per batch.
+FUNCTIONS: dict[str, tuple[int, int | None]] = {
+    "now": (0, 0),
+    **dict.fromkeys(("coalesce", "greatest", "least", "concat", "hash"), (1, None)),
+    "when": (2, None),
+    **dict.fromkeys(("try", "abs", "sign", "floor", "ceil", "trunc", "sqrt", "exp", "ln", "log10", "log2", "is_nan"), (1, 1)),
+    **dict.fromkeys(("sin", "cos", "tan", "asin", "acos", "atan"), (1, 1)),
+    **dict.fromkeys(("nullif", "pow", "atan2"), (2, 2)),
+    "round": (1, 2),
+    **dict.fromkeys(("length", "byte_length", "lower", "upper", "trim", "ltrim", "rtrim", "reverse"), (1, 1)),
+    **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split"), (2, 2)),
+    **dict.fromkeys(("substring", "extract", "pad_left", "pad_right"), (2, 3)),
+    "replace": (3, 3),
+    "truncate": (2, 2),
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), (1, 1)),
+    **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us"), (1, 1)),
+    "list_length": (1, 1),
+    **dict.fromkeys(("element", "join"), (2, 2)),
+}
 
 
 class Expr:
-    """Base of all expressions; it only carries the operators."""
+    """Base of all expressions; it only carries the operators and functions."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -95,8 +114,220 @@ class Expr:
     def __bool__(self) -> bool:
         raise TypeError("an expression has no truth value of its own: use &, | and ~ instead of and, or and not")
 
+    # --- NULL and choices ---
+
     def is_null(self) -> Expr:
         return Unary("is_null", self)
+
+    def is_not_null(self) -> Expr:
+        return ~self.is_null()
+
+    def is_nan(self) -> Expr:
+        return self._call("is_nan")
+
+    def fill_null(self, value: object) -> Expr:
+        """`value` where it is NULL."""
+        return coalesce(self, value)
+
+    def nullif(self, value: object) -> Expr:
+        """NULL where it equals `value`."""
+        return self._call("nullif", value)
+
+    def between(self, low: object, high: object) -> Expr:
+        """`low` <= it <= `high`."""
+        return (self >= low) & (self <= high)
+
+    def is_in(self, values: Iterable[object]) -> Expr:
+        """Equals one of `values`; of no values: false."""
+        return _any([self == value for value in values])
+
+    # --- numbers ---
+
+    def abs(self) -> Expr:
+        return self._call("abs")
+
+    def sign(self) -> Expr:
+        """-1, 0 or 1; NaN of NaN."""
+        return self._call("sign")
+
+    def floor(self) -> Expr:
+        return self._call("floor")
+
+    def ceil(self) -> Expr:
+        return self._call("ceil")
+
+    def trunc(self) -> Expr:
+        """Rounded toward zero."""
+        return self._call("trunc")
+
+    def round(self, digits: int = 0) -> Expr:
+        """The nearest number of `digits` (0 to 15) decimals, halves to even."""
+        return self._call("round", digits)
+
+    def sqrt(self) -> Expr:
+        return self._call("sqrt")
+
+    def exp(self) -> Expr:
+        return self._call("exp")
+
+    def ln(self) -> Expr:
+        return self._call("ln")
+
+    def log10(self) -> Expr:
+        return self._call("log10")
+
+    def log2(self) -> Expr:
+        return self._call("log2")
+
+    def pow(self, exponent: object) -> Expr:
+        return self._call("pow", exponent)
+
+    def sin(self) -> Expr:
+        """Of radians, as all of them."""
+        return self._call("sin")
+
+    def cos(self) -> Expr:
+        return self._call("cos")
+
+    def tan(self) -> Expr:
+        return self._call("tan")
+
+    def asin(self) -> Expr:
+        return self._call("asin")
+
+    def acos(self) -> Expr:
+        return self._call("acos")
+
+    def atan(self) -> Expr:
+        return self._call("atan")
+
+    # --- text ---
+
+    def length(self) -> Expr:
+        """Code points of a string."""
+        return self._call("length")
+
+    def byte_length(self) -> Expr:
+        return self._call("byte_length")
+
+    def lower(self) -> Expr:
+        return self._call("lower")
+
+    def upper(self) -> Expr:
+        return self._call("upper")
+
+    def trim(self) -> Expr:
+        """Without blanks, tabs and line ends at both ends."""
+        return self._call("trim")
+
+    def ltrim(self) -> Expr:
+        return self._call("ltrim")
+
+    def rtrim(self) -> Expr:
+        return self._call("rtrim")
+
+    def reverse(self) -> Expr:
+        """The code points from the last to the first."""
+        return self._call("reverse")
+
+    def contains(self, part: object) -> Expr:
+        return self._call("contains", part)
+
+    def starts_with(self, part: object) -> Expr:
+        return self._call("starts_with", part)
+
+    def ends_with(self, part: object) -> Expr:
+        return self._call("ends_with", part)
+
+    def substring(self, start: int, length: int | None = None) -> Expr:
+        """At most `length` code points from the one at `start` on, counted from 0."""
+        return self._call("substring", start, *(() if length is None else (length,)))
+
+    def pad_left(self, width: int, fill: str = " ") -> Expr:
+        """At least `width` code points, filled up with the one in `fill`."""
+        return self._call("pad_left", width, fill)
+
+    def pad_right(self, width: int, fill: str = " ") -> Expr:
+        return self._call("pad_right", width, fill)
+
+    def replace(self, old: str, new: str) -> Expr:
+        """`new` in place of every `old`."""
+        return self._call("replace", old, new)
+
+    def matches(self, regex: str) -> Expr:
+        """Is the regular expression (RE2's syntax) found anywhere in it?"""
+        return self._call("matches", regex)
+
+    def extract(self, regex: str, group: int = 1) -> Expr:
+        """What `group` is (0: all of it) where the regular expression is found first; NULL where it is not."""
+        return self._call("extract", regex, group)
+
+    def split(self, separator: str) -> Expr:
+        """The parts between the separators, a list."""
+        return self._call("split", separator)
+
+    # --- time ---
+
+    def truncate(self, duration: str) -> Expr:
+        """The last whole multiple of `duration` ("1h") since 1970 that is not behind it."""
+        return self._call("truncate", duration)
+
+    def year(self) -> Expr:
+        return self._call("year")
+
+    def month(self) -> Expr:
+        return self._call("month")
+
+    def day(self) -> Expr:
+        """Of the month."""
+        return self._call("day")
+
+    def hour(self) -> Expr:
+        return self._call("hour")
+
+    def minute(self) -> Expr:
+        return self._call("minute")
+
+    def second(self) -> Expr:
+        return self._call("second")
+
+    def millisecond(self) -> Expr:
+        return self._call("millisecond")
+
+    def weekday(self) -> Expr:
+        """1 (Monday) to 7."""
+        return self._call("weekday")
+
+    def day_of_year(self) -> Expr:
+        return self._call("day_of_year")
+
+    def epoch_s(self) -> Expr:
+        """Whole seconds since 1970, rounded down."""
+        return self._call("epoch_s")
+
+    def epoch_ms(self) -> Expr:
+        return self._call("epoch_ms")
+
+    def epoch_us(self) -> Expr:
+        return self._call("epoch_us")
+
+    # --- lists ---
+
+    def list_length(self) -> Expr:
+        return self._call("list_length")
+
+    def element(self, index: object) -> Expr:
+        """Element `index` of a list, from 0; NULL where there is none."""
+        return self._call("element", index)
+
+    def join(self, separator: str) -> Expr:
+        """The strings of a list one after the other; NULL if one of them is."""
+        return self._call("join", separator)
+
+    def _call(self, function: str, *args: object) -> Expr:
+        return Call(function, (self, *map(as_expr, args)))
+
+    # --- casts ---
 
     def cast(self, to: object) -> Expr:
         """Raises per row (the row goes to the dead letters) where the value does not fit; see `try_cast`."""
@@ -157,6 +388,18 @@ class Udf(Expr):
     nullable: bool
 
 
+class When(Call):
+    """A `when` to which branches may be added; without `otherwise` it is NULL where no condition is true."""
+
+    __slots__ = ()
+
+    def when(self, condition: object, value: object) -> When:
+        return When("when", (*self.args, as_expr(condition), as_expr(value)))
+
+    def otherwise(self, value: object) -> Expr:
+        return Call("when", (*self.args, as_expr(value)))
+
+
 def col(name: str) -> Expr:
     """The column `name` of the operator's input."""
     return Column(name)
@@ -180,6 +423,59 @@ def now() -> Expr:
 def coalesce(*args: object) -> Expr:
     """The first of `args` that is not NULL."""
     return Call("coalesce", tuple(map(as_expr, args)))
+
+
+def when(condition: object, value: object) -> When:
+    """`when(a, x).when(b, y).otherwise(z)`: x where a is true, else y where b is true, else z. Only what is needed is computed."""
+    return When("when", (as_expr(condition), as_expr(value)))
+
+
+def try_(expr: object) -> Expr:
+    """NULL where computing `expr` would fail the row: overflow, division by zero, a cast whose value does not fit."""
+    return Call("try", (as_expr(expr),))
+
+
+def nullif(a: object, b: object) -> Expr:
+    """`a`, NULL where it equals `b`."""
+    return Call("nullif", (as_expr(a), as_expr(b)))
+
+
+def greatest(*args: object) -> Expr:
+    """The greatest of numbers or timestamps; NULL if one of them is."""
+    return Call("greatest", tuple(map(as_expr, args)))
+
+
+def least(*args: object) -> Expr:
+    """The least of numbers or timestamps; NULL if one of them is."""
+    return Call("least", tuple(map(as_expr, args)))
+
+
+def atan2(y: object, x: object) -> Expr:
+    """The angle of the point (x, y), radians."""
+    return Call("atan2", (as_expr(y), as_expr(x)))
+
+
+def concat(*args: object) -> Expr:
+    """Strings one after the other, or binaries; NULL if one of them is."""
+    return Call("concat", tuple(map(as_expr, args)))
+
+
+def from_epoch(value: object, unit: str) -> Expr:
+    """The instant that an integer of `unit` (s, ms, us, ns) since 1970 means."""
+    return as_expr(value).cast(f"timestamp[{unit}]")
+
+
+def hash_(*args: object) -> Expr:
+    """int64, the same on every machine; NULL is a value like others."""
+    return Call("hash", tuple(map(as_expr, args)))
+
+
+def _any(conditions: list[Expr]) -> Expr:
+    """As a balanced tree: thousands may be as deep as a dozen."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else Literal(False, BOOL)
+    half = len(conditions) // 2
+    return _any(conditions[:half]) | _any(conditions[half:])
 
 
 def as_expr(value: object) -> Expr:
@@ -239,9 +535,9 @@ def from_json(document: Any, pointer: str = "") -> Expr:
             key = "cast" if "cast" in document else "try_cast"
             return Cast(from_json(arg, f"{pointer}/{key}"), _type(to, f"{pointer}/to"), key == "try_cast")
         case {"call": str(function), "args": list(args)} if function in FUNCTIONS:
-            wanted = FUNCTIONS[function]
-            if len(args) != wanted if wanted is not None else not args:
-                expected = "one or more" if wanted is None else wanted
+            fewest, most = FUNCTIONS[function]
+            if not fewest <= len(args) <= (len(args) if most is None else most):
+                expected = f"{fewest} or more" if most is None else fewest if fewest == most else f"{fewest} to {most}"
                 raise QueryError(f"{function} takes {expected} arguments, got {len(args)}", f"{pointer}/args")
             return Call(function, tuple(from_json(arg, f"{pointer}/args/{i}") for i, arg in enumerate(args)))
         case {"udf": str(function), "args": list(args), "returns": str(returns)}:

@@ -7,7 +7,9 @@ The rules, in one place:
 3. Compared or coalesced with a timestamp, an integer *literal* is an instant in that timestamp's unit, a text literal
    is ISO 8601. An integer column is not: it has to be cast, since nothing says what its integers mean.
 4. A result is nullable when an input is (three-valued logic), except: is_null never, coalesce only if all are, try_cast
-   also if it can fail.
+   also if it can fail, try always, when also without an otherwise. Functions: `cep.plan.function_types`.
+5. Arguments that are literals by a function's signature are checked here; `truncate` has µs in place of its duration, `round` the
+   power of ten, and a `nullif` is the `when` that it stands for.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.errors import QueryError
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
+from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, FUNCTIONS, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
+from cep.plan.function_types import SIGNATURES, literal_arguments, result_type
 
 INT_RANGE = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 TEXT_MAX = 60  # characters of an expression in a message
@@ -149,11 +152,19 @@ def _text(expr: Expr) -> str:
             return f"{op} {_operand(arg)}" if op == "not" else f"{op}{_operand(arg)}"
         case Cast(arg, type_, try_):
             return f"{'try_cast' if try_ else 'cast'}({_text(arg)} as {type_})"
+        case Call("when", args):
+            return _text_of_when(args)
         case Call(function, args):
             return f"{function}({', '.join(map(_text, args))})"
         case Udf(function, args, _, _):
             return f"{function}({', '.join(map(_text, args))})"
     return repr(expr)
+
+
+def _text_of_when(args: tuple[Expr, ...]) -> str:
+    paired = len(args) // 2 * 2
+    branches = "".join(f" when {_text(args[i])} then {_text(args[i + 1])}" for i in range(0, paired, 2))
+    return f"case{branches}{''.join(f' else {_text(arg)}' for arg in args[paired:])} end"
 
 
 def _operand(expr: Expr) -> str:
@@ -183,6 +194,8 @@ def _binary(expr: Binary, left: Typed, right: Typed) -> Typed:
         known = ", ".join(ARITHMETIC + COMPARISON + BOOLEAN)
         raise QueryError(f"unknown operator {expr.op!r}; there are {known}", "/op")
     left, right = _instants((left, right))
+    if left.type.is_list or right.type.is_list:
+        raise _mismatch(expr, "lists are not comparable", left, right)
     if promoted((left.type, right.type)) is None:
         raise _mismatch(expr, "expected two numbers, or two of one type; cast one of them", left, right)
     return Typed(expr, BOOL, nullable, (left, right))
@@ -221,8 +234,9 @@ def _widened(type_: DataType) -> DataType:
 
 def _cast(expr: Cast, arg: Typed) -> Typed:
     target = expr.type
-    if target.name not in _CASTS[arg.type.name]:
-        raise QueryError(f"{text_of(expr)}: {arg.type} casts to {', '.join(_CASTS[arg.type.name])}, not to {target}")
+    targets = _CASTS.get(arg.type.name, ())
+    if target.name not in targets:
+        raise QueryError(f"{text_of(expr)}: {arg.type} casts to {', '.join(targets) or 'nothing'}, not to {target}")
     if _plain_instant(arg.type, target) or _plain_instant(target, arg.type):
         raise QueryError(f"{text_of(expr)}: a plain timestamp refuses integers; name a unit such as timestamp[ms]")
     return Typed(expr, target, arg.nullable or (expr.try_ and can_fail(arg.type, target)), (arg,))
@@ -236,21 +250,79 @@ def _call(expr: Call, args: tuple[Typed, ...]) -> Typed:
     match expr.function, args:
         case "now", ():
             return Typed(expr, TIMESTAMP_US, False)
-        case "abs", (arg,) if arg.type.is_number:
-            return Typed(expr, _widened(arg.type), arg.nullable, args)
-        case "abs", (arg,):
-            raise QueryError(f"{text_of(expr)}: expected a number, got {arg.type}")
         case "coalesce", (_, *_):
-            return _coalesce(expr, _instants(args))
+            args = _instants(args)
+            return Typed(expr, _common(expr, args), all(arg.nullable for arg in args), args)
+        case "greatest" | "least", (_, *_):
+            return _extreme(expr, _instants(args))
+        case "when", (_, _, *_):
+            return _when(expr, args)
+        case "nullif", (_, _):
+            return _nullif(*_instants(args))
+        case "try", (arg,):
+            return Typed(expr, arg.type, True, args)
+        case name, (_, *_) if name in SIGNATURES and _takes(name, len(args)):
+            return _function(expr, args)
     raise QueryError(f"no function {expr.function!r} of {len(args)} arguments", "/call")
 
 
-def _coalesce(expr: Call, args: tuple[Typed, ...]) -> Typed:
+def _takes(function: str, count: int) -> bool:
+    fewest, most = FUNCTIONS[function]
+    return fewest <= count and (most is None or count <= most)
+
+
+def _common(expr: Call, args: tuple[Typed, ...]) -> DataType:
     type_ = promoted(tuple(arg.type for arg in args))
     if type_ is None:
         got = ", ".join(str(arg.type) for arg in args)
         raise QueryError(f"{text_of(expr)}: expected numbers, or all of one type; got {got}")
-    return Typed(expr, type_, all(arg.nullable for arg in args), args)
+    return type_
+
+
+def _extreme(expr: Call, args: tuple[Typed, ...]) -> Typed:
+    type_ = _common(expr, args)
+    if not type_.is_number and type_.name != "timestamp":
+        raise QueryError(f"{text_of(expr)}: expected numbers or timestamps, got {type_}")
+    return Typed(expr, type_, any(arg.nullable for arg in args), args)
+
+
+def _when(expr: Call, args: tuple[Typed, ...]) -> Typed:
+    """Conditions and values by turns, then, if there is one, the value of otherwise."""
+    paired = len(args) // 2 * 2
+    for i, condition in enumerate(args[0:paired:2]):
+        if condition.type != BOOL:
+            message = f"{text_of(expr)}: condition {i + 1}: expected bool, got {condition.type}"
+            raise QueryError(message, f"/args/{2 * i}")
+    values = _instants(args[1:paired:2] + args[paired:])
+    parts = [part for pair in zip(args[0:paired:2], values, strict=False) for part in pair]
+    nullable = len(args) == paired or any(value.nullable for value in values)
+    return Typed(expr, _common(expr, values), nullable, (*parts, *values[paired // 2 :]))
+
+
+def _nullif(a: Typed, b: Typed) -> Typed:
+    same = _binary(Binary("=", a.expr, b.expr), a, b)
+    nothing = Typed(Literal(None, a.type), a.type, True)
+    return Typed(Call("when", (same.expr, nothing.expr, a.expr)), a.type, True, (same, nothing, a))
+
+
+def _function(expr: Call, args: tuple[Typed, ...]) -> Typed:
+    try:
+        type_ = result_type(expr.function, tuple(arg.type for arg in args))
+        literals = literal_arguments(expr.function, tuple(arg.expr for arg in args))
+    except QueryError as error:
+        raise QueryError(f"{text_of(expr)}: {error.message}", error.pointer) from None
+    signature = SIGNATURES[expr.function]
+    nullable = not signature.total and (signature.nullable or any(arg.nullable for arg in args))
+    match expr.function:
+        case "truncate":
+            args = (args[0], _constant(literals[1], INT64))
+        case "round":
+            args = (args[0], _constant(10.0 ** literals.get(1, 0), FLOAT64))
+    return Typed(expr, type_, nullable, args)
+
+
+def _constant(value: int | float, type_: DataType) -> Typed:
+    return Typed(Literal(value, type_), type_, False)
 
 
 def _instants(args: tuple[Typed, ...]) -> tuple[Typed, ...]:
