@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
 from cep.compile.stateful import compile_stateful
+from cep.dataflow.apply import ApplyOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
@@ -22,10 +23,10 @@ from cep.dataflow.output import Output
 from cep.dataflow.sequential import SequentialOperator
 from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
+from cep.dataflow.stateful_function import StatefulFunctionOperator
 from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.elements import MAX_TIME
-from cep.errors import QueryError
-from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
+from cep.model.operators import Aggregate, Apply, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
@@ -176,7 +177,7 @@ class _Builder:
         first = self.layout.operators[group[0]]
         if isinstance(first, Aggregate):
             return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
-        if isinstance(first, FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap):
+        if isinstance(first, FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap | Apply):
             return self._by_row(first)
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         if not stateless:
@@ -184,7 +185,7 @@ class _Builder:
         chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
         return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
 
-    def _by_row(self, operator: FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap) -> Operator:
+    def _by_row(self, operator: FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap | Apply) -> Operator:
         """What makes of a row rows, or takes rows in order; nothing is merged."""
         schema, words = self.layout.columns(operator.input), origin_words(self.layout.query, operator.input)
         ties, limit, clock = may_tie(self.layout.query, operator.input), self.wiring.state_limit, self.wiring.clock
@@ -202,7 +203,10 @@ class _Builder:
             case StatefulMap(function=None):
                 compiled = compile_stateful(operator, schema)
                 return StatefulMapOperator(operator, compiled, Hold(schema, words, ties), limit, clock, self.dead_letters)
-        raise QueryError(f"operator {operator.name!r}: a function cannot be run yet; use state, update and fields", "/function")
+            case StatefulMap():
+                return StatefulFunctionOperator(operator, Hold(schema, words, ties), limit, self.dead_letters)
+            case Apply():
+                return ApplyOperator(operator, schema, self.dead_letters)
 
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)

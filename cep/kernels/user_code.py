@@ -12,12 +12,15 @@ from typing import Any
 
 import numba
 import numpy as np
-from numba.core import types
+from numba.core import types as numba_types
 
 from cep.kernels.jit import count_compilation, generate
 from cep.model.schema import DataType, Field
 
 Loop = Callable[..., None]
+
+types: Any = numba_types  # as `numba`, it says nothing of its types
+typeof: Any = numba.typeof
 
 _SCALARS: dict[str, Any] = {
     "bool": types.boolean,
@@ -107,7 +110,7 @@ def _compiled_loop(compiled: Any, arguments: Sequence[DataType], result: DataTyp
     loop: Any = numba.njit(error_model="python")(generate(source, "user").loop)
     bytes_, places = types.uint8[::1], types.int64[::1]
     columns = [_SCALARS[type_.name][::1] for type_ in arguments]
-    loop.compile((numba.typeof(compiled), types.int64, types.int64, bytes_, places, *columns, _SCALARS[result.name][::1], bytes_))
+    loop.compile((typeof(compiled), types.int64, types.int64, bytes_, places, *columns, _SCALARS[result.name][::1], bytes_))
     loop.disable_compile()
     return loop
 

@@ -48,7 +48,7 @@ def references_in(document: Any, pointer: str = "") -> Iterator[tuple[str, str]]
             value = document.get(key)
             if isinstance(value, str) and (key == "udf" or ":" in value):  # the engine's own functions have no colon
                 yield value, f"{pointer}/{key}"
-    entries = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    entries: Any = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
     for key, value in entries:
         step = str(key).replace("~", "~0").replace("/", "~1")
         yield from references_in(value, f"{pointer}/{step}")
