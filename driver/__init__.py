@@ -46,6 +46,7 @@ _HOME = {
     "stddev_pop": "cep.model.functions",
     "stream": "driver.query",
     "sum_": "cep.model.functions",
+    "udf": "driver.functions",
     "var": "cep.model.functions",
     "var_pop": "cep.model.functions",
     "window_end": "cep.model.functions",

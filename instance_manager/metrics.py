@@ -78,6 +78,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
+        "notes": instance.notes,
         "operators": [{"name": n.operator.name, "rows_in": n.rows_in, "rows_out": n.rows_out} for n in instance.nodes],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),

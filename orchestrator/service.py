@@ -22,7 +22,9 @@ from kazoo.client import KazooState
 
 from cep.config import ROOT, ClusterConfig, node
 from cep.errors import CepError, ClusterError, QueryError
+from cep.model import query as queries
 from cep.model.query import Query
+from cep.model.references import check_references
 from cep.model.topology import Topology
 from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
@@ -346,6 +348,7 @@ class Service:
         return plan
 
     def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
+        check_references(queries.to_json(query), self.config.modules)
         return _routable(make_plan(query, state.streams, state.workers(), self.topology, self.config.numa, files))
 
     def _new_registry(self) -> Registry:
