@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -15,11 +16,13 @@ import pyarrow as pa
 from cep import wire
 from cep.dataflow.channel import Credit
 from cep.dataflow.event_time import ComputedTime
+from cep.dataflow.replicas import shares
 from cep.dataflow.source import in_range, stamp_of
 from cep.elements import MIN_TIME
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
 from cep.model.streams import Stream
+from cep.plan.route import Route
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
@@ -37,6 +40,8 @@ class Reader:
         self.entry = wire.name_id(f"{self.query}/{stream}<{document['instance']}")
         self.channel = wire.name_id(f"{self.entry}<{publisher}")
         self.credit = Credit()
+        self.replica = int(document["replica"])
+        self.route = None if document["route"] is None else Route.from_json(document["route"])
         self.sequence = 0
         self.watermark = MIN_TIME  # the last one it was told
         self.opened = self.gone = self.closed = False
@@ -111,14 +116,30 @@ class Publisher:
         before, greatest = self.max_time, int(known.max()) if len(known) else MIN_TIME
         self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
         arrays = [*batch.columns, pa.array(times)]
-        body = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow).serialize()
+        whole = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow)
+        body = whole.serialize()
         for readers in self._by_query():
-            reader = self._with_credit(readers, len(body))
-            if reader is not None:
-                header = self._header(wire.BATCH, reader, created=created_ns, stamp=before, record=self.record)
-                reader.credit.spend(len(body))
-                self.plane.send(reader.endpoint, header, body)
+            if readers[0].route is None:
+                self._send_to(readers, body, created_ns, before)
+            else:
+                self._send_shares(readers[0].route, readers, whole, created_ns, before)
         self.record += batch.num_rows
+
+    def _send_shares(self, route: Route, readers: list[Reader], whole: pa.RecordBatch, created_ns: int, before: int) -> None:
+        """To each replica of a query the rows whose keys it has."""
+        numbered = Format(self.stream.schema, 1)
+        batch = self.format.from_arrow(whole, created_ns)
+        for replica, rows, stamp in shares(route, batch, before, self.max_time, self.disorder, self.record):
+            body = numbered.to_arrow(rows).serialize()
+            self._send_to([reader for reader in readers if reader.replica == replica], body, created_ns, stamp, numbered.fingerprint)
+
+    def _send_to(self, readers: list[Reader], body: pa.Buffer, created_ns: int, stamp: int, fingerprint: int | None = None) -> None:
+        """To the first of `readers` that has credit."""
+        reader = self._with_credit(readers, len(body))
+        if reader is not None:
+            header = self._header(wire.BATCH, reader, created=created_ns, stamp=stamp, record=self.record)
+            reader.credit.spend(len(body))
+            self.plane.send(reader.endpoint, header if fingerprint is None else replace(header, fingerprint=fingerprint), body)
 
     def _by_query(self) -> list[list[Reader]]:
         """The readers of each query, beginning with the one whose turn it is."""

@@ -20,6 +20,7 @@ from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan, channel_name
+from cep.plan.route import Route
 from cep.transport import Sockets
 from cep.wire import Format
 from instance_manager.network import RemoteChannel
@@ -143,7 +144,9 @@ class _Maker:
         if stream.files is None:
             expected = self.publishers.get(stream.name, ())
             source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
-            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, False))
+            edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == stream.name)
+            numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
+            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, int(numbered)))
             return source
         parser = parser_of(stream, columns.names)
         parser.warm()

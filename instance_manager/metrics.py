@@ -73,7 +73,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
-        "state_bytes": sum(node.operator.state_bytes for node in instance.nodes),
+        "state_bytes": sum(node.stateful.state_bytes for node in instance.nodes if node.stateful is not None),
         "open_panes_max": max((n.operator.open_panes_max for n in instance.nodes if isinstance(n.operator, AggregateOperator)), default=0),
         "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
         "dropped_rows": _dropped(hosted),

@@ -139,9 +139,9 @@ class Reader(Model):
     endpoint: str
     channel: str
     epoch: int
-    balancer: str
-    fields: list[str]
-    buckets: int
+    route: dict[str, Any] | None = Field(
+        description="How a publisher chooses the replica of a row by its key; null: any reader may get it."
+    )
 
 
 class Readers(Model):

@@ -27,9 +27,10 @@ from cep.model.streams import Stream
 from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.physical import Files
-from orchestrator import models, problems, views
+from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
+from orchestrator.examples import EXAMPLES
 from orchestrator.file_sources import files_of
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
@@ -105,9 +106,22 @@ def make_app(api: Api) -> FastAPI:
     app.state.api = api
     app.include_router(router)
     problems.install(app)
+    _describe_queries(app)
     if api.config.token is not None:
         app.add_middleware(_Guard, token=api.config.token)
     return app
+
+
+def _describe_queries(app: FastAPI) -> None:
+    """Adds the schema of a query's document, which no model reads, to the OpenAPI document."""
+    made = app.openapi
+
+    def with_queries() -> dict[str, Any]:
+        document = made()
+        document.setdefault("components", {}).setdefault("schemas", {}).update(query_schema.schemas())
+        return document
+
+    app.openapi = with_queries  # type: ignore[method-assign]  # FastAPI's way of extending it
 
 
 def check_exposure(config: ClusterConfig) -> None:
@@ -159,7 +173,11 @@ _QUERY_BODY = {
         "required": True,
         "description": "A query. JSON, or YAML with `Content-Type: application/yaml`.",
         "content": {
-            kind: {"schema": {"type": "object"}, "example": models.QUERY_EXAMPLE} for kind in ("application/json", "application/yaml")
+            kind: {
+                "schema": {"$ref": "#/components/schemas/Query"},
+                "examples": {"per ip": {"value": models.QUERY_EXAMPLE}} | {name: {"value": each} for name, each in EXAMPLES.items()},
+            }
+            for kind in ("application/json", "application/yaml")
         },
     }
 }

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from kazoo.client import KazooState
 
 from cep.config import ROOT, ClusterConfig, node
-from cep.errors import CepError, ClusterError, QueryError
+from cep.errors import CepError, ClusterError
 from cep.model import query as queries
 from cep.model.query import Query
 from cep.model.references import check_references
@@ -349,7 +349,7 @@ class Service:
 
     def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
         check_references(queries.to_json(query), self.config.modules)
-        return _routable(make_plan(query, state.streams, state.workers(), self.topology, self.config.numa, files))
+        return make_plan(query, state.streams, state.workers(), self.topology, self.config.numa, files)
 
     def _new_registry(self) -> Registry:
         return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)))
@@ -370,15 +370,3 @@ def _resolve(answer: Future[Any], outcome: Any) -> bool:
         else:
             answer.set_result(outcome)
     return True
-
-
-def _routable(plan: PhysicalPlan) -> PhysicalPlan:
-    """The plan, if publishers can feed it. Raises QueryError: replicas of a query with state need publishers that choose one by key."""
-    keyed = [edge.consumer for edge in plan.edges if edge.is_input and edge.fields]
-    if plan.query.options.replicas > 1 and keyed:
-        raise QueryError(
-            f"replicas={plan.query.options.replicas}: publishers of stream {keyed[0]!r} do not choose a replica by key yet, "
-            f"so only queries without state can have replicas; leave it out, and the query uses all nodes in one copy",
-            "/options/replicas",
-        )
-    return plan

@@ -12,6 +12,7 @@ from typing import Any
 from cep.errors import NotFound
 from cep.model import streams as stream_documents
 from cep.plan.physical import Edge, Instance, PhysicalPlan
+from cep.plan.route import Route
 from cep.plan.validate import validate
 from orchestrator.life_cycle import READABLE
 from orchestrator.records import QueryRecord
@@ -148,6 +149,7 @@ def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[
 
 
 def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance) -> dict[str, Any]:
+    route = Route.of(plan, edge)
     return {
         "query": record.name,
         "subquery": instance.subquery,
@@ -157,7 +159,5 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "endpoint": plan.worker_of(instance).endpoint,
         "channel": f"{record.name}/{edge.consumer}<{instance.index}",
         "epoch": record.epoch,
-        "balancer": edge.balancer,
-        "fields": list(edge.fields),
-        "buckets": plan.buckets,
+        "route": None if route is None else route.to_json(),
     }

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 #: Two cores are shared by many, so nothing has a deadline; and a large query takes a while to draw.
 CALM: dict[str, Any] = {
@@ -20,6 +20,8 @@ CALM: dict[str, Any] = {
 
 settings.register_profile("ci", max_examples=100, **CALM)
 settings.register_profile("long", max_examples=5_000, **CALM)
+#: As in CI, but what is found is not shrunk, and the examples are the same every time.
+settings.register_profile("planted", max_examples=100, phases=[Phase.generate], derandomize=True, database=None, **CALM)
 
 
 def pytest_configure(config: pytest.Config) -> None:

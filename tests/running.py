@@ -121,7 +121,7 @@ def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Se
     """What `driver.publisher.Publisher` sends: batches in turn to the readers, the watermark to those that got none."""
     script: dict[int, list[tuple[object, int, int]]] = {reader: [] for reader in range(readers)}
     max_time, turn = MIN_TIME, choose.randrange(readers)
-    for record, batch in _cut(batch_of(stream, partition), batch_rows):
+    for record, batch in cut_of(stream, partition, batch_rows):
         known = batch.time[batch.time > MIN_TIME]
         published, max_time = Published(batch, max_time, record), max([max_time, *known.tolist()])
         watermark = stamp_of(max_time, stream.disorder or 0)
@@ -150,8 +150,9 @@ def _lenient(schema: Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema.arrow])
 
 
-def _cut(batch: Batch, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
+def cut_of(stream: Stream, partition: Partition, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
     """(number of its first row, batch), of the sizes `batch_rows` in turn."""
+    batch = batch_of(stream, partition)
     start = turn = 0
     while start < len(batch):
         size = batch_rows[turn % len(batch_rows)]
@@ -229,6 +230,7 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
 __all__ = [
     "NOW_US",
     "Ran",
+    "cut_of",
     "origin_of_engine",
     "outputs_of",
     "plan_of",

@@ -310,7 +310,7 @@ class TestCluster:
         document = client.get("/openapi.json").json()
         assert {"/queries", "/queries/{name}", "/streams/{name}/readers", "/health", "/metrics"} <= document["paths"].keys()
         deploy = document["paths"]["/queries"]["post"]
-        assert deploy["requestBody"]["content"]["application/json"]["example"] == QUERY_EXAMPLE
+        assert deploy["requestBody"]["content"]["application/json"]["examples"]["per ip"]["value"] == QUERY_EXAMPLE
         assert "QueryDetail" in json.dumps(deploy["responses"]["201"])
         for route, methods in document["paths"].items():
             for method, operation in methods.items():

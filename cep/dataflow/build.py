@@ -30,9 +30,9 @@ from cep.model.operators import Aggregate, Apply, Deduplicate, Delay, Filter, Fl
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
+from cep.plan.balance import route_fields
 from cep.plan.needed import grain, may_tie, needed_columns, origin_words, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
-from cep.plan.types import promoted
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
 
@@ -84,17 +84,7 @@ class Layout:
         return Format(self.columns(edge.producer), origin_words(self.query, edge.producer) if carried else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:
-        """The columns by which rows are routed, in the types in which they meet those of the other edges into the subquery: equal
-        numbers have to have equal hashes."""
-        into = [e for e in self.plan.edges_into(edge.target) if e.is_inner and len(e.fields) == len(edge.fields)]
-        schemas = [self.validated.schemas[e.producer] for e in into]
-        fields = []
-        for i, name in enumerate(edge.fields):
-            meeting = [schema[e.fields[i]] for e, schema in zip(into, schemas, strict=True)]
-            type_ = promoted(tuple(field.type for field in meeting))
-            assert type_ is not None, f"edge {edge.name!r}: rows are routed by columns that cannot be equal"
-            fields.append(Field(name, type_, any(field.nullable for field in meeting)))
-        return tuple(fields)
+        return route_fields(self.plan, edge)
 
     def late_format(self, edge: Edge) -> Format:
         """How rows look that came too late: all columns of their stream."""

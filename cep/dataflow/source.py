@@ -107,7 +107,8 @@ def origin_of(source_index: int, partition: int, records: np.ndarray) -> np.ndar
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A batch as a publisher sent it: rows on time and late ones, in the order of its partition."""
+    """A batch as a publisher sent it: rows on time and late ones, in the order of its partition. If they are not all of that order
+    (`cep.dataflow.replicas`), the number of each is its origin."""
 
     batch: Batch
     max_time: int  # the partition's greatest event time before the first row
@@ -223,8 +224,9 @@ class PublishedSource:
 
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
         batch = published.batch
-        records = np.arange(published.record, published.record + len(batch), dtype=np.int64)
-        self.records[publisher.name] = published.record + len(batch)
+        first = published.record
+        records = np.arange(first, first + len(batch), dtype=np.int64) if batch.origin is None else batch.origin[:, 0]
+        self.records[publisher.name] = max(self.records.get(publisher.name, 0), int(records.max(initial=-1)) + 1)
         known = in_range(batch.time)
         if not known.all():
             self._refuse(publisher, records[~known], batch.time[~known])

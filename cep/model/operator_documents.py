@@ -36,29 +36,36 @@ from cep.model.windows import TimeWindow
 
 
 @dataclass(frozen=True)
-class _Form:
-    """How values of one key are written and read; `read` raises QueryError with a pointer relative to the value."""
+class Form:
+    """How values of one key are written and read, and their JSON Schema (in which expressions, windows, functions, tables and fields
+    of streams are references by these names). `read` raises QueryError with a pointer relative to the value."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
 
 
 # --- forms of values -------------------------------------------------------------------------------------------------
 
 
-def _checked(kind: type, what: str) -> _Form:
+def reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _checked(kind: type, what: str, schema: Mapping[str, Any]) -> Form:
     def read(value: Any) -> Any:
         if type(value) is not kind:
             raise QueryError(f"expected {what}, got {value!r}")
         return value
 
-    return _Form(lambda value: value, read)
+    return Form(lambda value: value, read, schema)
 
 
-def _optional(form: _Form) -> _Form:
-    return _Form(
+def _optional(form: Form) -> Form:
+    return Form(
         lambda value: None if value is None else form.write(value),
         lambda value: None if value is None else form.read(value),
+        {"anyOf": [form.schema, {"type": "null"}]},
     )
 
 
@@ -69,7 +76,7 @@ def _read_names(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> _Form:
+def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any], kind: str) -> Form:
     """(name, value)... as an object, in order."""
 
     def read_all(value: Any) -> tuple[tuple[str, Any], ...]:
@@ -77,7 +84,8 @@ def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any]) -> _For
             raise QueryError(f"expected an object with at least one entry, got {value!r}")
         return tuple((name, read(each, f"/{name}")) for name, each in value.items())
 
-    return _Form(lambda value: {name: write(each) for name, each in value}, read_all)
+    schema = {"type": "object", "minProperties": 1, "additionalProperties": reference(kind)}
+    return Form(lambda value: {name: write(each) for name, each in value}, read_all, schema)
 
 
 def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
@@ -121,28 +129,40 @@ def _read_span(value: Any) -> int:
     return -parse_duration(value[1:]) if value.startswith("-") else parse_duration(value)
 
 
-_TEXT = _checked(str, "a name")
-_NUMBER = _checked(int, "a whole number")
-_FLAG = _checked(bool, "true or false")
-_NAMES = _Form(list, _read_names)
-_EXPRESSION = _Form(expressions.to_json, expressions.from_json)
-_FIELDS = _named(expressions.to_json, expressions.from_json)
-_FUNCTIONS = _named(functions.to_json, functions.from_json)
-_LITERALS = _named(expressions.to_json, _read_literal)
-_PAIRS = _Form(lambda pairs: [left if left == right else [left, right] for left, right in pairs], _read_pairs)
-_ORDER = _Form(lambda order: [{"column": name, "descending": True} if down else name for name, down in order], _read_order)
-_SPAN = _Form(lambda us: f"-{format_duration(-us)}" if us < 0 else format_duration(us), _read_span)
-_ANY_WINDOW = _Form(windows.to_json, windows.from_json)
-_TIME_WINDOW = _Form(windows.to_json, _read_window)
-_TABLE = _Form(tables.to_json, tables.from_json)
-_SCHEMA = _Form(Schema.to_json, Schema.from_json)
+_STRING: Mapping[str, Any] = {"type": "string"}
+_DURATION: Mapping[str, Any] = {"type": "string", "examples": ["30s", "500ms", "-1h"]}
+
+_TEXT = _checked(str, "a name", _STRING)
+_NUMBER = _checked(int, "a whole number", {"type": "integer"})
+_FLAG = _checked(bool, "true or false", {"type": "boolean"})
+_NAMES = Form(list, _read_names, {"type": "array", "items": _STRING})
+_EXPRESSION = Form(expressions.to_json, expressions.from_json, reference("Expression"))
+_FIELDS = _named(expressions.to_json, expressions.from_json, "Expression")
+_FUNCTIONS = _named(functions.to_json, functions.from_json, "Function")
+_LITERALS = _named(expressions.to_json, _read_literal, "Expression")
+_PAIRS = Form(
+    lambda pairs: [left if left == right else [left, right] for left, right in pairs],
+    _read_pairs,
+    {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING, "minItems": 2, "maxItems": 2}]}},
+)
+_COLUMN_ORDER = {"type": "object", "properties": {"column": _STRING, "descending": {"type": "boolean"}}, "required": ["column"]}
+_ORDER = Form(
+    lambda order: [{"column": name, "descending": True} if down else name for name, down in order],
+    _read_order,
+    {"type": "array", "items": {"anyOf": [_STRING, _COLUMN_ORDER]}},
+)
+_SPAN = Form(lambda us: f"-{format_duration(-us)}" if us < 0 else format_duration(us), _read_span, _DURATION)
+_ANY_WINDOW = Form(windows.to_json, windows.from_json, reference("Window"))
+_TIME_WINDOW = Form(windows.to_json, _read_window, reference("Window"))
+_TABLE = Form(tables.to_json, tables.from_json, reference("Table"))
+_SCHEMA = Form(Schema.to_json, Schema.from_json, {"type": "array", "items": reference("StreamField")})
 
 # --- types of operators ----------------------------------------------------------------------------------------------
 
 _JOIN = {"left": _TEXT, "right": _TEXT, "on": _PAIRS, "how": _TEXT, "prefix": _TEXT}
 _BY = {"by": _NAMES}
 #: type -> (class, keys with their forms; all but `name`, which every operator has)
-TYPES: Mapping[str, tuple[type[Any], Mapping[str, _Form]]] = {
+TYPES: Mapping[str, tuple[type[Any], Mapping[str, Form]]] = {
     "map": (Map, {"input": _TEXT, "fields": _FIELDS}),
     "filter": (Filter, {"input": _TEXT, "condition": _EXPRESSION}),
     "union": (Union, {"inputs": _NAMES}),
@@ -188,6 +208,12 @@ _IMPLIED: Mapping[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
+def needed_keys(type_: str) -> list[str]:
+    """The keys that a document of an operator of `type_` must have, beside name and type."""
+    cls = TYPES[type_][0]
+    return [field.name for field in dataclass_fields(cls) if field.default is MISSING and field.name not in {"name", *_IMPLIED}]
+
+
 def to_json(operator: Operator) -> dict[str, Any]:
     """Keys that have their default are left out."""
     type_ = _TYPE_OF[type(operator)]
@@ -207,7 +233,7 @@ def from_json(document: Any, pointer: str = "") -> Operator:
     if not isinstance(document, dict) or not isinstance(document.get("name"), str) or document.get("type") not in TYPES:
         raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {document!r}', pointer)
     cls, forms = TYPES[document["type"]]
-    _check_keys(document, cls, forms, pointer)
+    _check_keys(document, forms, pointer)
     read: dict[str, Any] = {}
     for key, form in forms.items():
         if key in document:
@@ -221,17 +247,16 @@ def from_json(document: Any, pointer: str = "") -> Operator:
     return made
 
 
-def _check_keys(document: Mapping[str, Any], cls: type[Any], forms: Mapping[str, _Form], pointer: str) -> None:
+def _check_keys(document: Mapping[str, Any], forms: Mapping[str, Form], pointer: str) -> None:
     for key in document.keys() - forms.keys() - {"name", "type"}:
         keys = ", ".join(sorted(forms))
         raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{key}")
-    needed = [field.name for field in dataclass_fields(cls) if field.default is MISSING and field.name not in {"name", *_IMPLIED}]
-    for key in needed:
+    for key in needed_keys(document["type"]):
         if key not in document:
             raise QueryError(f"operator {document['name']!r} ({document['type']}) lacks {key!r}", pointer)
 
 
-def _read(form: _Form, value: Any, key: str, pointer: str) -> Any:
+def _read(form: Form, value: Any, key: str, pointer: str) -> Any:
     try:
         return form.read(value)
     except QueryError as error:

@@ -19,9 +19,12 @@ from dataclasses import replace
 
 from cep.errors import QueryError
 from cep.model.operators import Join, Operator
+from cep.model.schema import Field
 from cep.plan.lineage import CommonKey, common_key, entries_of, trace
 from cep.plan.parallelize import is_spread_theta, operators_of, replica_key
 from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery
+from cep.plan.types import promoted
+from cep.plan.validate import validate
 
 POINTER = "/options/balancers"
 
@@ -38,6 +41,21 @@ def connect(plan: PhysicalPlan) -> PhysicalPlan:
         edges = *_input_edges(plan, subquery, keys), *_inner_edges(plan, subquery)
         plan = replace(plan, edges=plan.edges + edges)
     return replace(plan, edges=plan.edges + tuple(_output_edges(plan)) + tuple(_late_edges(plan)))
+
+
+def route_fields(plan: PhysicalPlan, edge: Edge) -> tuple[Field, ...]:
+    """The columns by which rows of `edge` are routed, in the types in which they meet those of the other edges like it: equal numbers
+    have to have equal hashes."""
+    schemas = validate(plan.query, plan.streams).schemas
+    alike = [e for e in plan.edges if e.is_input == edge.is_input and not e.is_output and len(e.fields) == len(edge.fields)]
+    meeting = alike if edge.is_input else [e for e in alike if e.target == edge.target]
+    found = []
+    for i, name in enumerate(edge.fields):
+        fields = [schemas[e.producer][e.fields[i]] for e in meeting]
+        type_ = promoted(tuple(field.type for field in fields))
+        assert type_ is not None, f"edge {edge.name!r}: rows are routed by columns that cannot be equal"
+        found.append(Field(name, type_, any(field.nullable for field in fields)))
+    return tuple(found)
 
 
 # --- edges -----------------------------------------------------------------------------------------------------------

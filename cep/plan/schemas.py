@@ -98,11 +98,12 @@ def _flat_map_schema(operator: FlatMap, schema: Schema) -> Schema:
     made = _map_schema(operator, operator.fields, schema)
     if operator.explode not in made:
         raise QueryError(f"operator {operator.name!r}, explode: no field {operator.explode!r}; there {listing(made.names)}", "/explode")
-    type_ = made[operator.explode].type
-    if type_.element is None:
-        message = f"operator {operator.name!r}: field {operator.explode!r} is exploded: expected a list, got {type_}"
+    exploded = made[operator.explode].type
+    element = exploded.element
+    if element is None:
+        message = f"operator {operator.name!r}: field {operator.explode!r} is exploded: expected a list, got {exploded}"
         raise QueryError(message, f"/fields/{escaped(operator.explode)}")
-    return Schema(tuple(Field(f.name, type_.element, True) if f.name == operator.explode else f for f in made.fields))
+    return Schema(tuple(Field(f.name, element, True) if f.name == operator.explode else f for f in made.fields))
 
 
 def _filter_schema(operator: Filter, schema: Schema) -> Schema:

@@ -1,0 +1,113 @@
+"""A query with each operator, as documents: what the OpenAPI document shows, and tests deploy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VISITS = {
+    "name": "visits",
+    "schema": [
+        {"name": "ip", "type": "string"},
+        {"name": "ts", "type": "timestamp[ms]"},
+        {"name": "url", "type": "string"},
+        {"name": "ms", "type": "int64"},
+    ],
+    "event_time": "ts",
+    "disorder": "2s",
+}
+SALES = {
+    "name": "sales",
+    "schema": [{"name": "ip", "type": "string"}, {"name": "at", "type": "timestamp[ms]"}, {"name": "price", "type": "float64"}],
+    "event_time": "at",
+    "disorder": "2s",
+}
+
+
+def _column(name: str) -> dict[str, Any]:
+    return {"column": name}
+
+
+def _over(column: str, value: Any) -> dict[str, Any]:
+    return {"op": ">", "args": [_column(column), value]}
+
+
+def _query(*operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (VISITS,), outputs: tuple[str, ...] = ()) -> dict[str, Any]:
+    last = operators[-1]["name"]
+    found = outputs or (last,)
+    return {
+        "name": f"with-{last}",
+        "streams": list(streams),
+        "operators": list(operators),
+        "outputs": [{"stream": f"out_{name.replace('.', '_')}", "input": name} for name in found],
+    }
+
+
+def _on_visits(name: str, type_: str, **keys: Any) -> dict[str, Any]:
+    return _query({"name": name, "type": type_, "input": "visits", **keys})
+
+
+def _with_sales(name: str, type_: str, **keys: Any) -> dict[str, Any]:
+    return _query({"name": name, "type": type_, "left": "visits", "right": "sales", "on": ["ip"], **keys}, streams=(VISITS, SALES))
+
+
+def _aggregate(name: str, **window: Any) -> dict[str, Any]:
+    return _on_visits(name, "aggregate", window=window, by=["ip"], functions={"visits": {"function": "count"}})
+
+
+_30S = {"type": "time", "size": "30s"}
+
+#: operator (an aggregate once for each window) -> a query with it
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "map": _on_visits("picked", "map", fields={"ip": _column("ip"), "s": {"op": "/", "args": [_column("ms"), 1000]}}),
+    "filter": _on_visits("slow", "filter", condition=_over("ms", 100)),
+    "union": _query(
+        {"name": "slow", "type": "filter", "input": "visits", "condition": _over("ms", 100)},
+        {"name": "quick", "type": "filter", "input": "visits", "condition": {"op": "<", "args": [_column("ms"), 10]}},
+        {"name": "both", "type": "union", "inputs": ["slow", "quick"]},
+    ),
+    "demux": _query(
+        {"name": "route", "type": "demux", "input": "visits", "cases": {"slow": _over("ms", 100)}, "otherwise": "quick"},
+        outputs=("route.slow", "route.quick"),
+    ),
+    "flat_map": _on_visits(
+        "words",
+        "flat_map",
+        fields={"ip": _column("ip"), "word": {"call": "split", "args": [_column("url"), "/"]}},
+        explode="word",
+    ),
+    "apply": _on_visits(
+        "applied",
+        "apply",
+        function="my_functions:seconds",
+        columns=["ip", "ms"],
+        schema=[{"name": "ip", "type": "string"}, {"name": "s", "type": "float64"}],
+    ),
+    "delay": _on_visits("later", "delay", by="5s"),
+    "lookup": _on_visits(
+        "named",
+        "lookup",
+        table={"schema": [{"name": "ip", "type": "string"}, {"name": "owner", "type": "string"}], "path": "/data/owners.csv"},
+        on=["ip"],
+        how="left",
+    ),
+    "aggregate, time": _aggregate("windows", type="time", size="30s", advance="10s"),
+    "aggregate, size": _aggregate("hundreds", type="size", size=100, advance=10),
+    "aggregate, session": _aggregate("sessions", type="session", gap="5m"),
+    "aggregate, transaction": _aggregate("transactions", type="transaction", open=_over("ms", 10), close=_over("ms", 100)),
+    "aggregate, unbounded": _aggregate("so_far", type="unbounded", every=None, ttl="1h"),
+    "join": _with_sales("joined", "join", window=_30S, how="left"),
+    "interval_join": _with_sales("soon_after", "interval_join", lower="0s", upper="10s"),
+    "as_of_join": _with_sales("as_of", "as_of_join", how="left", tolerance="1m"),
+    "sort": _on_visits("sorted", "sort", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}]),
+    "top_n": _on_visits("slowest", "top_n", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}], n=3),
+    "deduplicate": _on_visits("once", "deduplicate", by=["ip", "url"], ttl="1h"),
+    "stateful_map": _on_visits(
+        "numbered",
+        "stateful_map",
+        by=["ip"],
+        ttl=None,
+        state={"n": {"literal": 0, "type": "int64"}},
+        update={"n": {"op": "+", "args": [_column("n"), 1]}},
+        fields={"ip": _column("ip"), "n": _column("n")},
+    ),
+}

@@ -1,0 +1,108 @@
+"""The JSON Schema of a query's document, for the OpenAPI document: made from the same tables that read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cep.model import expr as expressions
+from cep.model.functions import FUNCTIONS
+from cep.model.operator_documents import TYPES, needed_keys, reference
+from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS
+
+_STRING = {"type": "string"}
+_DURATION = {"type": "string", "examples": ["30s"]}
+
+
+def schemas() -> dict[str, Any]:
+    """Components of the OpenAPI document, by name."""
+    operators = {f"Operator_{type_}": _operator(type_) for type_ in TYPES}
+    return {
+        "Query": _query(),
+        "Operator": {"oneOf": [reference(name) for name in operators], "discriminator": {"propertyName": "type"}},
+        **operators,
+        "Window": {"oneOf": [*_WINDOWS.values()]},
+        "Function": _function(),
+        "Expression": _expression(),
+        "Table": _object({"schema": _FIELDS, "path": _STRING, "data": {"type": "string", "format": "byte"}}, ["schema"]),
+        "StreamField": _object({"name": _STRING, "type": {"type": "string", "examples": ["int64", "string?", "timestamp[ms]"]}}),
+    }
+
+
+_FIELDS = {"type": "array", "items": reference("StreamField")}
+
+
+def _object(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    needed = list(properties) if required is None else required
+    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False, **more}
+
+
+def _operator(type_: str) -> dict[str, Any]:
+    cls, forms = TYPES[type_]
+    properties = {"name": _STRING, "type": {"const": type_}, **{key: form.schema for key, form in forms.items()}}
+    return _object(properties, ["name", "type", *needed_keys(type_)], description=" ".join((cls.__doc__ or "").split()))
+
+
+def _typed(type_: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return _object({"type": {"const": type_}, **properties}, ["type", *required])
+
+
+_ROWS = {"type": "integer", "minimum": 1}
+_SPAN_OR_NONE = {"anyOf": [_DURATION, {"type": "null"}]}
+_WINDOWS = {
+    "time": _typed("time", {"size": _DURATION, "advance": _DURATION}, ["size"]),
+    "size": _typed("size", {"size": _ROWS, "advance": _ROWS}, ["size"]),
+    "session": _typed("session", {"gap": _DURATION}, ["gap"]),
+    "transaction": _typed("transaction", {"open": reference("Expression"), "close": reference("Expression")}, ["open", "close"]),
+    "unbounded": _typed("unbounded", {"every": _SPAN_OR_NONE, "ttl": _SPAN_OR_NONE}, ["ttl"]),
+}
+
+
+def _function() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"function": {"enum": list(FUNCTIONS)}, "column": _STRING},
+        "required": ["function"],
+        "description": "An aggregate function; what each takes and answers is in docs/FUNCTIONS.md.",
+    }
+
+
+def _expression() -> dict[str, Any]:
+    arguments = {"type": "array", "items": reference("Expression")}
+    operators = [*expressions.ARITHMETIC, *expressions.COMPARISON, *expressions.BOOLEAN, *expressions.UNARY]
+    return {
+        "description": "A constant, or one of these objects; what each computes is in docs/ARITHMETIC.md.",
+        "anyOf": [
+            {"type": ["boolean", "number", "string"]},
+            _object({"column": _STRING}),
+            _object({"literal": {}, "type": _STRING}, ["literal"]),
+            _object({"op": {"enum": list(dict.fromkeys(operators))}, "args": arguments}),
+            _object({"call": {"enum": list(expressions.FUNCTIONS)}, "args": arguments}, additionalProperties=True),
+            _object({"cast": reference("Expression"), "to": _STRING}),
+            _object({"try_cast": reference("Expression"), "to": _STRING}),
+            {"type": "object"},
+        ],
+    }
+
+
+def _query() -> dict[str, Any]:
+    stream = _object(
+        {"name": _STRING, "schema": _FIELDS, "event_time": {}, "disorder": _DURATION, "files": {"type": "object"}}, ["name", "schema"]
+    )
+    options = {
+        "split": {"enum": list(SPLITS)},
+        "subqueries": {"type": "array", "items": {"type": "array", "items": _STRING}},
+        "parallelism": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+        "pre_aggregation": {"enum": list(PRE_AGGREGATION)},
+        "balancers": {"type": "object", "additionalProperties": {"enum": list(BALANCERS)}},
+        "replicas": {"type": "integer", "minimum": 1},
+        "buckets": {"type": "integer", "minimum": 1},
+    }
+    properties = {
+        "name": _STRING,
+        "streams": {"type": "array", "items": stream},
+        "operators": {"type": "array", "items": reference("Operator")},
+        "outputs": {"type": "array", "items": _object({"stream": _STRING, "input": _STRING}), "minItems": 1},
+        "late": {"anyOf": [_STRING, {"type": "null"}]},
+        "options": _object(options, []),
+    }
+    return _object(properties, ["name", "outputs"])
