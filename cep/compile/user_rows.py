@@ -56,7 +56,7 @@ class RowFunction:
     def _run_compiled(self, loop: Loop, columns: Sequence[Column], called: np.ndarray) -> tuple[Column, Failures]:
         n = len(called)
         arrays = [array_of(column.values, column.type) for column in columns]
-        out, valid, at = out_of(self.result.type, n), np.zeros(n, np.uint8), np.zeros(1, np.int64)
+        out, valid, at = out_of(self.result.type, n), np.zeros(n, np.uint8), np.array([-1], np.int64)
         failures: Failures = []
         start = 0
         while start < n:
@@ -65,6 +65,8 @@ class RowFunction:
                 start = n
             except Exception as error:
                 row = int(at[0])
+                if row < start:  # it was not the user's function that failed
+                    raise
                 failures.append((row, self._failure(columns, row, error)))
                 start = row + 1
         failures = sorted(failures + list(self._wrong(columns, called, out, valid, dict(failures))))

@@ -108,11 +108,16 @@ def _compiled_loop(compiled: Any, arguments: Sequence[DataType], result: DataTyp
         store=_OPTIONAL if optional else _PLAIN.replace("; ", "\n            "),
     )
     loop: Any = numba.njit(error_model="python")(generate(source, "user").loop)
-    bytes_, places = types.uint8[::1], types.int64[::1]
-    columns = [_SCALARS[type_.name][::1] for type_ in arguments]
-    loop.compile((typeof(compiled), types.int64, types.int64, bytes_, places, *columns, _SCALARS[result.name][::1], bytes_))
+    places, columns = types.int64[::1], [_read_only(_SCALARS[type_.name]) for type_ in arguments]
+    given = (typeof(compiled), types.int64, types.int64, _read_only(types.uint8), places, *columns)
+    loop.compile((*given, _SCALARS[result.name][::1], types.uint8[::1]))
     loop.disable_compile()
     return loop
+
+
+def _read_only(type_: Any) -> Any:
+    """An array that is only read: it may be a frame of a message."""
+    return types.Array(type_, 1, "C", readonly=True, aligned=False)
 
 
 def _first_line(error: Exception) -> str:
