@@ -204,6 +204,8 @@ def rows(batches: Sequence[Batch], schema: Schema) -> Iterator[TimedRow]:
 
 
 def values_of_array(array: pa.Array) -> list[Any]:
+    if pa.types.is_list(array.type) and pa.types.is_timestamp(array.type.value_type):
+        array = array.cast(pa.list_(pa.int64()))
     values: list[Any] = (array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array).to_pylist()
     return values
 

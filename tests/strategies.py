@@ -372,20 +372,33 @@ def aggregates(draw: DrawFn, node: Node, name: str, tick: int, hash_ties: bool) 
 
 
 def aggregate_functions(schema: Schema, ordered: bool) -> SearchStrategy[functions.Function]:
-    """`ordered`: FIRST and LAST too."""
+    """`ordered`: also those that depend on the order of rows."""
     numbers = [field.name for field in schema.fields if field.type.is_number]
-    of_any = [functions.count, functions.min_, functions.max_, *((functions.first, functions.last) if ordered else ())]
+    comparable = [field.name for field in schema.fields if not field.type.is_list]
+    any_column, column = st.sampled_from(schema.names), st.sampled_from(comparable)
     choices: list[SearchStrategy[functions.Function]] = [
         st.just(functions.count()),
-        st.builds(lambda make, column: make(column), st.sampled_from(of_any), st.sampled_from(schema.names)),
+        st.builds(functions.count, any_column),
+        _one_of(column, functions.min_, functions.max_, functions.count_distinct),
+        st.builds(functions.approx_count_distinct, column, st.sampled_from((4, 5, 12))),
         st.sampled_from((functions.window_start(), functions.window_end())),
     ]
     if ordered:  # they depend on more than the others do: on event time, origin and, beyond these, on whole rows
-        choices += 2 * [st.builds(lambda make, column: make(column), st.sampled_from(of_any[-2:]), st.sampled_from(schema.names))]
+        choices += 2 * [_one_of(any_column, functions.first, functions.last)]
+        choices += [
+            st.builds(lambda make, value, by: make(value, by), st.sampled_from((functions.arg_min, functions.arg_max)), any_column, column),
+            st.builds(functions.collect, column, st.sampled_from((1, 2, 3, 100))),
+        ]
     if numbers:
-        sums = st.sampled_from((functions.sum_, functions.avg))
-        choices.insert(1, st.builds(lambda make, column: make(column), sums, st.sampled_from(numbers)))
+        number = st.sampled_from(numbers)
+        choices.insert(1, _one_of(number, functions.sum_, functions.avg))
+        choices.append(_one_of(number, functions.var, functions.stddev, functions.var_pop, functions.stddev_pop, functions.median))
+        choices.append(st.builds(functions.quantile, number, st.sampled_from((0, 0.1, 0.25, 0.9, 1))))
     return st.one_of(choices)
+
+
+def _one_of(column: SearchStrategy[str], *makers: Callable[[str], functions.Function]) -> SearchStrategy[functions.Function]:
+    return st.builds(lambda make, name: make(name), st.sampled_from(makers), column)
 
 
 @st.composite
@@ -430,7 +443,9 @@ def tied_cases(draw: DrawFn) -> Case:
     inputs = tuple(way.name for way, schema in zip(ways, schemas_, strict=True) if schema == schemas_[0])
     joined = Union("u", inputs if len(inputs) > 1 else ("w0", "w0x"))
     extra = () if len(inputs) > 1 else (Filter("w0x", "w0", lit(True)),)
-    edges = [make(column) for make in (functions.first, functions.last) for column in schemas_[0].names]
+    names = schemas_[0].names
+    edges = [make(column) for make in (functions.first, functions.last) for column in names]
+    edges += [functions.collect(column, 3) for column in names] + [functions.arg_max(column, names[0]) for column in names]
     asked = [*edges, draw(aggregate_functions(schemas_[0], True))]
     by = tuple(draw(st.lists(st.sampled_from(schemas_[0].names), max_size=draw(st.sampled_from((0, 1))))))
     window = draw(windows(tick_us(stream)))

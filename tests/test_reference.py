@@ -554,7 +554,7 @@ def test_values_have_the_types_that_their_schema_says(case: Case) -> None:
                 assert field.nullable if value is None else isinstance(value, PYTHON[field.type.name])
 
 
-PYTHON = {"bool": bool, "int32": int, "int64": int, "timestamp": int, "float64": float, "string": str, "binary": bytes}
+PYTHON = {"bool": bool, "int32": int, "int64": int, "timestamp": int, "float64": float, "string": str, "binary": bytes, "list": list}
 
 
 @patient

@@ -32,6 +32,8 @@ from cep.model.schema import INT64, Field, Schema
 __all__ = ["AggregateSpec", "GroupFailure", "WindowState"]
 
 ROWS_MAX = 65_536
+#: What the groups of a batch take, about.
+BATCH_BYTES = 1 << 27
 FAILURES_MAX = 10_000
 Keep = Callable[[Columns], np.ndarray]
 
@@ -96,8 +98,13 @@ class WindowState:
 
     def _emit_all(self, watermark: int) -> Iterator[Batch]:
         for start, table in self._firing.fire(watermark):
-            for row in range(0, table.rows, self.rows_max):
-                yield self._emit(start, Groups(table, row, min(row + self.rows_max, table.rows)))
+            most = self._rows_of_batch(table)
+            for row in range(0, table.rows, most):
+                yield self._emit(start, Groups(table, row, min(row + most, table.rows)))
+
+    def _rows_of_batch(self, table: Table) -> int:
+        """Fewer where groups are large, so that a column does not outgrow its offsets of 32 bits."""
+        return max(1, min(self.rows_max, table.rows * BATCH_BYTES // max(table.bytes_used, 1)))
 
     def _emit(self, start: int, groups: Groups) -> Batch:
         if self.spec.stage == "partial":

@@ -48,6 +48,8 @@ def _identity(value: Any) -> object:
     """Equal exactly where the values are the same, type and all: True is not 1, nor is 1.0."""
     if isinstance(value, float):
         return "float", "nan" if value != value else struct.pack("<d", value)
+    if isinstance(value, list):
+        return "list", tuple(map(_identity, value))
     return type(value).__name__, value
 
 
