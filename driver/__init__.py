@@ -24,6 +24,7 @@ _HOME = {
     "StreamEnded": "cep.errors",
     "Subscription": "driver.subscription",
     "TIME": "cep.model.windows",
+    "aggregate_function": "driver.functions",
     "approx_count_distinct": "cep.model.functions",
     "arg_max": "cep.model.functions",
     "arg_min": "cep.model.functions",

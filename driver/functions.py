@@ -8,6 +8,7 @@ from typing import Any
 
 from cep.errors import QueryError
 from cep.model.expr import Expr, Udf, as_expr
+from cep.model.functions import UserFunction
 from cep.model.references import split_reference
 from cep.model.schema import parse_type
 from driver.own_functions import registered
@@ -27,6 +28,20 @@ def udf(function: str | Callable[..., Any], returns: object = None) -> Callable[
     reference = reference_of(function)
     type_, nullable = parse_type(_annotated(function) if returns is None else returns)
     return lambda *args: Udf(reference, tuple(map(as_expr, args)), type_, nullable)
+
+
+def aggregate_function(function: str | type, *columns: str, returns: object) -> UserFunction:
+    """A class with `init() -> state`, `add(state, *values) -> state` and `result(state) -> value`, for `Query.aggregate`.
+
+    Args:
+        function: the class, or "module:Class"; see `udf` for where it may be.
+        columns: whose values `add` gets, row by row in stream order; rows in which one is NULL do not count.
+        returns: what `result` returns; where it fails the answer has NULL.
+    """
+    if not columns:
+        raise QueryError(f"aggregate function {function!r}: expected at least one column")
+    type_, nullable = parse_type(returns)
+    return UserFunction(reference_of(function), arguments=columns, type=type_, nullable=nullable)
 
 
 def _annotated(function: str | Callable[..., Any]) -> object:

@@ -23,7 +23,10 @@ class WrongResult(Exception):
 def python_values(column: Column) -> list[Any]:
     """The values of a column."""
     if column.type.is_bytes:
-        values: list[Any] = to_arrow(column).to_pylist()
+        array, element = to_arrow(column), column.type.element
+        if element is not None and element.name == "timestamp":
+            array = array.cast(pa.list_(pa.int64()))
+        values: list[Any] = array.to_pylist()
         return values
     values = (column.values.astype(bool) if column.type.name == "bool" else column.values).tolist()
     for row in () if column.valid is None else np.flatnonzero(column.valid == 0).tolist():

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
 from cep.compile.stateful import compile_stateful
+from cep.compile.user_aggregates import Folds, collecting
 from cep.dataflow.apply import ApplyOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
@@ -25,7 +26,9 @@ from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
 from cep.dataflow.stateful_function import StatefulFunctionOperator
 from cep.dataflow.stateful_map import StatefulMapOperator
+from cep.dataflow.user_aggregate import UserAggregateOperator
 from cep.elements import MAX_TIME
+from cep.model.functions import UserFunction
 from cep.model.operators import Aggregate, Apply, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
@@ -65,7 +68,7 @@ class Layout:
         return restrict(schema, needed_columns(self.query, producer, schema))
 
     def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
-        times = self.validated.event_time_columns[aggregate.input]
+        aggregate, times = collecting(aggregate), self.validated.event_time_columns[aggregate.input]
         origin = stage != "partial" and self.origin(aggregate.name)
         ties = may_tie(self.query, aggregate.input)
         return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=ties)
@@ -201,6 +204,8 @@ class _Builder:
     def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
         spec = self.layout.spec(aggregate, stage)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
+        if stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions):
+            return UserAggregateOperator(name, spec, Folds(aggregate), self.wiring.state_limit, self.dead_letters)
         return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
