@@ -43,10 +43,13 @@ def _folder_of(module: str, folders: Sequence[str]) -> str | None:
     if any(Path(folder, first).is_dir() or Path(folder, f"{first}.py").is_file() for folder in folders):
         return None
     spec = importlib.util.find_spec(first)
-    if spec is None or spec.origin is None:
-        where = ", ".join(folders) or "none was given"
-        raise ClusterError(f"module {module!r} is not found; give the folder in which it lies: module_path=[...], --module-path ({where})")
-    return str(Path(spec.origin).parent.parent if spec.submodule_search_locations else Path(spec.origin).parent)
+    if spec is None:
+        where = f"neither in {', '.join(folders)} nor " if folders else ""
+        what = "give its folder, module_path=[...] or --module-path DIR"
+        raise ClusterError(f"module {module!r} is not found {where}where Python looks: {what}")
+    if spec.submodule_search_locations:
+        return str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return str(Path(spec.origin).parent) if spec.has_location and spec.origin else None
 
 
 class LocalCluster(Cluster):
