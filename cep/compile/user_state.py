@@ -1,4 +1,4 @@
-"""State that a user's function keeps: plain values, which can be copied, measured, and written down as text.
+"""State that a user's function keeps: plain values, which can be packed into bytes quickly, and written down as text.
 
 None, bool, int, float, str, bytes, and lists, tuples and dicts of them; nothing else, for nothing else would come back from a
 snapshot as it was.
@@ -7,31 +7,44 @@ snapshot as it was.
 from __future__ import annotations
 
 import json
+import marshal
 from typing import Any
 
 from cep.compile.user_values import WrongResult
 
-_WORD_BYTES = 8
-_SCALARS = frozenset((type(None), bool, int, float))
-_TEXTS = frozenset((str, bytes))
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 #: How what JSON has not is written: {tag: content}.
 _TAGS = {tuple: "tuple", dict: "dict", bytes: "bytes"}
 
 
-def copied(state: Any) -> tuple[Any, int]:
-    """`state`, nothing of it shared that can change, and about how many bytes it has. Raises WrongResult for other types."""
+Packed = bytes
+
+
+def packed(state: Any) -> Packed:
+    """`state` as it is kept between two calls: bytes, which a function cannot change. Raises WrongResult for other types."""
+    _check(state)
+    return marshal.dumps(state)
+
+
+def unpacked(data: Packed) -> Any:
+    """The state, a new one each time."""
+    return marshal.loads(data)
+
+
+def _check(state: Any) -> None:
+    """By the very types: marshal takes whatever has a buffer for bytes."""
     kind = type(state)
-    if kind in _SCALARS:
-        return state, _WORD_BYTES
-    if kind in _TEXTS:
-        return state, _WORD_BYTES + len(state)
-    if kind is dict:
-        keys, values = copied(list(state.keys())), copied(list(state.values()))
-        return dict(zip(keys[0], values[0], strict=True)), keys[1] + values[1]
     if kind is list or kind is tuple:
-        parts = [copied(part) for part in state]
-        return kind(part for part, _ in parts), _WORD_BYTES + sum(size for _, size in parts)
-    raise WrongResult(f"a state is made of None, bool, int, float, str, bytes, list, tuple and dict; got {kind.__name__} in it")
+        parts = state
+    elif kind is dict:
+        parts = [*state, *state.values()]
+    elif kind in _PLAIN:
+        return
+    else:
+        raise WrongResult(f"a state is made of None, bool, int, float, str, bytes, list, tuple and dict; got {kind.__name__} in it")
+    for part in parts:
+        if type(part) not in _PLAIN:
+            _check(part)
 
 
 def written(state: Any) -> str:

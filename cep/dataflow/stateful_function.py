@@ -11,7 +11,7 @@ import pyarrow as pa
 from cep.compile.aggregate_results import describe
 from cep.compile.user_functions import failure_text, resolve
 from cep.compile.user_rows import slow_note
-from cep.compile.user_state import copied, read, written
+from cep.compile.user_state import Packed, packed, read, unpacked, written
 from cep.compile.user_values import WrongResult, check_of, column_of_values, python_values
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.group_memory import NEVER, GroupMemory
@@ -27,11 +27,11 @@ _STATE = Field("__state", STRING)
 
 
 class FunctionMemory(GroupMemory):
-    """By number of the group its state, a Python value (`cep.compile.user_state`), and how large that is."""
+    """By number of the group its state, packed (`cep.compile.user_state`)."""
 
     def __init__(self, by: tuple[Field, ...], ttl: int | None) -> None:
         super().__init__(by, ttl)
-        self.values, self.valid = [np.empty(0, object), np.empty(0, np.int64)], [None, None]
+        self.values, self.valid = [np.empty(0, object)], [None]
         self.state_bytes = 0
 
     @property
@@ -39,21 +39,21 @@ class FunctionMemory(GroupMemory):
         return super().bytes + self.state_bytes
 
     def get(self, group: int, time: int) -> Any:
-        """A copy of the state for a row at `time`; None where the group begins anew."""
+        """The state for a row at `time`; None where the group begins anew."""
         last = self.last[group]
         fresh = last == NEVER or (self.ttl >= 0 and last < time - self.ttl)
-        return None if fresh else copied(self.values[0][group])[0]
+        return None if fresh else unpacked(self.values[0][group])
 
-    def put(self, group: int, time: int, state: Any, size: int) -> None:
-        """`state` is the memory's now."""
-        self.state_bytes += size - (0 if self.last[group] == NEVER else int(self.values[1][group]))
-        self.last[group], self.values[0][group], self.values[1][group] = time, state, size
+    def put(self, group: int, time: int, state: Packed) -> None:
+        """The state after a row at `time`."""
+        self.state_bytes += len(state) - (0 if self.last[group] == NEVER else len(self.values[0][group]))
+        self.last[group], self.values[0][group] = time, state
 
     def forget(self, watermark: int) -> None:
         before = len(self.numbers)
         super().forget(watermark)
         if len(self.numbers) < before:
-            self.state_bytes = int(self.values[1][self.touched].sum())
+            self.state_bytes = sum(map(len, self.values[0][self.touched]))
 
     @property
     def _fields(self) -> tuple[Field, ...]:
@@ -61,7 +61,7 @@ class FunctionMemory(GroupMemory):
 
     def snapshot(self) -> pa.RecordBatch:
         touched = self.touched
-        texts = pa.array([written(state) for state in self.values[0][touched]], pa.string())
+        texts = pa.array([written(unpacked(state)) for state in self.values[0][touched]], pa.string())
         return self._part([*map(to_arrow, self._known(touched)), texts])
 
     def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
@@ -70,11 +70,11 @@ class FunctionMemory(GroupMemory):
         groups = self.of(columns, chosen.num_rows).tolist()
         times, texts = columns["__last"].values.tolist(), chosen.column(chosen.num_columns - 1).to_pylist()
         for group, time, text in zip(groups, times, texts, strict=True):
-            self.put(group, time, *copied(read(text)))
+            self.put(group, time, packed(read(text)))
 
 
 class StatefulFunctionOperator(SequentialOperator):
-    """A function that fails on a row, or returns what it should not, leaves the state as it was: it was given a copy."""
+    """A function that fails on a row, or returns what it should not, leaves the state as it was, whatever it did to what it was given."""
 
     def __init__(self, operator: StatefulMap, hold: Hold, state_limit: int, dead_letters: DeadLetters) -> None:
         assert operator.function is not None and operator.schema is not None
@@ -109,9 +109,9 @@ class StatefulFunctionOperator(SequentialOperator):
         returned = self.function(self.groups.get(group, time), *arguments)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise WrongResult(f"expected (state, output), got {type(returned).__name__}")
-        state, size = copied(returned[0])
+        state = packed(returned[0])
         output = None if returned[1] is None else self._checked(returned[1])
-        self.groups.put(group, time, state, size)
+        self.groups.put(group, time, state)
         return output
 
     def _checked(self, output: Any) -> Sequence[Any]:
