@@ -14,7 +14,7 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
-from cep.dataflow.sequential_aggregate import SequentialAggregate
+from cep.dataflow.sequential_aggregate import HeldAggregate, SequentialAggregate
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map, is_sequential
@@ -165,11 +165,12 @@ class _Builder:
 
     def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
-        if is_sequential(aggregate):
-            words = origin_words(self.plan.query, aggregate.input)
+        words = origin_words(self.plan.query, aggregate.input)
+        if spec.is_sequential:
             return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+        operator = AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+        return HeldAggregate(operator, words) if is_sequential(aggregate) else operator
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)
