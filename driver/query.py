@@ -14,13 +14,35 @@ from typing import Any
 from cep.errors import QueryError
 from cep.model import query as model
 from cep.model.duration import parse_duration
-from cep.model.expr import Column, Expr, as_expr
+from cep.model.expr import Column, Expr, Literal, as_expr
 from cep.model.functions import Function
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.operators import (
+    Aggregate,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Demux,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Pairs,
+    Sort,
+    StatefulMap,
+    TopN,
+    Union,
+)
 from cep.model.schema import Schema
 from cep.model.streams import BLOCK_BYTES, Stream, TextFiles
 from cep.model.windows import TimeWindow
 from cep.plan.validate import validate
+from driver.tables import Table, static_table
+
+#: Columns that are equal: "k", ["k", ("a", "b")] or {"a": "b"}, the left one first.
+On = str | Iterable[str | tuple[str, str]] | Mapping[str, str]
 
 
 def stream(
@@ -78,6 +100,32 @@ def _disorder(disorder: str | timedelta | None) -> int | None:
     return None if disorder is None else parse_duration(disorder, "disorder")
 
 
+def _computed(*fields: Mapping[str, object] | None) -> tuple[tuple[str, Expr], ...]:
+    """Expressions or constants by name; what comes later replaces what has its name."""
+    given = {key: value for each in fields for key, value in (each or {}).items()}
+    return tuple((key, as_expr(value)) for key, value in given.items())
+
+
+def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _order(columns: str | Iterable[str]) -> tuple[tuple[str, bool], ...]:
+    """(column, descending)."""
+    return tuple((column.removeprefix("-"), column.startswith("-")) for column in _names(columns))
+
+
+def _ttl(ttl: str | timedelta | None) -> int | None:
+    return None if ttl is None else parse_duration(ttl, "ttl")
+
+
+def _constant(operator: str, name: str, value: object) -> Literal:
+    found = as_expr(value)
+    if not isinstance(found, Literal):
+        raise QueryError(f"operator {operator!r}: state {name!r}: expected a constant, got {value!r}", f"/state/{name}")
+    return found
+
+
 @dataclass(frozen=True)
 class Query:
     """A query under construction. Operators read what stands before them; `at` goes back to something named."""
@@ -103,8 +151,7 @@ class Query:
 
     def map(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
         """One tuple for each tuple, with exactly these fields: expressions or constants."""
-        computed = tuple((key, as_expr(value)) for key, value in {**(fields or {}), **named}.items())
-        return self._then(Map(name, self._input(name), computed))
+        return self._then(Map(name, self._input(name), _computed(fields, named)))
 
     def filter(self, name: str, condition: Expr, /) -> Query:
         """Keeps the tuples for which `condition` is true."""
@@ -113,6 +160,58 @@ class Query:
     def union(self, name: str, *inputs: str) -> Query:
         """The tuples of the operators or streams `inputs`, whose schemas are the same."""
         return self._then(Union(name, inputs))
+
+    def demux(self, name: str, cases: Mapping[str, Expr], /, otherwise: str | None = None) -> Query:
+        """Every tuple into each branch whose condition is true, or into `otherwise`; go on with `at("name.branch")`."""
+        conditions = tuple((branch, as_expr(condition)) for branch, condition in cases.items())
+        return self._then(Demux(name, self._input(name), conditions, otherwise))
+
+    def flat_map(self, name: str, fields: Mapping[str, object] | None = None, /, *, explode: str, **named: object) -> Query:
+        """As `map`, and then one tuple for each element of the list in field `explode`, which becomes the element."""
+        return self._then(FlatMap(name, self._input(name), _computed(fields, named), explode))
+
+    def delay(self, name: str, by: str | timedelta, /) -> Query:
+        """The same tuples, `by` later in event time."""
+        return self._then(Delay(name, self._input(name), parse_duration(by, "delay")))
+
+    def deduplicate(self, name: str, /, *, by: str | Iterable[str], ttl: str | timedelta | None) -> Query:
+        """Of tuples with equal `by` the first, and the next that is more than `ttl` after it, and so on. `ttl=None`: the first ever."""
+        return self._then(Deduplicate(name, self._input(name), _names(by), _ttl(ttl)))
+
+    def stateful_map(
+        self,
+        name: str,
+        /,
+        *,
+        by: str | Iterable[str] = (),
+        ttl: str | timedelta | None,
+        state: Mapping[str, object],
+        update: Mapping[str, object],
+        fields: Mapping[str, object],
+    ) -> Query:
+        """One tuple of `fields` for each tuple, computed from it and from the state of its group, in stream order.
+
+        Args:
+            ttl: a group that no tuple touched for longer begins anew; None: never.
+            state: name -> what it begins with, a constant; `lit(None, type)` is NULL.
+            update: name -> what the state becomes, over the tuple and the state as it was.
+            fields: name -> what comes out, over the tuple and the new state.
+        """
+        begins = tuple((key, _constant(name, key, value)) for key, value in state.items())
+        changes = {key: update[key] for key in state if key in update} | dict(update)
+        found = StatefulMap(name, self._input(name), _names(by), _ttl(ttl), begins, _computed(changes), _computed(fields))
+        return self._then(found)
+
+    def sort(
+        self, name: str, window: TimeWindow | None = None, /, *, by: str | Iterable[str] = (), order: str | Iterable[str] = ()
+    ) -> Query:
+        """The tuples of each window and group with their `rank` in the order of columns, "-column" for descending; without a
+        window the tuples in stream order."""
+        return self._then(Sort(name, self._input(name), window, _names(by), _order(order)))
+
+    def top(self, name: str, n: int, window: TimeWindow, /, *, by: str | Iterable[str] = (), order: str | Iterable[str]) -> Query:
+        """The first `n` of what `sort` yields."""
+        return self._then(TopN(name, self._input(name), window, _names(by), _order(order), n))
 
     def aggregate(
         self,
@@ -125,7 +224,7 @@ class Query:
         **named: Function,
     ) -> Query:
         """Per window and group: the fields of `by`, then one field per function."""
-        keys = (by,) if isinstance(by, str) else tuple(by)
+        keys = _names(by)
         found = tuple({**(functions or {}), **named}.items())
         for field_name, function in found:
             if not isinstance(function, Function):
@@ -165,3 +264,96 @@ class Query:
 
     def _then(self, operator: Operator) -> Query:
         return replace(self, operators=(*self.operators, operator), current=operator.name)
+
+    # Joins: what stands before them is the left input, `right` a name, or a stream that is declared here if it is new.
+
+    def join(
+        self,
+        name: str,
+        right: Stream | str,
+        window: TimeWindow,
+        *,
+        on: On = (),
+        how: str = "inner",
+        right_window: TimeWindow | None = None,
+        condition: Expr | None = None,
+        prefix: str = "",
+        by: str | Iterable[str] = (),
+        broadcast: str = "right",
+    ) -> Query:
+        """Pairs of tuples that lie in the windows of both inputs that end at the same time.
+
+        Args:
+            on: columns that are equal: "k", ["k", ("a", "b")] or {"a": "b"}, the left one first; none: a theta join.
+            how: whose tuples come out without a match: inner, left, right or full.
+            right_window: of the right input, with the same advance; `window` unless given.
+            condition: over the joined tuple.
+            prefix: before the names of the right one's columns.
+            by: columns of both inputs, equal too.
+            broadcast: the side of a theta join that every instance gets.
+        """
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        pairs = tuple(dict.fromkeys((*_pairs(name, on), *((key, key) for key in keys))))
+        joined = Join(name, self._input(name), _name(right), window, right_window or window, pairs, how, condition, prefix, broadcast)
+        return self._declaring(right)._then(joined)
+
+    def interval_join(
+        self,
+        name: str,
+        right: Stream | str,
+        lower: str | timedelta,
+        upper: str | timedelta,
+        *,
+        on: On,
+        how: str = "inner",
+        condition: Expr | None = None,
+        prefix: str = "",
+    ) -> Query:
+        """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
+        it. The rest as in `join`."""
+        bounds = _signed(lower, "lower"), _signed(upper, "upper")
+        pairs = _pairs(name, on)
+        return self._declaring(right)._then(IntervalJoin(name, self._input(name), _name(right), *bounds, pairs, how, condition, prefix))
+
+    def as_of_join(
+        self,
+        name: str,
+        right: Stream | str,
+        *,
+        on: On,
+        how: str = "inner",
+        tolerance: str | timedelta | None = None,
+        prefix: str = "",
+    ) -> Query:
+        """Each tuple with the last right one that is not later, and not more than `tolerance` earlier; `how` inner or left."""
+        within = None if tolerance is None else parse_duration(tolerance, "tolerance")
+        return self._declaring(right)._then(AsOfJoin(name, self._input(name), _name(right), _pairs(name, on), how, within, prefix))
+
+    def lookup(self, name: str, table: Table, *, on: On, how: str = "inner", prefix: str = "") -> Query:
+        """Each tuple with every row of a static table in which the columns `on` are equal; `how` inner or left.
+
+        `table`: (path, {column: type}) of a .parquet, .arrow, .feather or .csv file under a folder of the cluster, or a small Arrow table.
+        """
+        return self._then(Lookup(name, self._input(name), static_table(table), _pairs(name, on), how, prefix))
+
+    def _declaring(self, read: Stream | str) -> Query:
+        return self if isinstance(read, str) else replace(self.source(read), current=self.current)
+
+
+def _name(read: Stream | str) -> str:
+    return read if isinstance(read, str) else read.name
+
+
+def _pairs(name: str, on: On) -> Pairs:
+    listed = [on] if isinstance(on, str) else on.items() if isinstance(on, Mapping) else list(on)
+    pairs = tuple((each, each) if isinstance(each, str) else tuple(each) for each in listed)
+    if not all(len(pair) == 2 and all(isinstance(column, str) for column in pair) for pair in pairs):
+        raise QueryError(f'operator {name!r}: on: expected "k", ["k", ("a", "b")] or {{"a": "b"}}, got {on!r}', "/on")
+    return tuple((left, right) for left, right in pairs)
+
+
+def _signed(text: str | timedelta, what: str) -> int:
+    """µs of a duration that may be negative."""
+    if isinstance(text, str) and text.strip().startswith("-"):
+        return -parse_duration(text.strip()[1:], what)
+    return parse_duration(text, what)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from cep.errors import PlacementError, QueryError
 from cep.model.expr import coalesce, col
-from cep.model.functions import avg, first, last, max_, sum_
+from cep.model.functions import approx_count_distinct, avg, count_distinct, first, last, max_, median, stddev, sum_, var
 from cep.model.operators import Aggregate, Filter, Map, Operator, Union
 from cep.model.query import BALANCERS, Query
+from cep.model.windows import SessionWindow
 from cep.plan.lineage import common_key
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.pre_aggregate import decisions
@@ -242,6 +243,18 @@ PRE: dict[str, tuple[Query, bool, str]] = {
     "an integer sum": (query(group("a", "s", "ip", functions=(("b", sum_("bytes")), ("m", avg("bytes"))))), True, ""),
     "max of float64": (query(group("a", "s", "ip", functions=(("m", max_("price")), ("f", first("price"))))), True, ""),
     "a float64 sum": (query(PRICE), False, "the exact sum of price (float64) has no small partial"),
+    "a float64 sum, on": (query(PRICE, pre_aggregation="on"), True, "pre_aggregation is 'on'"),
+    "a distinct count": (
+        query(group("a", "s", "ip", functions=(("n", count_distinct("url")),))),
+        False,
+        "a partial count_distinct of url holds",
+    ),
+    "a float64 variance": (query(group("a", "s", "ip", functions=(("v", stddev("price")),))), False, "the exact stddev of price (float64)"),
+    "sketches": (
+        query(group("a", "s", "ip", functions=(("n", approx_count_distinct("url")), ("m", median("price")), ("v", var("bytes"))))),
+        True,
+        "",
+    ),
     "one instance to one": (query(PER_IP, parallelism=1), False, "rows go straight to one instance each"),
     "one instance to one, on": (query(PER_IP, parallelism=1, pre_aggregation="on"), True, "pre_aggregation is 'on'"),
     "nothing to cross": (query(PER_IP, split="single"), False, "it runs in the same subquery"),
@@ -275,8 +288,9 @@ def test_one_subquery_pre_aggregates_for_all_that_read_it() -> None:
 
 
 def test_on_where_it_cannot_be_is_refused_with_the_reason() -> None:
-    with pytest.raises(QueryError, match=r"operator 'a' cannot be pre-aggregated: the exact sum of price \(float64\)"):
-        planned(query(PRICE, pre_aggregation="on"))
+    by_session = replace(PER_IP, window=SessionWindow(5))
+    with pytest.raises(QueryError, match=r"operator 'a' cannot be pre-aggregated: its window takes the tuples of a group one by one"):
+        planned(query(by_session, pre_aggregation="on"))
 
 
 # --- replicas --------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
     return scripts
 
 
-@given(cases(hash_ties=True), executions(), st.integers(2, 3))
+@given(cases(), executions(), st.integers(2, 3))
 def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, replicas: int) -> None:
     options = replace(execution.options, replicas=replicas, parallelism=None)
     try:

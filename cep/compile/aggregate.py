@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from cep.compile.window_panes import Panes
 from cep.compile.window_running import RunningFiring
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
-from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
+from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import INT64, Field, Schema
@@ -60,6 +61,7 @@ class WindowState:
         self._failures: list[GroupFailure] = []
         self._failed = 0
         self._emitting = False
+        self._single: Table | None = None
         spec.warm()
 
     # Rows in
@@ -70,6 +72,25 @@ class WindowState:
             raise ProtocolError(f"operator {self.name!r}: rows came while a window was being emitted")
         if len(batch):
             self._panes.add(self._rows(batch), self.watermark)
+
+    def singly(self, batch: Batch) -> Batch:
+        """Stage "partial": each tuple as a partial row of its own, without gathering; the state stays as it is."""
+        rows = tuple_rows(self.spec, batch)
+        table = self._single or Table.make(self.spec.width, self.spec.sums, len(batch))
+        self._single = table
+        table.clear()
+        numbers = np.arange(len(batch), dtype=np.uint64)
+        # Keys of their own, so that row i is entry i; the columns of the key need not be had back from them.
+        replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
+        columns = results.state_columns(self.spec, Groups(table, 0, len(batch)))
+        by = {field.name: batch.columns[field.name] for field in self.spec.by}
+        time = (batch.time // self._panes.pane + 1) * self._panes.pane - 1
+        return Batch(by | columns, time, None, batch.created)
+
+    @property
+    def groups(self) -> int:
+        """In all open panes."""
+        return sum(table.rows for _, table in self._panes.items())
 
     def _rows(self, batch: Batch) -> Rows:
         if self.spec.stage == "final":

@@ -205,17 +205,23 @@ def _value(column: Column, row: int) -> object:
 
 
 def origins(name: str, keys: Keys, window_start: Instant) -> np.ndarray:
-    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5)."""
+    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5).
+
+    A hash is negative and a source's index is not, so that a query that reads these rows can tell (`cep.dataflow.query_source`).
+    """
     out = np.empty((len(keys), 2), np.int64)
     out[:, 1] = window_start
     _hash_origins(keys.w0, keys.w1, np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8))), out)
     return out
 
 
+_NEGATIVE = np.uint64(1 << 63)
+
+
 @kernel("void(const uint64[:], const uint64[:], uint64, int64[:, :])")
 def _hash_origins(w0: np.ndarray, w1: np.ndarray, name: int, out: np.ndarray) -> None:
     for i in range(len(w0)):
-        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(out[i, 1])))
+        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(out[i, 1])) | _NEGATIVE)
 
 
 # --- partial rows ----------------------------------------------------------------------------------------------------
@@ -229,9 +235,14 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
+    return decode_keys(groups.keys(0), spec.by) | state_columns(spec, groups)
+
+
+def state_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
+    """Those of them that are not the key's."""
     fields = spec.partial_schema.fields[len(spec.by) :]
     words = (column for place, part in spec.parts for column in _words(part, place, groups))
-    return decode_keys(groups.keys(0), spec.by) | {field.name: column for field, column in zip(fields, words, strict=True)}
+    return {field.name: column for field, column in zip(fields, words, strict=True)}
 
 
 def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:

@@ -6,7 +6,7 @@ steps that compute numbers, bools and timestamps, or compare texts, are one loop
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,8 +48,8 @@ class Loop:
     source: LoopSource
     kernel: Kernel | None
 
-    def run(self, columns: Columns, n: int, now_us: int) -> Result:
-        """Takes `n` rows through it. A failure's row is one of these `n`."""
+    def run(self, columns: Columns, n: int, now_us: int, *more: np.ndarray | int) -> Result:
+        """Takes `n` rows through it. A failure's row is one of these `n`. `more`: what the kernel takes behind the rest."""
         source = self.source
         if self.kernel is None:
             return Result(self._passed(columns, None), None, ())
@@ -59,7 +59,7 @@ class Loop:
         arguments = [a for f in source.inputs for a in _arrays(columns[f.name], f.nullable)]
         arguments += [a for output in outputs for a in output.arrays]
         literals = (source.integers, source.floats, *source.texts)
-        kept_count, failed = self.kernel(n, now_us, *literals, *arguments, rows, failed_rows, failed_sites)
+        kept_count, failed = self.kernel(n, now_us, *literals, *arguments, rows, failed_rows, failed_sites, *more)
         kept = _kept(n, rows[:kept_count] if source.filters else None, failed_rows[:failed])
         chosen = slice(0, kept_count) if source.filters else kept
         computed = {output.field.name: output.column(chosen) for output in outputs}
@@ -143,27 +143,32 @@ def compile_chain(operators: tuple[Map | Filter, ...], schema: Schema) -> Chain:
     Raises:
         QueryError: an operator does not fit; names it and its field.
     """
-    chain = make_chain(operators, schema)
-    for part in chain.parts:
-        _warm(part)
-    return chain
+    return ready(make_chain(operators, schema))
 
 
 def make_chain(operators: tuple[Map | Filter, ...], schema: Schema) -> Chain:
     """The same chain before anything is compiled: to read its sources, or to run it interpreted."""
     lowered = lower(operators, schema)
-    builder = _Builder(schema.by_name)
-    for step in lowered.steps:
+    return chain_of(lowered.steps, schema.by_name, lowered.schema)[0]
+
+
+def chain_of(steps: Sequence[Step], fields: Mapping[str, Field], schema: Schema) -> tuple[Chain, Mapping[str, Field]]:
+    """The chain of `steps` over columns `fields`, and the columns that it yields, hidden ones too; `schema` names those of users."""
+    builder = _Builder(fields)
+    for step in steps:
         builder.add(step)
     builder.close()
-    return Chain(lowered.schema, tuple(builder.parts))
+    return Chain(schema, tuple(builder.parts)), builder.fields
 
 
-def _warm(part: Loop | Convert) -> None:
-    if isinstance(part, Convert):
-        warm(*kernels_of(part))
-    elif part.kernel is not None:
-        warm(part.kernel)
+def ready(chain: Chain) -> Chain:
+    """The same, its machine code compiled or taken from the cache."""
+    for part in chain.parts:
+        if isinstance(part, Convert):
+            warm(*kernels_of(part))
+        elif part.kernel is not None:
+            warm(part.kernel)
+    return chain
 
 
 class _Builder:

@@ -69,7 +69,7 @@ class LoopSource:
 
 def loop_source(steps: Sequence[LoopStep], fields: Mapping[str, Field]) -> LoopSource:
     """The loop that takes columns `fields` through `steps`."""
-    loop = _Loop(fields, any(isinstance(step, Keep) for step in steps))
+    loop = LoopWriter(fields, any(isinstance(step, Keep) for step in steps))
     for i, step in enumerate(steps):
         loop.add(step, last=all(map(_is_trivial, steps[i + 1 :])))
     return loop.finished()
@@ -85,11 +85,11 @@ def _is_trivial(step: LoopStep) -> bool:
     return False
 
 
-class _Loop:
-    """One loop in the making."""
+class LoopWriter:
+    """One loop in the making. `more`: (type, name) of arguments that it takes behind all others."""
 
-    def __init__(self, fields: Mapping[str, Field], filters: bool) -> None:
-        self.fields, self.filters = fields, filters
+    def __init__(self, fields: Mapping[str, Field], filters: bool, more: Sequence[tuple[str, str]] = ()) -> None:
+        self.fields, self.filters, self.more = fields, filters, more
         self.writer = Writer(fields)
         self.keep: list[str] = []
 
@@ -132,7 +132,7 @@ class _Loop:
         inputs = tuple(self.fields[name] for name in writer.loaded)
         self._store(tuple(computed.values()))
         return LoopSource(
-            self._module(inputs, outputs) if outputs or writer.sites or self.filters else "",
+            self._module(inputs, outputs) if outputs or writer.sites or self.filters or self.more else "",
             np.array(writer.literals["integer"], np.int64),
             np.array(writer.literals["float"], np.float64),
             tuple(np.frombuffer(text, np.uint8) for text in writer.literals["text"]),
@@ -165,6 +165,7 @@ class _Loop:
         parameters += [parameter for k, column in enumerate(inputs) for parameter in _input(k, column)]
         parameters += [parameter for k, column in enumerate(outputs) for parameter in _output(k, column)]
         parameters += [("int64[:]", name) for name in ("rows", "failed_rows", "failed_sites")]
+        parameters += self.more
         literals = [f"    {kind}{k} = {kind}s[{k}]" for kind in ("integer", "float") for k in range(count[kind])]
         return _MODULE.format(
             functions=_FUNCTIONS if self.writer.functions else "",

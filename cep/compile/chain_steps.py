@@ -85,7 +85,7 @@ def lower(operators: tuple[Map | Filter, ...], schema: Schema) -> Lowered:
     steps: list[Step] = []
     for operator in operators:
         output = operator_schema(operator, (schema,))
-        lowering = _Lowering(operator.name, schema.by_name, steps)
+        lowering = Lowering(operator.name, schema.by_name, steps)
         if isinstance(operator, Map):
             fields = tuple((name, lowering.output(name, expr)) for name, expr in operator.fields)
             steps.append(Assign(operator.name, fields))
@@ -126,8 +126,8 @@ def _itself_may_fail(tree: Typed) -> bool:
 
 
 @dataclass
-class _Lowering:
-    """Takes the expressions of one operator apart; appends to `steps` what has to come before it.
+class Lowering:
+    """Takes the expressions of one operator over `fields` apart; appends to `steps` what has to come before it.
 
     `needed`, a condition that is never NULL, goes along with an argument that `and`, `or`, `coalesce` or `when` may not need:
     what of it becomes a step of its own fails only where the condition holds. None: always.

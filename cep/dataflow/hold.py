@@ -7,6 +7,7 @@ all its columns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from cep.compile.aggregate_ties import rows_of
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.output import concat
 from cep.elements import Batch
+from cep.kernels.columns import compact
 from cep.kernels.jit import kernel
 from cep.model.schema import Schema
 from cep.wire import Format
@@ -48,6 +50,7 @@ class Hold:
         if len(batch):
             least = int(batch.time.min())
             self._first = min(self._first, least) if self._batches else least
+            batch = replace(batch, columns={name: compact(batch.columns[name]) for name in self.schema.names})
             self._batches.append(batch)
             self.bytes += batch_bytes(batch)
 

@@ -21,8 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
-from cep.compile.chain import Chain
+from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
@@ -39,7 +40,7 @@ class Part:
     batch: pa.RecordBatch
 
 
-#: (port, columns of a part) -> bool[n]: which rows belong to the instance that is being restored.
+#: (port, columns of a part, at least one) -> bool[n]: which rows belong to the instance that is being restored.
 Keep = Callable[[int, Columns], np.ndarray]
 
 
@@ -107,13 +108,19 @@ class ChainOperator(Stateless):
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         result = self.chain.process(batch.columns, len(batch), self.clock())
-        for failure in result.failures:
-            self.dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
-        time, origin = batch.time, batch.origin
-        if result.kept is not None:
-            time, origin = time[result.kept], None if origin is None else origin[result.kept]
-        if len(time):
-            yield Batch(result.columns, time, origin, batch.created)
+        out = outcome(batch, result, self.dead_letters)
+        if len(out):
+            yield out
+
+
+def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
+    """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
+    for failure in result.failures:
+        dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
+    time, origin = batch.time, batch.origin
+    if result.kept is not None:
+        time, origin = time[result.kept], None if origin is None else origin[result.kept]
+    return Batch(result.columns, time, origin, batch.created)
 
 
 def _position(batch: Batch, row: int) -> str:
@@ -137,7 +144,10 @@ class PassOperator(Stateless):
 class AggregateOperator:
     """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
 
-    def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters, reduction: Reduction | None = None
+    ) -> None:
+        self.reduction = reduction or Reduction(False)
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
         self.answers, self.window_size = spec.stage != "partial" and not spec.periodic, spec.window.size
         self.state = WindowState(spec, name)
@@ -154,18 +164,25 @@ class AggregateOperator:
         return self.state.oldest_window_end
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        if not self.reduction.takes(len(batch)):
+            yield self.state.singly(batch)
+            return
         self.state.add(batch)
+        self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
             panes = f"{self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs"
             check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
-        yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        groups = 0
         for batch in self.state.advance(watermark):
+            groups += len(batch)
             complete = self._complete(batch)
             if len(complete):
                 yield complete
+        if groups:
+            self.reduction.ended(groups, self.state.open_panes)
         bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def watermark_after(self, watermark: int) -> int:

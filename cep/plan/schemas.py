@@ -34,6 +34,9 @@ from cep.model.schema import BOOL, INT64, DataType, Field, Schema
 from cep.model.windows import TransactionWindow, UnboundedWindow
 from cep.plan.types import escaped, infer, listing, promoted, text_of
 
+#: What state that expressions change may be: machine words.
+STATE_TYPES = ("bool", "int32", "int64", "float64", "timestamp")
+
 
 def operator_schema(operator: Operator, inputs: tuple[Schema, ...]) -> Schema:
     """The schema of what `operator` yields from inputs of these schemas, in the order of `operator.inputs`."""
@@ -249,9 +252,13 @@ def _stateful_map_schema(operator: StatefulMap, schema: Schema) -> Schema:
 def state_schema(operator: StatefulMap, schema: Schema) -> Schema:
     """The columns over which `update` and `fields` are: those of the input, and the state. The state is nullable if it begins as
     NULL or an update may make it so."""
-    for name, _ in operator.state:
+    for name, literal in operator.state:
+        where, pointer = f"operator {operator.name!r}: state {name!r}", f"/state/{escaped(name)}"
         if name in schema:
-            raise QueryError(f"operator {operator.name!r}: state {name!r}: the input has a column of that name", f"/state/{escaped(name)}")
+            raise QueryError(f"{where}: the input has a column of that name", pointer)
+        if literal.type.name not in STATE_TYPES:
+            message = f"{where}: expected one of {', '.join(STATE_TYPES)}, got {literal.type}; a function can keep what is none of these"
+            raise QueryError(message, pointer)
     nullable = {name: literal.value is None for name, literal in operator.state}
     while True:
         fields = tuple(Field(name, literal.type, nullable[name]) for name, literal in operator.state)

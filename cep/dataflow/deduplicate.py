@@ -1,0 +1,37 @@
+"""Deduplicate: of tuples with equal `by` the first in stream order, and the next that is more than ttl after it, and so on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.dataflow.group_memory import FOR_EVER, NEVER, GroupMemory
+from cep.dataflow.hold import Hold
+from cep.dataflow.sequential import SequentialOperator
+from cep.elements import Batch
+from cep.kernels.jit import kernel
+from cep.model.operators import Deduplicate
+
+
+@kernel("void(const int64[:], const int64[:], int64, int64[:], uint8[:])")
+def mark_first(groups: np.ndarray, time: np.ndarray, ttl: int, last: np.ndarray, first: np.ndarray) -> None:
+    """Marks the rows to be let out; `last` is the time of each group's last one."""
+    for i in range(len(groups)):
+        before = last[groups[i]]
+        first[i] = before == NEVER or (ttl != FOR_EVER and before < time[i] - ttl)
+        if first[i]:
+            last[groups[i]] = time[i]
+
+
+class DeduplicateOperator(SequentialOperator):
+    """Remembers of each group when a row of it was let out last."""
+
+    def __init__(self, operator: Deduplicate, hold: Hold, state_limit: int) -> None:
+        by = tuple(hold.schema[name] for name in operator.by)
+        self.groups = GroupMemory(by, operator.ttl)
+        super().__init__(operator.name, hold, state_limit, self.groups)
+
+    def _take(self, batch: Batch) -> Batch:
+        first = np.empty(len(batch), np.uint8)
+        groups = self.groups.of(batch.columns, len(batch))
+        mark_first(groups, np.ascontiguousarray(batch.time), self.groups.ttl, self.groups.last, first)
+        return batch if first.all() else batch.take(np.flatnonzero(first))

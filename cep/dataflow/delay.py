@@ -1,0 +1,30 @@
+"""Delay: the same tuples, later in event time. It holds nothing: time and watermark are shifted alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from cep.compile.aggregate_spec import TIME_MAX
+from cep.dataflow.operators import Stateless
+from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.errors import DataError
+from cep.model.operators import Delay
+
+
+class DelayOperator(Stateless):
+    """Raises DataError for a tuple that would come out beyond TIME_MAX."""
+
+    def __init__(self, operator: Delay) -> None:
+        self.name, self.by = operator.name, operator.by
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        latest = int(batch.time.max(initial=MIN_TIME))
+        if latest > TIME_MAX - self.by:
+            raise DataError(f"operator {self.name!r}: event times must lie within ±{TIME_MAX} µs, got {latest} µs + {self.by} µs")
+        yield replace(batch, time=batch.time + np.int64(self.by))
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark if watermark in (MIN_TIME, MAX_TIME) else min(watermark + self.by, MAX_TIME - 1)

@@ -1,0 +1,40 @@
+"""FlatMap: a chain, and then one tuple for each element of a list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep.compile.chain import Chain
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.hold import ROWS_MAX
+from cep.dataflow.operators import Clock, Stateless, outcome
+from cep.elements import Batch
+from cep.kernels.lists import explode
+from cep.model.operators import FlatMap, Map
+
+
+def as_map(operator: FlatMap) -> Map:
+    """What computes the fields, the list still whole."""
+    return Map(operator.name, operator.input, operator.fields)
+
+
+class FlatMapOperator(Stateless):
+    """`chain` is of `as_map`."""
+
+    def __init__(self, operator: FlatMap, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
+        self.name, self.explode = operator.name, operator.explode
+        self.chain, self.clock, self.dead_letters = chain, clock, dead_letters
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        mapped = outcome(batch, self.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
+        exploded = self._exploded(mapped)
+        for start in range(0, len(exploded), ROWS_MAX):
+            yield exploded.take(slice(start, start + ROWS_MAX))
+
+    def _exploded(self, batch: Batch) -> Batch:
+        rows, ordinals, elements = explode(batch.columns[self.explode])
+        columns = {name: elements if name == self.explode else column.take(rows) for name, column in batch.columns.items()}
+        origin = None if batch.origin is None else np.column_stack((batch.origin[rows], ordinals))
+        return Batch(columns, batch.time[rows], origin, batch.created)

@@ -1,0 +1,85 @@
+"""What takes its rows one after the other: they are held until the watermark has passed them, and then taken in stream order.
+
+By itself that is a Sort without a window. Deduplicate and StatefulMap put in `_take` what they do with the rows, and have a memory of
+their groups. That moves with the groups' held rows, which are all of their rows that were not yet taken; so a restored instance may
+begin at any watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cep.compile.aggregate_results import describe
+from cep.dataflow.group_memory import GroupMemory
+from cep.dataflow.hold import Hold
+from cep.dataflow.operators import Keep, Part, check_state
+from cep.elements import MIN_TIME, Batch
+from cep.kernels.columns import columns_from_arrow
+
+HELD, GROUPS = "held", "groups"
+
+
+class SequentialOperator:
+    """Lets its rows out in stream order, unchanged."""
+
+    def __init__(self, name: str, hold: Hold, state_limit: int, memory: GroupMemory | None = None) -> None:
+        self.name, self.hold, self.state_limit, self.memory = name, hold, state_limit, memory
+        self.since, self.incomplete = MIN_TIME, 0  # it has no windows
+
+    @property
+    def state_bytes(self) -> int:
+        return self.hold.bytes + (0 if self.memory is None else self.memory.bytes)
+
+    @property
+    def next_end(self) -> int | None:
+        return None if self.hold.first is None else self.hold.first + 1
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        self.hold.add(batch)
+        self._check()
+        yield from ()
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        for batch in self.hold.release(watermark):
+            taken = self._take(batch)
+            self._check()
+            if len(taken):
+                yield taken
+        if self.memory is not None:
+            self.memory.forget(watermark)
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark
+
+    def on_barrier(self) -> Iterator[Batch]:
+        yield from ()
+
+    def snapshot(self) -> list[Part]:
+        held = [Part(HELD, 0, self.hold.snapshot())]
+        return held if self.memory is None else [*held, Part(GROUPS, 0, self.memory.snapshot())]
+
+    def restore(self, parts: Sequence[Part], keep: Keep) -> None:
+        for part in parts:
+            if part.name == HELD:
+                self.hold.restore(part.batch, keep(0, columns_from_arrow(part.batch, self.hold.schema)))
+            elif self.memory is not None:
+                self.memory.restore(part.batch, keep(0, self.memory.columns(part.batch)))
+        self._check()
+
+    def _take(self, batch: Batch) -> Batch:
+        """What comes out for rows in stream order, which follow those taken before."""
+        return batch
+
+    def _check(self) -> None:
+        if self.state_bytes > self.state_limit:
+            check_state(self.name, self.state_bytes, self.state_limit, self._contents())
+
+    def _contents(self) -> str:
+        """For a person to read."""
+        held = f"{len(self.hold)} rows held until the watermark has passed them, from {self.hold.first} µs on"
+        if self.memory is None:
+            return held
+        latest = self.memory.latest(3)
+        columns = self.memory.numbers.columns
+        keys = "; ".join(describe(columns, self.memory.by, number) for number in latest)
+        return f"{len(self.memory.numbers)} groups (last: {keys}); {held}"
