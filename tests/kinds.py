@@ -1,9 +1,9 @@
-"""The kinds of operators: what JSON calls them, an Aggregate and a Sort by their windows too."""
+"""The kinds of operators: what JSON calls them, an Aggregate and a Sort by their windows too, a StatefulMap with a function apart."""
 
 from __future__ import annotations
 
 from cep.model.operator_documents import TYPES
-from cep.model.operators import Aggregate, Operator, Sort
+from cep.model.operators import Aggregate, Operator, Sort, StatefulMap
 from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
 
 WINDOWS = ("time", "size", "session", "transaction", "running", "periodic")
@@ -18,6 +18,7 @@ KINDS = (
     "top_n time",
     "deduplicate",
     "stateful_map",
+    "stateful_map function",
 )
 
 #: What the engine runs yet.
@@ -28,6 +29,8 @@ _TYPE_OF = {cls: type_ for type_, (cls, _) in TYPES.items()}
 
 def kind_of(operator: Operator) -> str:
     type_ = _TYPE_OF[type(operator)]
+    if isinstance(operator, StatefulMap) and operator.function is not None:
+        return f"{type_} function"
     window = getattr(operator, "window", None)
     return f"{type_} {window_of(window)}" if (isinstance(operator, Aggregate | Sort) and window is not None) or type_ == "top_n" else type_
 

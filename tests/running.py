@@ -31,7 +31,7 @@ from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 from tests import cells
 from tests.plans import one_node, planned
-from tests.reference import Answer, Partition
+from tests.reference import Answer, Partition, evaluate
 from tests.reference.engine import TimedRow
 from tests.reference.rows import AggregateOrigin, Values
 from tests.reference.source import event_times
@@ -246,10 +246,16 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
+def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
+    """The reference's answer, with the engine's origins."""
+    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), now_us=NOW_US)
+
+
 __all__ = [
     "NOW_US",
     "Ran",
     "cut_of",
+    "expected_of",
     "origin_of_engine",
     "outputs_of",
     "plan_of",

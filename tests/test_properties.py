@@ -19,8 +19,8 @@ from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
-from tests.reference import assert_same_answer, evaluate
-from tests.running import NOW_US, origin_of_engine, outputs_of, run_case
+from tests.reference import assert_same_answer
+from tests.running import expected_of, outputs_of, run_case
 from tests.strategies import Case, Execution, cases, executions, partitions, tied_cases
 
 #: Hypothesis shrinks for up to five minutes; cut off before that, it has no example to show.
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def check(case: Case, execution: Execution) -> None:
-    expected = evaluate(case.query, case.inputs, aggregate_origin=origin_of_engine(case.query), now_us=NOW_US)
+    expected = expected_of(case.query, case.inputs)
     ran = run_case(case, execution)
     assert_same_answer(outputs_of(case.query, expected), ran.outputs)
     assert ran.late == sum(map(len, expected.late.values()))

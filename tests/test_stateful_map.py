@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.errors import QueryError
 from cep.kernels.jit import compilations, interpreted
 from cep.model.expr import Cast, Expr, Literal, coalesce, col, lit
-from cep.model.operators import StatefulMap
+from cep.model.operators import Map, StatefulMap, Union
 from cep.model.schema import DataType, Schema
 from cep.plan.schemas import state_schema
 from cep.plan.validate import validate
@@ -192,6 +193,21 @@ def test_in_a_plan(case: str) -> None:
     expected = mapped(as_planned(arrivals), described)
     assert planned_rows(ran) == without_origins(expected)
     assert ran.dead["m"] == len(arrivals) - len(expected)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_in_a_plan_where_tuples_tie(seed: int) -> None:
+    """Two ways from one stream: of one event time and origin, the tuple with the lesser columns is taken first."""
+    choose, described = random.Random(seed), replace(CASES["last and the one before"], input="u")
+    arrivals = [replace(each, row={**each.row, "x": 0.5 * choose.randrange(9)}) for each in timed(drawn(choose, 60, row))]
+    ways = [
+        Map(name, "s", tuple((column, changed if column == "x" else col(column)) for column in SCHEMA.names))
+        for name, changed in (("a", col("x") + 1.0), ("b", lit(2.0) - col("x")))
+    ]
+    base = query_of(SCHEMA, *ways, Union("u", ("a", "b")), described)
+    both = [(each, x) for each in as_planned(arrivals) for x in sorted((each.row["x"] + 1.0, 2.0 - each.row["x"]))]
+    doubled = [Tuple(each.time, (*each.origin, i), {**each.row, "x": x}) for i, (each, x) in enumerate(both)]
+    assert planned_rows(run_planned(base, arrivals, choose)) == without_origins(mapped(doubled, described))
 
 
 KINDS = {"integer": "int64", "float64": "float64", "bool": "bool", "timestamp": "timestamp[us]"}

@@ -8,7 +8,6 @@ at most half as long as the one before. So a watermark costs as much as the rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -28,16 +27,20 @@ from cep.model.schema import INT64
 LAST = "last"
 
 
-@dataclass(frozen=True, slots=True)
 class Run:
-    """Right rows in stream order, by key."""
+    """Right rows in stream order, by key; indexed when they are first probed."""
 
-    batch: Batch
-    index: KeyIndex
+    def __init__(self, spec: JoinSpec, batch: Batch) -> None:
+        self.spec, self.batch = spec, batch
+        self.bytes = batch_bytes(batch)
+        self._index: KeyIndex | None = None
 
     @property
-    def bytes(self) -> int:
-        return batch_bytes(self.batch) + self.index.bytes
+    def index(self) -> KeyIndex:
+        if self._index is None:
+            self._index = self.spec.index(RIGHT, self.batch)
+            self.bytes += self._index.bytes
+        return self._index
 
 
 class AsOfJoinOperator:
@@ -81,7 +84,7 @@ class AsOfJoinOperator:
     # Right rows
 
     def _run(self, batch: Batch) -> Run:
-        return Run(batch, self.spec.index(RIGHT, batch))
+        return Run(self.spec, batch)
 
     def _take(self, run: Run, watermark: int) -> None:
         """The last row of each key is what later left tuples see."""
@@ -96,7 +99,7 @@ class AsOfJoinOperator:
         rows = run.index.last_rows
         if self.tolerance is not None:
             rows = rows[run.batch.time[rows] >= watermark - self.tolerance]
-        return self._run(compacted(run.batch.take(rows)))
+        return run if len(rows) == len(run.batch) else self._run(compacted(run.batch.take(rows)))
 
     # Tuples out
 

@@ -96,7 +96,8 @@ class Layout:
         times = self.validated.event_time_columns[aggregate.input]
         origin = stage != "partial" and self.origin(aggregate.name)
         tied = ties(self.plan, aggregate.input)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied)
+        words = self.words(aggregate.input)
+        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words)
 
     def origin(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""

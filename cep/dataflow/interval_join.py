@@ -112,11 +112,12 @@ class IntervalJoinOperator:
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         own = Run(compacted(batch), np.zeros(len(batch), np.uint8))
-        keys = self.spec.encode(port, own.batch)
-        for other in self.sides[1 - port].runs:
-            ranges = other.index(self.spec, 1 - port).probe(*keys)
-            ranges.narrow(other.batch.time, *self._span(port, own.batch.time))
-            yield from self._matches(own, other, ranges, port)
+        keys, span = self.spec.encode(port, own.batch), self._span(port, own.batch.time)
+        for other in self.sides[1 - port].runs if len(own) else ():
+            if other.batch.time[-1] >= span[0][0] and other.batch.time[other.first] <= span[1][-1]:
+                ranges = other.index(self.spec, 1 - port).probe(*keys)
+                ranges.narrow(other.batch.time, *span)
+                yield from self._matches(own, other, ranges, port)
         if len(own):
             self.sides[port].add(own)
         self._check()

@@ -14,7 +14,9 @@ Rules:
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -37,30 +39,41 @@ class Panes:
         self.reach = -(-window.size // window.advance)  # panes in a window
         self.bytes = 0
         self._panes: dict[int, dict[int, list[Batch]]] = {}
+        self._numbers: list[int] = []  # sorted
 
     @property
     def first(self) -> int | None:
         """The number of the oldest pane."""
-        return min(self._panes, default=None)
+        return self._numbers[0] if self._numbers else None
 
     def add(self, batch: Batch, mark: int = MIN_TIME) -> None:
         numbers = batch.time // self.advance
-        for number in np.unique(numbers).tolist() if len(batch) else ():
-            inside = numbers == number
-            rows = batch if inside.all() else batch.take(np.flatnonzero(inside))
-            self._panes.setdefault(number, {}).setdefault(mark, []).append(rows)
-            self.bytes += batch_bytes(rows)
+        if (np.diff(numbers) < 0).any():
+            order = np.argsort(numbers, kind="stable")
+            batch, numbers = batch.take(order), numbers[order]
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]
+        for start, stop in pairwise(bounds) if len(batch) else ():
+            self._put(int(numbers[start]), mark, batch if stop - start == len(batch) else batch.take(slice(start, stop)))
+
+    def _put(self, number: int, mark: int, rows: Batch) -> None:
+        if number not in self._panes:
+            insort(self._numbers, number)
+            self._panes[number] = {}
+        self._panes[number].setdefault(mark, []).append(rows)
+        self.bytes += batch_bytes(rows)
 
     def window(self, k: int) -> Batch | None:
         """The rows of window k; None if there are none."""
-        panes = (self._panes[number] for number in range(k - self.reach, k) if number in self._panes)
+        inside = self._numbers[bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k)]
+        panes = [self._panes[number] for number in inside]
         found = [self._whole(pane, mark) for pane in panes for mark in pane if mark <= k]
         if not found:
             return None
         rows = concat(found)
-        start = k * self.advance - self.size
-        inside = rows.time >= start if self.size % self.advance else np.ones(1, bool)
-        return rows if inside.all() else rows.take(np.flatnonzero(inside))
+        if self.size % self.advance == 0:
+            return rows
+        kept = np.flatnonzero(rows.time >= k * self.advance - self.size)
+        return rows.take(kept) if len(kept) else None
 
     def _whole(self, pane: dict[int, list[Batch]], mark: int) -> Batch:
         """In one piece, from now on: several windows may take it."""
@@ -69,7 +82,9 @@ class Panes:
 
     def leave(self, k: int) -> None:
         """Windows before k are over."""
-        for number in [number for number in self._panes if number + self.reach < k]:
+        over = bisect_left(self._numbers, k - self.reach)
+        gone, self._numbers = self._numbers[:over], self._numbers[over:]
+        for number in gone:
             self.bytes -= sum(batch_bytes(batch) for batches in self._panes.pop(number).values() for batch in batches)
 
     def marked(self) -> Iterator[tuple[int, Batch]]:

@@ -20,10 +20,12 @@ import numpy as np
 from cep.kernels.hashing import hash64, is_long
 from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.keys import Keys, same_bytes
-from cep.kernels.table import slots_for
+from cep.kernels.table import prefetch, slots_for
 
 #: Pairs in a portion.
 PAIRS_MAX = 65_536
+#: Keys between one and the one for which memory is asked.
+AHEAD = 16
 NO_NULLS = np.zeros(0, np.uint8)
 
 
@@ -103,6 +105,14 @@ def _same(a0: Any, a1: Any, a_data: np.ndarray, b0: Any, b1: Any, b_data: np.nda
     return bool(a1 == b1)
 
 
+@inlined
+def _look_ahead(w0: np.ndarray, w1: np.ndarray, i: int, shift: Any, slots: np.ndarray, group_w0: np.ndarray) -> None:
+    """Asks for what key i + 2·AHEAD will touch in `slots`, and i + AHEAD, by what it finds there, in `group_w0`."""
+    if i + 2 * AHEAD < len(w0):
+        prefetch(slots, np.int64(hash64(w0[i + 2 * AHEAD], w1[i + 2 * AHEAD]) >> shift))
+        prefetch(group_w0, np.int64(slots[np.int64(hash64(w0[i + AHEAD], w1[i + AHEAD]) >> shift)]) - 1)
+
+
 @kernel("int64(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, int32[:], uint64[:], uint64[:], int32[:])")
 def _group(
     w0: np.ndarray,
@@ -118,6 +128,7 @@ def _group(
     """Puts the group of each row into `group`, -1 where it has none. Returns how many groups there are."""
     mask, count, nullable = len(slots) - 1, 0, len(null) > 0
     for i in range(len(w0)):
+        _look_ahead(w0, w1, i, shift, slots, group_w0)
         if nullable and null[i] != 0:
             group[i] = -1
             continue
@@ -168,6 +179,7 @@ def _find(
 ) -> None:
     mask, nullable = len(slots) - 1, len(null) > 0
     for i in range(len(w0)):
+        _look_ahead(w0, w1, i, shift, slots, group_w0)
         first[i], stop[i] = 0, 0
         if nullable and null[i] != 0:
             continue

@@ -126,11 +126,17 @@ def beginnings(query: Query, producer: str) -> Counter[str]:
     if operator is None or (isinstance(operator, Aggregate) and makes_origins(operator)):
         return Counter([producer])
     inputs = [beginnings(query, input_) for input_ in operator.inputs]
-    if makes_origins(operator):  # a joined tuple's is that of both sides, so it is one's alone only if theirs are
-        alone = all(ways == 1 for side in inputs for ways in side.values()) and not _repeats(operator)
-        return Counter({producer: 1 if alone else 2})
+    if makes_origins(operator):
+        return _of_pairs(operator, inputs)
     ways = sum(inputs, Counter[str]())
     return ways + ways if _repeats(operator) else ways
+
+
+def _of_pairs(join: Operator, inputs: list[Counter[str]]) -> Counter[str]:
+    """A joined tuple's origin is that of both sides or, unmatched, of one, whichever join made it; it is one's alone if theirs are."""
+    alone = all(ways == 1 for side in inputs for ways in side.values()) and not _repeats(join)
+    sides = [f"{beginning} on the {side}" for side, ways in zip(("left", "right"), inputs, strict=True) for beginning in ways]
+    return Counter(dict.fromkeys(sides, 1 if alone else 2))
 
 
 def _repeats(operator: Operator) -> bool:

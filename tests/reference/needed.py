@@ -137,8 +137,10 @@ def _ways(query: Query, name: str) -> Counter[str]:
         case Aggregate(window=TimeWindow() | SessionWindow() | UnboundedWindow(advance=int())):
             return Counter([name])
         case Join() | IntervalJoin() | AsOfJoin():
+            # whichever join it was, pairs of one origin have one, and so do those without a partner
             several = _slides(operator) or any(max(ways.values()) > 1 for ways in inputs)
-            return Counter({name: 2 if several else 1})
+            sides = [(side, beginning) for side, ways in enumerate(inputs) for beginning in ways]
+            return Counter(dict.fromkeys(map(str, sides), 2 if several else 1))
     ways = sum(inputs, Counter[str]())
     return ways + ways if _slides(operator) or (isinstance(operator, Aggregate) and operator.emit_partial) else ways
 

@@ -273,16 +273,20 @@ _STATES = {"integer": INT64, "float64": FLOAT64, "string": STRING, "bool": BOOL}
 @st.composite
 def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
     by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
-    if draw(st.integers(0, 3)) == 3:
-        columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=2, unique=True)))
-        function, schema = "tests.user_functions:changes", Schema((Field("n", INT64),))
-        return StatefulMap(name, node.name, by, ttl, function=function, columns=columns, schema=schema)
     kinds = draw(st.lists(st.sampled_from(sorted(_STATES)), min_size=1, max_size=2))
     state = tuple((f"{name}_s{i}", Literal(draw(st.none() | values_of(_STATES[kind])), _STATES[kind])) for i, kind in enumerate(kinds))
     both = Schema((*node.schema.fields, *(Field(n, literal.type, True) for n, literal in state)))
     update = tuple((n, draw(_updates(both, n, kind))) for (n, _), kind in zip(state, kinds, strict=True))
     fields = draw(fields_over(both, node.schema, f"{name}_f"))
     return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *((n, Column(n)) for n, _ in state)))
+
+
+@st.composite
+def stateful_functions(draw: DrawFn, node: Node, name: str) -> StatefulMap:
+    by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
+    columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=2, unique=True)))
+    schema = Schema((Field("n", INT64),))
+    return StatefulMap(name, node.name, by, ttl, function="tests.user_functions:changes", columns=columns, schema=schema)
 
 
 @st.composite

@@ -85,6 +85,8 @@ def one_input(kind: str, node: Node, name: str) -> SearchStrategy[Operator]:
             return operators.aggregates(node, name, window)
         case "sort" if not window:
             return st.just(Sort(name, node.name))
+        case "stateful_map" if window:
+            return operators.stateful_functions(node, name)
     return _ONE_INPUT[type_](node, name)
 
 
