@@ -46,7 +46,6 @@ from cep.model.operators import (
     Sort,
     StatefulMap,
     TopN,
-    is_sequential,
 )
 from cep.model.schema import Schema
 from cep.model.windows import TimeWindow
@@ -116,7 +115,7 @@ class Maker:
 
     def aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
-        if is_sequential(aggregate) and not isinstance(aggregate.window, TimeWindow):
+        if spec.is_sequential:
             words = self.layout.words(aggregate.input)
             return SequentialAggregate(aggregate.name, spec, words, self.state_limit, self.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
