@@ -55,7 +55,7 @@ class Publisher:
         self.rest, self.plane, self.stream, self.keep_open = rest, plane, stream, keep_open
         self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
         self.disorder = stream.disorder or 0
-        self.format = Format(stream.schema, False)
+        self.format = Format(stream.schema)
         self.readers: dict[int, Reader] = {}
         self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0

@@ -19,13 +19,18 @@ from cep.model.functions import Function
 from cep.model.operators import (
     Aggregate,
     Apply,
+    AsOfJoin,
     Deduplicate,
     Delay,
     Demux,
     Filter,
     FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
     Map,
     Operator,
+    Pairs,
     Sort,
     StatefulMap,
     TopN,
@@ -36,6 +41,10 @@ from cep.model.streams import BLOCK_BYTES, Stream, TextFiles
 from cep.model.windows import TimeWindow
 from cep.plan.validate import validate
 from driver.functions import reference_of
+from driver.tables import Table, static_table
+
+#: Columns that are equal: "k", ["k", ("a", "b")] or {"a": "b"}, the left one first.
+On = str | Iterable[str | tuple[str, str]] | Mapping[str, str]
 
 
 def stream(
@@ -285,3 +294,96 @@ class Query:
 
     def _then(self, operator: Operator) -> Query:
         return replace(self, operators=(*self.operators, operator), current=operator.name)
+
+    # Joins: what stands before them is the left input, `right` a name, or a stream that is declared here if it is new.
+
+    def join(
+        self,
+        name: str,
+        right: Stream | str,
+        window: TimeWindow,
+        *,
+        on: On = (),
+        how: str = "inner",
+        right_window: TimeWindow | None = None,
+        condition: Expr | None = None,
+        prefix: str = "",
+        by: str | Iterable[str] = (),
+        broadcast: str = "right",
+    ) -> Query:
+        """Pairs of tuples that lie in the windows of both inputs that end at the same time.
+
+        Args:
+            on: columns that are equal: "k", ["k", ("a", "b")] or {"a": "b"}, the left one first; none: a theta join.
+            how: whose tuples come out without a match: inner, left, right or full.
+            right_window: of the right input, with the same advance; `window` unless given.
+            condition: over the joined tuple.
+            prefix: before the names of the right one's columns.
+            by: columns of both inputs, equal too.
+            broadcast: the side of a theta join that every instance gets.
+        """
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        pairs = tuple(dict.fromkeys((*_pairs(name, on), *((key, key) for key in keys))))
+        joined = Join(name, self._input(name), _name(right), window, right_window or window, pairs, how, condition, prefix, broadcast)
+        return self._declaring(right)._then(joined)
+
+    def interval_join(
+        self,
+        name: str,
+        right: Stream | str,
+        lower: str | timedelta,
+        upper: str | timedelta,
+        *,
+        on: On,
+        how: str = "inner",
+        condition: Expr | None = None,
+        prefix: str = "",
+    ) -> Query:
+        """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
+        it. The rest as in `join`."""
+        bounds = _signed(lower, "lower"), _signed(upper, "upper")
+        pairs = _pairs(name, on)
+        return self._declaring(right)._then(IntervalJoin(name, self._input(name), _name(right), *bounds, pairs, how, condition, prefix))
+
+    def as_of_join(
+        self,
+        name: str,
+        right: Stream | str,
+        *,
+        on: On,
+        how: str = "inner",
+        tolerance: str | timedelta | None = None,
+        prefix: str = "",
+    ) -> Query:
+        """Each tuple with the last right one that is not later, and not more than `tolerance` earlier; `how` inner or left."""
+        within = None if tolerance is None else parse_duration(tolerance, "tolerance")
+        return self._declaring(right)._then(AsOfJoin(name, self._input(name), _name(right), _pairs(name, on), how, within, prefix))
+
+    def lookup(self, name: str, table: Table, *, on: On, how: str = "inner", prefix: str = "") -> Query:
+        """Each tuple with every row of a static table in which the columns `on` are equal; `how` inner or left.
+
+        `table`: (path, {column: type}) of a .parquet, .arrow, .feather or .csv file under a folder of the cluster, or a small Arrow table.
+        """
+        return self._then(Lookup(name, self._input(name), static_table(table), _pairs(name, on), how, prefix))
+
+    def _declaring(self, read: Stream | str) -> Query:
+        return self if isinstance(read, str) else replace(self.source(read), current=self.current)
+
+
+def _name(read: Stream | str) -> str:
+    return read if isinstance(read, str) else read.name
+
+
+def _pairs(name: str, on: On) -> Pairs:
+    listed = [on] if isinstance(on, str) else on.items() if isinstance(on, Mapping) else list(on)
+    pairs = tuple((each, each) if isinstance(each, str) else tuple(each) for each in listed)
+    if not all(len(pair) == 2 and all(isinstance(column, str) for column in pair) for pair in pairs):
+        raise QueryError(f'operator {name!r}: on: expected "k", ["k", ("a", "b")] or {{"a": "b"}}, got {on!r}', "/on")
+    return tuple((left, right) for left, right in pairs)
+
+
+def _signed(text: str | timedelta, what: str) -> int:
+    """µs of a duration that may be negative."""
+    if isinstance(text, str) and text.strip().startswith("-"):
+        return -parse_duration(text.strip()[1:], what)
+    return parse_duration(text, what)

@@ -209,7 +209,7 @@ class Subscription:
 
     def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
         assert self.schema is not None
-        batch = pa.ipc.read_record_batch(pa.py_buffer(wire.aligned(body)), Format(self.schema, False).arrow)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(wire.aligned(body)), Format(self.schema).arrow)
         producer.consumed += len(body)
         self.rows += batch.num_rows
         self._grant(producer)

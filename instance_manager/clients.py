@@ -48,7 +48,7 @@ class Clients:
             self.outlets.pop(id_, None)
             for subscription in outlet.subscriptions.values():
                 self.subscriptions.pop(subscription.id, None)
-                self._hang_up(subscription.terms.endpoint)
+                self._part(subscription)
         for id_, entry in hosted.entries.items():
             self.entries.pop(id_, None)
             for name in entry.source.publishers:
@@ -75,7 +75,8 @@ class Clients:
 
     def _subscribe(self, header: Header, document: dict[str, Any]) -> None:
         terms = Terms.from_json(document)
-        if header.channel not in self.outlets:
+        hosted = self.outlets[header.channel][0] if header.channel in self.outlets else None
+        if hosted is None or (terms.origin and not hosted.instance.number()):
             self._answer(terms.endpoint, header, {"id": terms.id, "here": False})
             return
         hosted, outlet = self.outlets[header.channel]
@@ -87,8 +88,11 @@ class Clients:
         if subscription is not None:
             subscription.terms = terms
             subscription.hear(time.monotonic())
+        wire_format = terms.format(outlet.format)
+        until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
-        self._answer(terms.endpoint, header, answer | {"schema": outlet.format.schema.to_json()})
+        answer |= {"schema": wire_format.schema.to_json(), "origin": wire_format.origin, "sent_until": until}
+        self._answer(terms.endpoint, header, answer | {"subquery": hosted.instance.subquery, "cause": hosted.instance.cause})
 
     def subscribe_all(self, hosted: Hosted, documents: Sequence[dict[str, Any]]) -> None:
         """Subscriptions that the orchestrator took while the instance was made."""
@@ -108,18 +112,18 @@ class Clients:
     def _attach(self, hosted: Hosted, outlet: Outlet, terms: Terms) -> Subscription:
         instance = hosted.instance
         query = instance.name.rsplit("/", 2)[0]
-        subscription = open_subscription(self.sockets, query, outlet, instance.index, terms)
+        subscription = open_subscription(self.sockets, query, outlet, instance.index, terms, _sent_until(hosted, outlet))
         self.subscriptions[subscription.id] = (outlet, subscription)
         for output in instance.outputs:
             if output.name == outlet.stream:
-                output.attach(subscription)
+                output.attach(subscription, terms.origin, terms.grain)
         return subscription
 
     def _unsubscribe(self, outlet: Outlet, subscription: Subscription) -> None:
         outlet.dropped_rows += subscription.dropped + sum(rows for _, _, rows in subscription.held)
         outlet.subscriptions.pop(subscription.terms.id, None)
         self.subscriptions.pop(subscription.id, None)
-        self._hang_up(subscription.terms.endpoint)
+        self._part(subscription)
         for hosted, other in self.outlets.values():
             if other is outlet:
                 outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)
@@ -169,6 +173,11 @@ class Clients:
         endpoint = entry.endpoints.pop(publisher.name)
         self.sockets.send(endpoint, Header(wire.CLOSED, channel))
         self._hang_up(endpoint)
+
+    def _part(self, subscription: Subscription) -> None:
+        """With a client; another instance manager is a peer, to whom queries' channels may lead."""
+        if not subscription.terms.reader:
+            self._hang_up(subscription.terms.endpoint)
 
     def _hang_up(self, endpoint: str) -> None:
         """A client's socket goes with the last thing that it had here."""
@@ -236,6 +245,10 @@ class Clients:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""
         held = any(s.held for outlet in hosted.outlets.values() for s in outlet.subscriptions.values())
         return hosted.instance.state == "ended" and held
+
+
+def _sent_until(hosted: Hosted, outlet: Outlet) -> int:
+    return max((output.sent_until for output in hosted.instance.outputs if output.name == outlet.stream), default=MIN_TIME)
 
 
 def _cancel_closing(publisher: Publisher) -> None:

@@ -161,7 +161,7 @@ class Control(threading.Thread):
             before = self.known.get(key, {})
             if before != document:
                 self.known[key] = document
-                self._oblige(key, document, before.get("subscriptions", []))
+                self._oblige(key, document, before)
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         return key not in self.known or self.known[key]["epoch"] != document["epoch"]
@@ -198,9 +198,11 @@ class Control(threading.Thread):
         except NoNodeError:
             return []
 
-    def _oblige(self, key: str, document: dict[str, Any], subscriptions_before: list[dict[str, Any]]) -> None:
+    def _oblige(self, key: str, document: dict[str, Any], before: dict[str, Any]) -> None:
         verb = document["desired"]
-        added = [each for each in document.get("subscriptions", ()) if each not in subscriptions_before]
+        added = [each for each in document.get("subscriptions", ()) if each not in before.get("subscriptions", ())]
+        if document.get("lost"):
+            self.ask(Command("lose", key, lost=document["lost"]))
         if added:
             self.ask(Command("subscribe", key, subscriptions=added))
         if verb != "ready":
@@ -216,4 +218,7 @@ class Control(threading.Thread):
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:
     """How many channels of a plan end at an instance manager: they share its budget."""
     here = {(i.subquery, i.index) for i in plan.instances if i.im == im}
-    return sum((edge.target, j) in here for edge in plan.edges if edge.is_inner for _, j in plan.channels(edge))
+    fed = [plan.feeds[stream] for name, _ in here for stream in plan.subquery(name).streams if stream in plan.feeds]
+    return sum(len(feed.producers) for feed in fed) + sum(
+        (edge.target, j) in here for edge in plan.edges if edge.is_inner for _, j in plan.channels(edge)
+    )

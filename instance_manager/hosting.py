@@ -15,16 +15,23 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.query_source import QuerySource
 from cep.dataflow.source import PublishedSource, Source
+from cep.elements import MIN_TIME
 from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.physical import Edge, PhysicalPlan, channel_name
+from cep.plan.feeds import renumbered
+from cep.plan.needed import grain
+from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.plan.route import Route
 from cep.transport import Sockets
 from cep.wire import Format
 from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription, Terms
+
+READER_KEEP_S = 10.0  # an instance that reads another query's output and is silent for so long is gone, as a publisher would be
+READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
 
 
 def clock_us() -> int:
@@ -51,6 +58,22 @@ class Entry:
 
 
 @dataclass
+class Attachment:
+    """A stream of another query as this instance reads it; `share`: bytes that each of the producers may have under way."""
+
+    source: QuerySource
+    feed: Feed
+    terms: dict[str, Any]
+    share: int
+
+    def outlet(self, producer: int) -> int:
+        return outlet_id(self.feed.query, self.source.stream, producer)
+
+    def channel(self, producer: int) -> str:
+        return subscription_name(self.feed.query, self.source.stream, producer, self.terms["id"])
+
+
+@dataclass
 class Hosted:
     """A subquery instance with everything that it occupies in this process."""
 
@@ -61,6 +84,7 @@ class Hosted:
     channels: dict[str, RemoteChannel | LocalChannel] = field(default_factory=dict)
     outlets: dict[int, Outlet] = field(default_factory=dict)  # by the id that clients name
     entries: dict[int, Entry] = field(default_factory=dict)
+    attachments: list[Attachment] = field(default_factory=list)
     reported: str = ""  # the state that the orchestrator knows of
     cpu_ns: int = 0
     traceback: str = ""
@@ -97,13 +121,14 @@ class _Maker:
         self.channels: dict[str, RemoteChannel | LocalChannel] = {}
         self.outlets: dict[int, Outlet] = {}
         self.entries: dict[int, Entry] = {}
+        self.attachments: list[Attachment] = []
 
     def make(self) -> Hosted:
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, self.config.cluster.state_limit_bytes)
         instance = build(self.plan, self.subquery, self.index, wiring)
         warm()  # the hand-written kernels: nothing compiles on the data path
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
-        return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries)
+        return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries, self.attachments)
 
     def _worker(self, subquery: str, index: int) -> tuple[str, str]:
         """(instance manager, endpoint) of an instance."""
@@ -141,6 +166,8 @@ class _Maker:
     def source(
         self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
     ) -> Source:
+        if stream.name in self.plan.feeds:
+            return self._attach(stream.name, self.plan.feeds[stream.name], columns, origin)
         if stream.files is None:
             expected = self.publishers.get(stream.name, ())
             source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
@@ -153,6 +180,23 @@ class _Maker:
         blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
         return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, clock_us)
 
+    def _attach(self, stream: str, feed: Feed, columns: Schema, origin: bool) -> QuerySource:
+        """The producers are asked once the instance is at home, for only then can they answer."""
+        query = self.plan.query.name
+        source = QuerySource(stream, feed.query, [index for index, _ in feed.producers], renumbered(self.plan, feed))
+        terms = {
+            "id": f"{query}@{self.assignment['epoch']}",
+            "endpoint": self.sockets.endpoint,
+            "keep_s": READER_KEEP_S,
+            "budget_bytes": min(self.share, READER_HELD_BYTES),
+            "reader": query,
+            "columns": columns.names,
+            "origin": origin,
+            "grain": grain(self.plan.query, stream),
+        }
+        self.attachments.append(Attachment(source, feed, terms, self.share))
+        return source
+
 
 def outlet_id(query: str, stream: str, index: int) -> int:
     """What a subscriber names instance `index` of the subquery that produces `stream` by."""
@@ -164,9 +208,14 @@ def entry_id(query: str, stream: str, reader: int) -> int:
     return wire.name_id(f"{query}/{stream}<{reader}")
 
 
-def open_subscription(sockets: Sockets, query: str, outlet: Outlet, index: int, terms: Terms) -> Subscription:
-    name = f"{query}/{outlet.stream}/{index}>{terms.id}"
-    subscription = Subscription(sockets, name, outlet.stream, outlet.format, terms, time.monotonic())
+def subscription_name(query: str, stream: str, index: int, id_: str) -> str:
+    """The channel from instance `index` of the subquery that produces `stream` to subscription `id_`."""
+    return f"{query}/{stream}/{index}>{id_}"
+
+
+def open_subscription(sockets: Sockets, query: str, outlet: Outlet, index: int, terms: Terms, sent_until: int = MIN_TIME) -> Subscription:
+    name = subscription_name(query, outlet.stream, index, terms.id)
+    subscription = Subscription(sockets, name, outlet.stream, outlet.format, terms, time.monotonic(), sent_until)
     outlet.subscriptions[terms.id] = subscription
     return subscription
 
@@ -175,4 +224,16 @@ def publisher_channel(entry: int, publisher: str) -> int:
     return wire.name_id(f"{entry}<{publisher}")
 
 
-__all__ = ["Entry", "Hosted", "Outlet", "Preparation", "clock_us", "entry_id", "open_subscription", "outlet_id", "publisher_channel"]
+__all__ = [
+    "Attachment",
+    "Entry",
+    "Hosted",
+    "Outlet",
+    "Preparation",
+    "clock_us",
+    "entry_id",
+    "open_subscription",
+    "outlet_id",
+    "publisher_channel",
+    "subscription_name",
+]

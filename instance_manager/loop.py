@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.elements import Fail, Stop
 from cep.transport import Sockets
+from cep.wire import Header
 from instance_manager.clients import Clients
+from instance_manager.feeds import Feeds
 from instance_manager.hosting import Hosted
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 
@@ -25,7 +27,7 @@ Report = Callable[[Hosted], None]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe, for one instance."""
+    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe | lose, for one instance."""
 
     verb: str
     key: str
@@ -34,6 +36,7 @@ class Command:
     subquery: str = ""
     instance: int | None = None
     subscriptions: Sequence[dict[str, Any]] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
 
 
 class Loop:
@@ -42,7 +45,8 @@ class Loop:
     def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None]) -> None:
         self.sockets, self.report, self.on_tick = sockets, report, on_tick
         self.clients = Clients(sockets, budget_bytes)
-        self.network = Network(sockets, self.clients.handle, self.clients.published, self._on_broken)
+        self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken)
+        self.feeds = Feeds(self.network)
         self.hosted: dict[str, Hosted] = {}
         self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
@@ -99,6 +103,8 @@ class Loop:
     def _tell(self, hosted: Hosted) -> None:
         """Reports a new state, an end only when all that it means has been sent."""
         state = hosted.instance.state
+        if state == "ready" and any(attachment.source.expected for attachment in hosted.attachments):
+            return  # it would miss what comes out meanwhile
         if state != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
             hosted.reported = state
             if hosted.instance.done:
@@ -124,11 +130,19 @@ class Loop:
         for hosted in self.hosted.values():
             hosted.instance.tick()
         self.clients.tick()
+        self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
             self._remove(hosted)
         self.on_tick(self, False)
 
     # messages
+
+    def _on_control(self, header: Header, body: Any) -> None:
+        """Of a client; or of an instance that feeds one here, which is told by what it says or by whom it says it to."""
+        if header.kind == wire.SUBSCRIBED or (header.kind == wire.UNSUBSCRIBE and header.channel not in self.clients.subscriptions):
+            self.feeds.handle(header, body)
+        else:
+            self.clients.handle(header, body)
 
     def _on_broken(self, channel: str, error: Exception) -> None:
         for hosted in self.hosted.values():
@@ -160,6 +174,10 @@ class Loop:
                 instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
             case "subscribe":
                 self.clients.subscribe_all(hosted, command.subscriptions)
+            case "lose":
+                for attachment in hosted.attachments:
+                    if attachment.source.stream in command.lost:
+                        attachment.source.lose(command.lost[attachment.source.stream])
             case "remove" if self.clients.unread(hosted):
                 self.leaving.append(hosted)  # its readers are still at it; those that are gone are noticed by their silence
             case "remove":
@@ -176,6 +194,7 @@ class Loop:
             if isinstance(channel, RemoteChannel):
                 self.network.channels[wire.name_id(name)] = channel
         self.clients.add(hosted)
+        self.feeds.add(hosted)
         self._tell(hosted)
 
     def _remove(self, hosted: Hosted) -> None:
@@ -185,3 +204,4 @@ class Loop:
         for name in (*hosted.inboxes, *hosted.channels):
             self.inboxes.pop((name, hosted.epoch), None)
         self.clients.remove(hosted)
+        self.feeds.remove(hosted)

@@ -9,7 +9,10 @@ from typing import Any
 
 from cep import wire
 from cep.config import InstanceManagerConfig
+from cep.dataflow.instance import Node
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.query_source import QuerySource
+from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
@@ -58,6 +61,8 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
     instance = hosted.instance
     query, subquery, index = instance.name.rsplit("/", 2)
     letters = instance.dead_letters.take(LETTERS_MAX)
+    stateful = [node.stateful for node in instance.nodes if node.stateful is not None]
+    aggregates = [operator for operator in stateful if isinstance(operator, AggregateOperator)]
     return {
         "query": query,
         "subquery": subquery,
@@ -71,20 +76,28 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
         "cpu_ns": hosted.cpu_ns,
         "late": sum(source.late_rows for source, _ in instance.sources),
-        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource)),
+        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
-        "state_bytes": sum(node.stateful.state_bytes for node in instance.nodes if node.stateful is not None),
-        "open_panes_max": max((n.operator.open_panes_max for n in instance.nodes if isinstance(n.operator, AggregateOperator)), default=0),
-        "incomplete": sum(n.operator.incomplete for n in instance.nodes if isinstance(n.operator, AggregateOperator)),
+        "state_bytes": sum(operator.state_bytes for operator in stateful),
+        "open_panes_max": max((operator.open_panes_max for operator in aggregates), default=0),
+        "incomplete": sum(operator.incomplete for operator in stateful),
+        "outside": sum(n.operator.outside for n in instance.nodes if isinstance(n.operator, SequentialAggregate)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "notes": instance.notes,
-        "operators": [{"name": n.operator.name, "rows_in": n.rows_in, "rows_out": n.rows_out} for n in instance.nodes],
+        "operators": [_operator(node) for node in instance.nodes],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
         },
     }
+
+
+def _operator(node: Node) -> dict[str, Any]:
+    figures = {"name": node.operator.name, "rows_in": node.rows_in, "rows_out": node.rows_out}
+    if isinstance(node.operator, AggregateOperator) and node.operator.spec.stage == "partial":
+        figures["bypassed"] = node.operator.reduction.bypassed
+    return figures
 
 
 def _dropped(hosted: Hosted) -> int:

@@ -7,13 +7,15 @@ subscription whose client is silent for `keep_s` is dropped with its rows, count
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit
-from cep.elements import LAST, MAX_TIME, Batch, Element
+from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element
 from cep.errors import QueryError
+from cep.plan.needed import restrict
 from cep.transport import Sockets
 from cep.wire import Format, Header
 
@@ -23,13 +25,18 @@ KEEP_S = 60.0
 
 @dataclass(frozen=True)
 class Terms:
-    """What the client asked for."""
+    """What the client asked for. A query that reads the stream, `reader`, gets only the `columns` it needs, with their origin
+    if it orders by it; `grain` as in `cep.dataflow.output`."""
 
     id: str
     endpoint: str
     on_slow: str = "block"
     keep_s: float = KEEP_S
     budget_bytes: int = BUDGET_BYTES
+    reader: str = ""
+    columns: Sequence[str] | None = None
+    origin: bool = False
+    grain: int = 0
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
@@ -37,7 +44,12 @@ class Terms:
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Terms:
-        return Terms(**{key: document[key] for key in ("id", "endpoint", "on_slow", "keep_s", "budget_bytes") if key in document})
+        return Terms(**{each.name: document[each.name] for each in fields(Terms) if each.name in document})
+
+    def format(self, whole: Format) -> Format:
+        """What it gets, of a stream in format `whole`."""
+        schema = whole.schema if self.columns is None else restrict(whole.schema, tuple(self.columns))
+        return Format(schema, whole.origin if self.origin else 0)
 
 
 class HeldCredit(Credit):
@@ -46,7 +58,7 @@ class HeldCredit(Credit):
     def __init__(self, subscription: Subscription) -> None:
         super().__init__()
         self.subscription = subscription
-        self.returned = MAX_TIME  # a client waits for no block
+        self.returned = MIN_TIME if subscription.terms.reader else MAX_TIME  # a client waits for no block
 
     def allows(self, size: int) -> bool:
         return self.subscription.has_room(size)
@@ -55,8 +67,11 @@ class HeldCredit(Credit):
 class Subscription:
     """The sending end of the channel to one client; it holds what the client has no credit for."""
 
-    def __init__(self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, now: float) -> None:
-        self.sockets, self.format, self.terms = sockets, wire_format, terms
+    def __init__(
+        self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, now: float, sent_until: int = MIN_TIME
+    ) -> None:
+        self.sockets, self.format, self.terms = sockets, terms.format(wire_format), terms
+        self.sent_until = sent_until  # the greatest event time that had come out before it
         self.id, self.stream = wire.name_id(name), wire.stream_id(stream)
         self.held: deque[tuple[Header, Any, int]] = deque()  # header, body, rows
         self.held_bytes = self.sequence = self.rows = self.dropped = 0
@@ -105,6 +120,7 @@ class Subscription:
         """Credit from the client."""
         self.hear(now)
         self.client.grant(header.sequence, header.record, header.watermark)
+        self.credit.returned = max(self.credit.returned, header.watermark)
         self.pump()
 
     def is_abandoned(self, now: float) -> bool:

@@ -1,4 +1,6 @@
-"""The files of a query's sources: only under the cluster's folders, resolved and measured once, when the plan is made."""
+"""The files of a query: only under the cluster's folders. Those of its sources are resolved and measured once, when the plan is made; those
+of its static tables are read where they are needed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from cep.errors import QueryError
+from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
 from cep.plan.physical import Files
@@ -24,6 +27,18 @@ def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]
     read = {name for operator in query.operators for name in operator.inputs} | {o.input for o in query.outputs}
     streams = [*query.streams, *(known[name] for name in sorted(read - own.keys()) if name in known)]
     return {s.name: resolve(s.files, folders, own.get(s.name, "")) for s in streams if s.files is not None}
+
+
+def check_tables(query: Query, folders: tuple[str, ...]) -> None:
+    """Raises QueryError, pointing at the path, where the table of a Lookup is no readable file under the folders."""
+    allowed = [Path(folder).resolve() for folder in folders]
+    for i, operator in enumerate(query.operators):
+        path = operator.table.path if isinstance(operator, Lookup) else None
+        if path is not None:
+            where = f"/operators/{i}/table/path"
+            if not os.path.isabs(path):
+                raise QueryError(f"table {path!r}: expected an absolute path", where)
+            _size(str(_inside(path, allowed, where)), where)
 
 
 def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:

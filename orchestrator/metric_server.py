@@ -48,6 +48,7 @@ _OPERATOR = {
     "rows_in": ("cep_operator_rows_in_total", "counter", "Tuples an operator took in"),
     "rows_out": ("cep_operator_rows_out_total", "counter", "Tuples an operator gave out"),
     "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator"),
+    "bypassed": ("cep_operator_bypassed_rows_total", "counter", "Tuples that went on one by one, since pre-aggregation did not reduce"),
 }
 _LAG = ("cep_watermark_lag_seconds", "gauge", "How far the watermark is behind the clock")
 _LETTERS = ("cep_dead_letters_total", "counter", "Records that could not be used")

@@ -102,6 +102,15 @@ class Producer(Model):
     epoch: int
 
 
+class StreamRead(Model):
+    """An output of another query that a query reads."""
+
+    stream: str
+    query: str
+    state: str | None = Field(description="Of that query; none where it is gone.")
+    lost: str | None = Field(description="Why the stream has not ended and will not go on.")
+
+
 class QueryDetail(QuerySummary):
     """A query with its plan, its instances and where its outputs come from."""
 
@@ -111,6 +120,7 @@ class QueryDetail(QuerySummary):
     placed: list[PlacedInstance]
     outputs: dict[str, list[Producer]]
     schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
+    reads: list[StreamRead] = []
 
 
 class Explanation(Model):

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
+from cep.errors import QueryFailed
+
 KEEP_S = 60.0
 """How long what is over stays readable, unless a subscription says otherwise (DESIGN 5.9)."""
 
@@ -112,6 +114,7 @@ class QueryRecord:
         forget: it is to vanish once it is over.
         readers: (stream, id) of the subscriptions it had when it was over: they are its own, later ones are the next query's.
         rows: output stream -> rows that had come out when it was over.
+        lost: stream that it reads from another query -> why that has not ended and will not go on.
     """
 
     name: str
@@ -127,6 +130,15 @@ class QueryRecord:
     forget: bool = False
     readers: tuple[tuple[str, str], ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> str:
+        """Why its outputs have not ended and will not go on; empty if they may, or if they have, as those of a drained query."""
+        if self.state == "failed":
+            cause = self.cause or Cause("", None, "no cause is known")
+            return str(QueryFailed(self.name, cause.subquery, cause.instance, cause.text))
+        return f"query {self.name!r} was stopped" if self.state == "stopped" and "stopping" in self.times else ""
 
     def entered(self, state: str, now: Now, desired: str | None) -> QueryRecord:
         """The same query in its next state."""

@@ -31,7 +31,7 @@ from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
 from orchestrator.examples import EXAMPLES
-from orchestrator.file_sources import files_of
+from orchestrator.file_sources import check_tables, files_of
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
@@ -90,6 +90,7 @@ class Api:
 
     async def files(self, query: CepQuery) -> Files:
         known = await self.ask(lambda state: dict(state.streams))
+        await run_in_threadpool(check_tables, query, self.config.data)
         return await run_in_threadpool(files_of, query, known, self.config.data)
 
     async def figures(self, **question: Any) -> dict[str, Any]:
@@ -222,8 +223,9 @@ async def plan_of(name: str, api: Cluster) -> dict[str, Any]:
 
 @router.get("/queries/{name}/explain", response_model=models.Explanation)
 async def explain_query(name: str, api: Cluster) -> Any:
-    """The plan of a deployed query, in words."""
-    return {"text": explain(await api.ask(_plan(name)))}
+    """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
+    detail = await _with_figures(api, await api.ask(_detail(name)))
+    return {"text": explain(await api.ask(_plan(name))) + views.observed(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)

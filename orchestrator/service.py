@@ -31,6 +31,7 @@ from cep.plan.physical import Files, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from orchestrator.election import Candidate, Election
 from orchestrator.events import Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
+from orchestrator.feeds import sources
 from orchestrator.records import Now, Status
 from orchestrator.registry import LOST, Deposed, Registry, connect, encode, unquoted
 from orchestrator.state import ClusterState
@@ -349,7 +350,8 @@ class Service:
 
     def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
         check_references(queries.to_json(query), self.config.modules)
-        return make_plan(query, state.streams, state.workers(), self.topology, self.config.numa, files)
+        known, feeds = sources(state, query)
+        return make_plan(query, known, state.workers(), self.topology, self.config.numa, files, feeds)
 
     def _new_registry(self) -> Registry:
         return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)))

@@ -64,6 +64,7 @@ class ClusterState:
         self._has_looked = False  # before it has, nobody is missing
         self.statuses: dict[tuple[str, str], Status] = {}
         self._plan_documents: dict[str, Any] = {}
+        self._read_by: dict[str, set[str]] = defaultdict(set)  # query -> those that read its outputs
         self._written: dict[str, dict[str, Any]] = defaultdict(dict)
         self._release_at: dict[str, float] = {}
         self._outbox: list[Command] = []
@@ -126,7 +127,7 @@ class ClusterState:
         for stream in query.streams:
             self._check_stream(stream)
         for other in self.queries.values():
-            shared = self._fed_by(other.name) & {output.stream for output in query.outputs}
+            shared = self.outputs_of(other.name) & {output.stream for output in query.outputs}
             if shared and not is_over(other.state):
                 raise Conflict(f"stream {min(shared)!r} is the output of query {other.name!r}, which is {other.state}")
 
@@ -152,7 +153,7 @@ class ClusterState:
         counts: Counter[str] = Counter()
         for status in statuses:
             counts.update(status.rows if status is not None else {})
-        return {stream: counts[stream] for stream in sorted(self._fed_by(record.name))}
+        return {stream: counts[stream] for stream in sorted(self.outputs_of(record.name))}
 
     # --- events
 
@@ -168,6 +169,7 @@ class ClusterState:
             case Forget(name):
                 return self._forget(name, now)
             case Declare(stream):
+                self._check_fed(stream)
                 self._declare(stream)
             case OpenPublisher(publisher):
                 self.publishers[publisher.stream][publisher.name] = publisher
@@ -197,7 +199,8 @@ class ClusterState:
         self.epoch += 1
         self._put(node("queries"), {"epoch": self.epoch})
         for stream in query.streams:
-            self._declare(stream)
+            if stream.name not in plan.feeds:
+                self._declare(stream)
         self.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
         self._remember_plan(query.name, plan, physical.to_json(plan))
         self._request(query.name, "assign", now)
@@ -260,6 +263,18 @@ class ClusterState:
             self._vanish(record)
         else:
             self._write(name, dict(self._nodes(record)))
+        if record.broken:
+            self._tell_readers(record, now)
+
+    def _tell_readers(self, record: QueryRecord, now: Now) -> None:
+        """Queries that read its outputs stay as they are, and know why nothing comes (DESIGN 4.13)."""
+        for name in sorted(self._read_by[record.name]):
+            reader = self.queries[name]
+            fed = [s for s, feed in self.plans[name].feeds.items() if (feed.query, feed.epoch) == (record.name, record.epoch)]
+            lost = dict.fromkeys(fed, record.broken) | dict(reader.lost)
+            if lost != reader.lost and not is_over(reader.state):
+                self.queries[name] = replace(reader, lost=lost)
+                self._advance(name, now)
 
     def _signals(self, record: QueryRecord, now: Now) -> frozenset[str]:
         seen = signals(self._statuses(record))
@@ -313,7 +328,7 @@ class ClusterState:
 
     def _subscriptions(self, record: QueryRecord) -> list[Subscription]:
         """Who reads its outputs. Of a query that is over: who did then; who came later waits for the next."""
-        all_ = [s for stream in sorted(self._fed_by(record.name)) for s in self.subscriptions[stream].values()]
+        all_ = [s for stream in sorted(self.outputs_of(record.name)) for s in self.subscriptions[stream].values()]
         return [s for s in all_ if (s.stream, s.id) in record.readers] if is_over(record.state) else all_
 
     def _keep(self, record: QueryRecord) -> float:
@@ -330,6 +345,8 @@ class ClusterState:
     def _vanish(self, record: QueryRecord) -> None:
         self._release(record.name)
         self._write(record.name, {})
+        for feed in self.plans[record.name].feeds.values():
+            self._read_by[feed.query].discard(record.name)
         for kept in (self.queries, self.plans, self._plan_documents, self._written):
             kept.pop(record.name, None)
 
@@ -353,6 +370,7 @@ class ClusterState:
             "cause": record.cause and record.cause.text,
             "failed_subquery": record.cause and record.cause.subquery,
             "failed_instance": record.cause and record.cause.instance,
+            "lost": {stream: why for stream, why in record.lost.items() if stream in plan.subquery(instance.subquery).streams},
             "subscriptions": [s.to_json() for s in self._subscriptions(record) if s.stream in outputs],
         }
 
@@ -381,6 +399,12 @@ class ClusterState:
                 f"not as {stream_documents.to_json(stream)}; a changed stream needs a new name, such as {stream.name}@2"
             )
 
+    def _check_fed(self, stream: Stream) -> None:
+        """Raises Conflict: it is an output of a query, whose event time it carries (DESIGN 4.4)."""
+        live = [name for name in self._feeding(stream.name) if not is_over(self.queries[name].state)]
+        if live and (stream.event_time is not None or stream.files is not None):
+            raise Conflict(f"stream {stream.name!r} is an output of query {live[0]!r} and has its event time; take another name")
+
     def _declare(self, stream: Stream) -> None:
         self._check_stream(stream)
         if stream.name not in self.streams:
@@ -390,18 +414,20 @@ class ClusterState:
     def _remember_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream
 
-    def _fed_by(self, query: str) -> frozenset[str]:
-        """The output streams of a query."""
+    def outputs_of(self, query: str) -> frozenset[str]:
+        """The names of its output streams."""
         return frozenset(edge.consumer for edge in self.plans[query].edges if edge.is_output)
 
     def _feeding(self, stream: str) -> list[str]:
         """The queries whose output is `stream` and from which something may still be read."""
-        return [name for name, record in self.queries.items() if not record.released and stream in self._fed_by(name)]
+        return [name for name, record in self.queries.items() if not record.released and stream in self.outputs_of(name)]
 
     # --- taking over
 
     def _remember_plan(self, name: str, plan: PhysicalPlan, document: Any) -> None:
         self.plans[name], self._plan_documents[name] = plan, document
+        for feed in plan.feeds.values():
+            self._read_by[feed.query].add(name)
 
     def _restore_query(self, record: QueryRecord, nodes: Mapping[str, Any], now: Now) -> None:
         document = nodes.get(node("plans", record.name))

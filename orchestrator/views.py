@@ -11,7 +11,7 @@ from typing import Any
 
 from cep.errors import NotFound
 from cep.model import streams as stream_documents
-from cep.plan.physical import Edge, Instance, PhysicalPlan
+from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.validate import validate
 from orchestrator.life_cycle import READABLE
@@ -50,7 +50,15 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "placed": [_placed(state, record, instance) for instance in plan.instances],
         "outputs": outputs(plan, record),
         "schemas": schemas(plan),
+        "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
+
+
+def _read(state: ClusterState, record: QueryRecord, stream: str, feed: Feed) -> dict[str, Any]:
+    """A stream that it reads from another query, and how that is."""
+    other = state.queries.get(feed.query)
+    same = other is not None and other.epoch == feed.epoch
+    return {"stream": stream, "query": feed.query, "state": other.state if same and other else None, "lost": record.lost.get(stream)}
 
 
 @lru_cache(maxsize=8192)
@@ -139,7 +147,7 @@ def _producers(plan: PhysicalPlan, record: QueryRecord, edge: Edge) -> Iterator[
 
 def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[dict[str, Any]]:
     plan = state.plans[record.name]
-    if stream not in plan.streams or plan.streams[stream].files is not None:
+    if stream not in plan.streams or plan.streams[stream].files is not None or stream in plan.feeds:
         return
     for edge in (edge for edge in plan.edges if edge.is_input and edge.consumer == stream):
         for instance in plan.instances_of(edge.target):
@@ -161,3 +169,17 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "epoch": record.epoch,
         "route": None if route is None else route.to_json(),
     }
+
+
+def observed(placed: list[dict[str, Any]]) -> str:
+    """What pre-aggregation has done so far, a line for each aggregate; empty where there is none, or nothing is known yet."""
+    found: dict[str, Counter[str]] = {}
+    for operator in (operator for each in placed for operator in (each.get("metrics") or {}).get("operators", ())):
+        if "bypassed" in operator:
+            found.setdefault(operator["name"], Counter()).update({k: v for k, v in operator.items() if k != "name"})
+    lines = [
+        f"  {name}: {figures['rows_in']:,} tuples in, {figures['rows_out']:,} partial results out, "
+        f"{figures['bypassed']:,} of them tuples let through one by one"
+        for name, figures in sorted(found.items())
+    ]
+    return "\n".join(["", "observed", *lines, ""]) if lines else ""

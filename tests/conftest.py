@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests import cells
+
 #: Two cores are shared by many, so nothing has a deadline; and a large query takes a while to draw.
 CALM: dict[str, Any] = {
     "deadline": None,
@@ -27,3 +29,10 @@ settings.register_profile("planted", max_examples=100, phases=[Phase.generate], 
 def pytest_configure(config: pytest.Config) -> None:
     wanted = "long" if config.getoption("markexpr") == "long" else "ci"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", wanted))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which cells of operator, window and balancer the properties executed, and how often."""
+    if cells.executed:
+        terminalreporter.section("executions by operator, window and balancer")
+        terminalreporter.write_line("\n".join(cells.table()))

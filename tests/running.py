@@ -24,21 +24,24 @@ from cep.errors import QueryError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import empty_keys, encode_keys
 from cep.model.operators import Aggregate
-from cep.model.query import Query
+from cep.model.query import Options, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
+from tests import cells
 from tests.plans import one_node, planned
-from tests.reference import Answer, Partition
-from tests.reference.aggregates import AggregateOrigin
+from tests.reference import Answer, Partition, evaluate
 from tests.reference.engine import TimedRow
-from tests.reference.rows import Values
+from tests.reference.rows import AggregateOrigin, Values
 from tests.reference.source import event_times
 from tests.strategies import Case, Execution, FileCase
 
 WORKERS = 4
 NOW_US = 1_700_000_000_000_000
+
+#: (path, bytes) of the files of each stream.
+Files = Mapping[str, tuple[tuple[str, int], ...]]
 
 
 @dataclass(frozen=True)
@@ -55,21 +58,35 @@ class Ran:
 
 
 def plan_of(query: Query, execution: Execution, files: Mapping[str, Sequence[tuple[str, int]]] | None = None) -> PhysicalPlan:
-    """The plan that `execution` asks for; of its balancers those that change no answer, which is what the planner says."""
-    asked = replace(query, options=execution.options)
+    """The plan that `execution` asks for; of its split and balancers what changes no answer, which is what the planner says."""
     found = {name: tuple(each) for name, each in (files or {}).items()}
-    try:
-        made = planned(asked, one_node(WORKERS), files=found)
-    except QueryError as error:
-        assert error.pointer == "/options/pre_aggregation", error
-        execution = replace(execution, options=replace(execution.options, pre_aggregation="auto"))
-        return plan_of(query, execution, files)
+    made = _planned(query, execution.options, _parts(query, execution.parts), found)
     for balancer in execution.balancers:
         made = _overridden(made, balancer, found)
+    cells.record(query, made)
     return replace(made, edges=tuple(_with_table(edge, made, execution.table) for edge in made.edges))
 
 
-def _overridden(made: PhysicalPlan, balancer: str, files: Mapping[str, tuple[tuple[str, int], ...]]) -> PhysicalPlan:
+def _parts(query: Query, numbers: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    """The user's own split: operators by their number, in turn."""
+    parts: dict[int, list[str]] = {}
+    for i, operator in enumerate(query.operators if numbers else ()):
+        parts.setdefault(numbers[i % len(numbers)], []).append(operator.name)
+    return tuple(map(tuple, parts.values()))
+
+
+def _planned(query: Query, options: Options, parts: tuple[tuple[str, ...], ...], files: Files) -> PhysicalPlan:
+    """With the user's split `parts`, and as pre-aggregated as asked for, if both can be."""
+    try:
+        return planned(replace(query, options=replace(options, subqueries=parts)), one_node(WORKERS), files=files)
+    except QueryError as error:
+        if error.pointer.startswith("/options/subqueries"):
+            return _planned(query, options, (), files)
+        assert error.pointer == "/options/pre_aggregation" and options.pre_aggregation != "auto", error
+        return _planned(query, replace(options, pre_aggregation="auto"), parts, files)
+
+
+def _overridden(made: PhysicalPlan, balancer: str, files: Files) -> PhysicalPlan:
     """`made` with `balancer` before every operator where it is sound."""
     for consumer in sorted({edge.consumer for edge in made.edges if edge.is_inner}):
         options = made.query.options
@@ -177,7 +194,7 @@ def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
 
 
 def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
-    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes)
+    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, probe_rows=1 + execution.seed % 8)
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
     return ran_of(outcome)
@@ -229,10 +246,16 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
+def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
+    """The reference's answer, with the engine's origins."""
+    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), now_us=NOW_US)
+
+
 __all__ = [
     "NOW_US",
     "Ran",
     "cut_of",
+    "expected_of",
     "origin_of_engine",
     "outputs_of",
     "plan_of",

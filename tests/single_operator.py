@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep.dataflow.operators import Operator, Part, StatefulOperator
+from cep.dataflow.operators import Operator, StatefulOperator
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Columns, columns_from_arrow, to_arrow
 from cep.model import operators as model
@@ -147,6 +147,7 @@ def run_restored(
     for index, operator in enumerate(former):
         mine = [[each for each in part if _bucket(each.row, by) % len(former) == index] for part in (before, after)]
         found += feed(operator, *mine, schema, choose)
+    assert all(isinstance(operator, StatefulOperator) for operator in former)
     parts = [part for operator in former for part in operator.snapshot()]
     latter = [make() for _ in range(choose.randint(1, most))]
     for index, operator in enumerate(latter):
@@ -164,10 +165,6 @@ def _kept(columns: Columns, by: Sequence[str], index: int, count: int) -> np.nda
     n = len(next(iter(columns.values())))
     keys = rows_of({name: columns[name] for name in by}) if by else [{}] * n
     return np.array([_bucket(key, by) % count == index for key in keys], bool)
-
-
-def snapshot_rows(parts: Sequence[Part]) -> int:
-    return sum(part.batch.num_rows for part in parts)
 
 
 # --- in a plan -------------------------------------------------------------------------------------------------------

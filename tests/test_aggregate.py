@@ -53,6 +53,9 @@ from cep.model.windows import TimeWindow
 from tests.reference.aggregates import Group, apply
 from tests.reference.rows import Row as PlainRow
 
+#: A dozen shapes are compiled the first time.
+pytestmark = pytest.mark.timeout(600)
+
 SCHEMA = Schema.of(
     {
         "t": "timestamp[us]",

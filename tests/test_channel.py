@@ -67,7 +67,7 @@ class RemoteLink:
     """Two processes' ends, here in one: each with sockets of its own."""
 
     def __init__(self, share: int, epoch: int, folder: Path) -> None:
-        self.format = Format(SCHEMA, False)
+        self.format = Format(SCHEMA)
         self.causes: list[str] = []
         self.here, self.there = (Sockets(f"ipc://{folder}/{name}") for name in ("here", "there"))
         self.networks = [

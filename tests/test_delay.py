@@ -1,7 +1,7 @@
 """Delay: the same tuples, later in event time; the watermark is shifted with them.
 
-    t          0    3    7          W 5
-    delayed    10   13   17         W 15
+t          0    3    7          W 5
+delayed    10   13   17         W 15
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cep.dataflow.delay import DelayOperator
 from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError
 from cep.model.functions import count
-from cep.model.operators import Aggregate, Delay, Deduplicate
+from cep.model.operators import Aggregate, Deduplicate, Delay
 from cep.model.schema import Schema
 from cep.model.windows import SIZE_MAX, TimeWindow
 from tests.single_operator import Row, Tuple, as_planned, drawn, made, planned_rows, query_of, run_alone, run_planned, without_origins

@@ -22,8 +22,8 @@ from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
-from tests.reference import assert_same_answer, blocks, evaluate
-from tests.running import NOW_US, Ran, origin_of_engine, outputs_of, run_files
+from tests.reference import assert_same_answer, blocks
+from tests.running import Ran, expected_of, outputs_of, run_files
 from tests.strategies import EPOCHS, Execution, FileCase, contents, executions, file_cases
 
 pytestmark = pytest.mark.timeout(900)
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(900)
 
 def check(case: FileCase, execution: Execution) -> Ran:
     parts = {case.stream.name: blocks(case.query, case.stream, case.files)}
-    expected = evaluate(case.query, parts, aggregate_origin=origin_of_engine(case.query), now_us=NOW_US)
+    expected = expected_of(case.query, parts)
     with tempfile.TemporaryDirectory() as folder:
         ran = run_files(case, execution, Path(folder))
     assert_same_answer(outputs_of(case.query, expected), ran.outputs)

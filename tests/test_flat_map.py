@@ -1,11 +1,11 @@
 """FlatMap: as a Map, and then one tuple for each element of a list.
 
-    n  tags            n  tag   origin
-    1  [a, NULL, b]    1  a     (…, 0)
-                       1  NULL  (…, 1)
-                       1  b     (…, 2)
-    2  []                             nothing for an empty list
-    3  NULL                           nor for NULL
+n  tags            n  tag   origin
+1  [a, NULL, b]    1  a     (…, 0)
+                   1  NULL  (…, 1)
+                   1  b     (…, 2)
+2  []                             nothing for an empty list
+3  NULL                           nor for NULL
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from cep.dataflow.flat_map import FlatMapOperator, as_map
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model.expr import col
-from cep.model.operators import Deduplicate, FlatMap, Sort, Union
+from cep.model.functions import first, last
+from cep.model.operators import Aggregate, Deduplicate, FlatMap, Sort, Union
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
+from cep.model.windows import TimeWindow
 from cep.plan.validate import validate
 from tests.single_operator import (
     Row,
@@ -117,6 +119,20 @@ def test_in_a_plan_elements_are_in_order_behind_each_other(seed: int) -> None:
         firsts.setdefault(each.row["tags"], each)
     assert planned_rows(ran) == without_origins(firsts.values())
     assert ran.dead["f"] == sum(each.row["n"] == LEAST for each in arrivals)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_first_and_last_know_the_order_of_elements(seed: int) -> None:
+    """Of one tuple the element with the least and the greatest number, whatever their values."""
+    choose = random.Random(seed)
+    arrivals = timed(drawn(choose, 60, row))
+    window = Aggregate("w", "f", TimeWindow(10, 10), ("less",), (("a", first("tags")), ("z", last("tags"))))
+    ran = run_planned(query_of(SCHEMA, flat_map("tags"), window), arrivals, choose)
+    groups: dict[tuple[int, int], list[str | None]] = {}
+    for each in exploded(as_planned(arrivals), "tags"):
+        groups.setdefault((each.time // 10 * 10 + 9, each.row["less"]), []).append(each.row["tags"])
+    expected = (Tuple(end, (), {"less": less, "a": tags[0], "z": tags[-1]}) for (end, less), tags in groups.items())
+    assert planned_rows(ran) == without_origins(expected)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.kernels.hashing import LONG, hash64, hash_of, hash_words, mix64
+from cep.kernels.hashing import LONG, fold_origins, hash64, hash_of, hash_words, mix64
 from cep.kernels.jit import interpreted
 from cep.kernels.partition import bucket_targets
 
@@ -28,6 +28,13 @@ FROZEN_BYTES = {
     b"12345678": 0x1871B53A7F746358,
     b"per-ip/window/0>1": 0x10E22C582D954992,
 }
+
+#: Of two joined tuples whose sides have the origins (1, 2), (-3, 4) and (5, 6, 7), (8, 9, -1); of the left alone; of it as the right.
+FROZEN_FOLDS = [
+    [[-8586046734976555582, 2090631031851556701], [-1130121114472169333, -3585395589045819447]],
+    [[-2531952596212760298, -4035127511604596864], [-2019377206208167951, -8659657046870817495]],
+    [[-1150933591963608633, 6688273931341856352], [-8316190847135761609, -7107769197239112614]],
+]
 
 
 def specified_mix(a: int, b: int) -> int:
@@ -124,3 +131,27 @@ def test_bucket_targets_take_the_low_bits() -> None:
     table, out = np.arange(4096, dtype=np.int32), np.empty(4, np.int32)
     bucket_targets(w0, w1, table, out)
     assert out.tolist() == (hashed(w0, w1) % 4096).tolist()
+
+
+def specified_fold(left: list[int] | None, right: list[int] | None) -> list[int]:
+    folded = []
+    for h in (0, 1):
+        top = (1 - h) << 63
+        for side in (left or [], right or []):
+            h = specified_mix(h, len(side))
+            for word in side:
+                h = specified_mix(h, word & MASK)
+        h |= top
+        folded.append(h - (h >> 63 << 64))
+    return folded
+
+
+def test_origins_of_joined_tuples_are_frozen() -> None:
+    left, right = np.array([[1, 2], [-3, 4]]), np.array([[5, 6, 7], [8, 9, -1]])
+    cases = ((left, right), (left, None), (None, left))
+    assert [fold_origins(*case).tolist() for case in cases] == FROZEN_FOLDS
+    with interpreted():
+        assert [fold_origins(*case).tolist() for case in cases] == FROZEN_FOLDS
+    for case, folded in zip(cases, FROZEN_FOLDS, strict=True):
+        each = [[None, None] if side is None else side.tolist() for side in case]
+        assert [specified_fold(*row) for row in zip(*each, strict=True)] == folded

@@ -22,12 +22,18 @@ from cep.errors import DataError, QueryError
 from cep.kernels.columns import Column, compact, from_arrow, to_arrow
 from cep.kernels.jit import interpreted
 from cep.kernels.lists import elements_at, encode_elements, explode, list_lengths, lists_of
-from cep.model.functions import max_, result_field
+from cep.model.expr import col
+from cep.model.functions import count, first, last, max_, result_field, sum_
+from cep.model.operators import Aggregate, Map
+from cep.model.query import Options, Output, Query
 from cep.model.schema import STRING, DataType, Field, Schema, list_of, parse_type
 from cep.model.streams import Stream, TextFiles
+from cep.model.windows import TIME
 from cep.wire import Format
 from driver.arrow import record_batches
-from tests.strategies import values_of
+from tests.reference.rows import Partition
+from tests.running import run_case
+from tests.strategies import Case, Execution, values_of
 
 ELEMENTS = ("bool", "int32", "int64", "float64", "timestamp[us]", "string", "binary")
 
@@ -167,7 +173,7 @@ def test_types_of_lists(given: object, wanted: tuple[str, bool]) -> None:
 
 @pytest.mark.parametrize("given", ["list<list<int64>>", "list", "list<>", "list<string?>", list, list[list[int]], list[dict]])
 def test_what_is_no_type_of_lists(given: object) -> None:
-    with pytest.raises(QueryError, match="unknown type .*or list<one of them>"):
+    with pytest.raises(QueryError, match=r"unknown type .*or list<one of them>"):
         parse_type(given)
 
 
@@ -224,3 +230,24 @@ def test_integers_in_lists_of_timestamps_are_of_their_unit() -> None:
 def test_lists_that_are_refused(type_: str, data: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         record_batches(data, stream(type_))
+
+
+# --- in queries ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pre_aggregation", ["off", "on"])
+def test_lists_are_split_kept_by_windows_and_answered(pre_aggregation: str) -> None:
+    r"""One window; FIRST and LAST of what a map splits, and of a list that was published.
+
+    t   0    1    2
+        a,b  ""   c
+    """
+    published = Stream("s", Schema.of({"t": "timestamp[us]", "s": str, "w": "list<int64>?"}), col("t"), 0)
+    mapped = Map("m", "s", (("parts", col("s").split(",")), ("w", col("w")), ("n", col("s").split(",").list_length())))
+    functions = {"f": first("parts"), "l": last("parts"), "w": first("w"), "v": last("w"), "c": count("w"), "n": sum_("n")}
+    asked = Query("q", (published,), (mapped, Aggregate("a", "m", TIME("10us"), (), tuple(functions.items()))), (Output("out", "a"),))
+    rows = [(0, "a,b", None), (1, "", [1, None]), (2, "c", [])]
+    options = Options(parallelism=2, pre_aggregation=pre_aggregation)
+    with interpreted():
+        ran = run_case(Case(asked, {"s": [Partition(0, rows)]}), Execution(options, (2,), (), (0, 1), 1 << 20, 1))
+    assert ran.outputs["out"] == [(9, (["a", "b"], ["c"], None, [], 2, 4))]

@@ -19,8 +19,8 @@ from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
-from tests.reference import assert_same_answer, evaluate
-from tests.running import NOW_US, origin_of_engine, outputs_of, run_case
+from tests.reference import assert_same_answer
+from tests.running import expected_of, outputs_of, run_case
 from tests.strategies import Case, Execution, cases, executions, partitions, tied_cases
 
 #: Hypothesis shrinks for up to five minutes; cut off before that, it has no example to show.
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def check(case: Case, execution: Execution) -> None:
-    expected = evaluate(case.query, case.inputs, aggregate_origin=origin_of_engine(case.query), now_us=NOW_US)
+    expected = expected_of(case.query, case.inputs)
     ran = run_case(case, execution)
     assert_same_answer(outputs_of(case.query, expected), ran.outputs)
     assert ran.late == sum(map(len, expected.late.values()))
     assert ran.dead == expected.dead_counts()
 
 
-@given(cases(hash_ties=True), executions())
+@given(cases(), executions())
 def test_any_execution_of_a_query_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
     with interpreted():
         check(case, execution)
@@ -49,7 +49,7 @@ def test_rows_that_tie_in_event_time_and_origin_are_ordered_by_their_columns(cas
 
 # Always the same examples, so that their machine code is in the cache from the second run on.
 @settings(max_examples=12, derandomize=True, database=None)
-@given(cases(hash_ties=True), executions())
+@given(cases(), executions())
 def test_machine_code_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
     check(case, execution)
 
@@ -103,7 +103,7 @@ def test_a_query_that_depends_on_everything_as_machine_code(case: Case, executio
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@given(cases(hash_ties=True), executions())
+@given(cases(), executions())
 def test_long_any_execution(case: Case, execution: Execution) -> None:
     with interpreted():
         check(case, execution)
@@ -127,6 +127,6 @@ def test_long_machine_code(case: Case, execution: Execution) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @settings(max_examples=300)  # each is compiled
-@given(cases(hash_ties=True), executions())
+@given(cases(), executions())
 def test_long_machine_code_of_any_query(case: Case, execution: Execution) -> None:
     check(case, execution)

@@ -17,12 +17,16 @@ from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream, TextFiles
 from cep.model.windows import TimeWindow
+from cep.plan import needed
 from cep.plan.validate import validate
+from tests.kinds import KINDS
 from tests.reference import Answer, Bad, Partition, assert_same_answer, blocks, difference, evaluate
-from tests.reference.aggregates import exact_sum, window_starts
+from tests.reference.aggregates import exact_sum
 from tests.reference.expressions import Failed
 from tests.reference.expressions import evaluate as value_of
-from tests.reference.types import operator_schema
+from tests.reference.needed import read_columns
+from tests.reference.schemas import schemas_of
+from tests.reference.windows import window_starts
 from tests.strategies import Case, Execution, FileCase, cases, executions, file_cases
 
 NAN, INF = math.nan, math.inf
@@ -535,16 +539,23 @@ def records(inputs: Mapping[str, Sequence[Partition]]) -> int:
 
 
 @patient
-@given(cases())
+@given(cases(kinds=KINDS))
 def test_drawn_queries_are_valid_and_the_reference_types_them_as_the_planner_does(case: Case) -> None:
     valid = validate(case.query, {})
-    for operator in case.query.operators:
-        inputs = [valid.schemas[name] for name in operator.inputs]
-        assert operator_schema(operator, inputs) == valid.schemas[operator.name]
+    for name, schema in schemas_of(case.query).items():
+        assert schema == valid.schemas[name], name
 
 
 @patient
-@given(cases())
+@given(cases(kinds=KINDS))
+def test_the_planner_needs_the_same_columns(case: Case) -> None:
+    query = validate(case.query, {}).query
+    for source in case.query.streams:
+        assert read_columns(case.query, source) == set(needed.needed_columns(query, source.name, source.schema)), source.name
+
+
+@patient
+@given(cases(kinds=KINDS))
 def test_values_have_the_types_that_their_schema_says(case: Case) -> None:
     schemas = validate(case.query, {}).schemas
     answer = evaluate(case.query, case.inputs)
@@ -558,7 +569,7 @@ PYTHON = {"bool": bool, "int32": int, "int64": int, "timestamp": int, "float64":
 
 
 @patient
-@given(cases())
+@given(cases(kinds=KINDS))
 def test_every_record_is_on_time_or_late_or_bad(case: Case) -> None:
     outputs = tuple(Output(f"of_{source.name}", source.name) for source in case.query.streams)
     answer = evaluate(Query("q", case.query.streams, (), outputs), case.inputs)
@@ -567,7 +578,7 @@ def test_every_record_is_on_time_or_late_or_bad(case: Case) -> None:
 
 
 @patient
-@given(cases())
+@given(cases(kinds=KINDS))
 def test_the_order_in_which_partitions_are_listed_does_not_matter(case: Case) -> None:
     answer = evaluate(case.query, case.inputs)
     again = evaluate(case.query, {name: parts[::-1] for name, parts in case.inputs.items()})

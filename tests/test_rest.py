@@ -233,6 +233,18 @@ class TestFiles:
             resolve(TextFiles((f"{data}/a.csv", path.format(data=data))), (str(data),), "/files/paths")
         assert caught.value.pointer == "/files/paths/1"
 
+    @pytest.mark.parametrize(("path", "detail"), [("{tmp}/secret.csv", "is not under a folder"), ("{tmp}/data/none.csv", "does not exist")])
+    def test_tables_are_files_of_ours_too(self, client: httpx.Client, tmp_path: Path, path: str, detail: str) -> None:
+        (tmp_path / "secret.csv").touch()
+        (tmp_path / "data" / "names.csv").write_text("ip,name\n")
+        table = {"schema": [{"name": "ip", "type": "string"}, {"name": "name", "type": "string"}]}
+        lookup = {"name": "named", "type": "lookup", "input": "visits", "on": [["ip", "ip"]]}
+        asked = {**QUERY_EXAMPLE, "outputs": [{"stream": "out", "input": "named"}]}
+        for given, status in ((f"{tmp_path}/data/names.csv", 201), (path.format(tmp=tmp_path), 422)):
+            answer = client.post("/queries", json={**asked, "operators": [{**lookup, "table": {**table, "path": given}}]})
+            assert answer.status_code == status, answer.text
+        is_problem(answer, 422, "QueryError", detail, "/operators/0/table/path")
+
 
 class TestStreams:
     def test_declare_list_and_inspect(self, client: httpx.Client) -> None:

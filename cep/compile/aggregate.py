@@ -1,4 +1,4 @@
-"""The state of an Aggregate over TIME windows. Rules:
+"""The state of an Aggregate over TIME windows, or with periodic answers. Rules:
 
 1. A row goes into the table of its pane; windows are made of whole panes (`window_firing`).
 2. A window fires when the watermark reaches its end, once, if it holds a row; windows fire in order of end. MAX_TIME fires all.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,9 +23,10 @@ from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count
 from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
 from cep.compile.window_panes import Panes
+from cep.compile.window_running import RunningFiring
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
-from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
+from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.keys import decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import INT64, Field, Schema
@@ -37,6 +39,8 @@ BATCH_BYTES = 1 << 27
 FAILURES_MAX = 10_000
 Keep = Callable[[Columns], np.ndarray]
 
+#: In place of the first instant of a pane: what groups of periodic answers were so far.
+_RUNNING = MIN_TIME
 _PLACE = (Field("_watermark", INT64), Field("_pane", INT64))
 
 
@@ -50,12 +54,14 @@ class WindowState:
         self.spec, self.name, self.rows_max = spec, operator_name, rows_max
         self.watermark = MIN_TIME
         self._panes = Panes(spec)
+        self._running = RunningFiring(spec, self._panes) if spec.periodic and spec.stage != "partial" else None
         sliding = spec.stage != "partial" and spec.window.size != spec.window.advance
-        self._firing: Firing = SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes)
+        self._firing: Firing = self._running or (SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes))
         self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
         self._failures: list[GroupFailure] = []
         self._failed = 0
         self._emitting = False
+        self._single: Table | None = None
         spec.warm()
 
     # Rows in
@@ -66,6 +72,25 @@ class WindowState:
             raise ProtocolError(f"operator {self.name!r}: rows came while a window was being emitted")
         if len(batch):
             self._panes.add(self._rows(batch), self.watermark)
+
+    def singly(self, batch: Batch) -> Batch:
+        """Stage "partial": each tuple as a partial row of its own, without gathering; the state stays as it is."""
+        rows = tuple_rows(self.spec, batch)
+        table = self._single or Table.make(self.spec.width, self.spec.sums, len(batch))
+        self._single = table
+        table.clear()
+        numbers = np.arange(len(batch), dtype=np.uint64)
+        # Keys of their own, so that row i is entry i; the columns of the key need not be had back from them.
+        replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
+        columns = results.state_columns(self.spec, Groups(table, 0, len(batch)))
+        by = {field.name: batch.columns[field.name] for field in self.spec.by}
+        time = (batch.time // self._panes.pane + 1) * self._panes.pane - 1
+        return Batch(by | columns, time, None, batch.created)
+
+    @property
+    def groups(self) -> int:
+        """In all open panes."""
+        return sum(table.rows for _, table in self._panes.items())
 
     def _rows(self, batch: Batch) -> Rows:
         if self.spec.stage == "final":
@@ -159,16 +184,17 @@ class WindowState:
 
     def snapshot(self) -> pa.RecordBatch:
         """All groups of all panes that a window still needs, as rows of `snapshot_schema`."""
-        own = [self._pane_columns(number * self._panes.pane, table) for number, table in self._panes.items()]
+        groups = [(number * self._panes.pane, Groups(table, 0, table.rows)) for number, table in self._panes.items()]
+        groups += [(_RUNNING, self._running.running())] if self._running is not None else []
+        own = [self._columns(start, each) for start, each in groups]
         batches = [columns_to_arrow(columns, self.snapshot_schema) for columns in own]
         batches += [batch for _, batch in self._restored]
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.snapshot_schema.arrow)
 
-    def _pane_columns(self, start: int, table: Table) -> dict[str, Column]:
-        n = table.rows
+    def _columns(self, start: int, groups: Groups) -> dict[str, Column]:
+        n = len(groups)
         place = {"_watermark": np.full(n, self.watermark), "_pane": np.full(n, start)}
-        partial = results.partial_columns(self.spec, Groups(table, 0, n))
-        return {name: Column(INT64, values) for name, values in place.items()} | partial
+        return {name: Column(INT64, values) for name, values in place.items()} | results.partial_columns(self.spec, groups)
 
     def restore(self, batch: pa.RecordBatch, keep: Keep | None = None) -> None:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
@@ -186,5 +212,8 @@ class WindowState:
     def _join(self, batch: pa.RecordBatch) -> None:
         columns = columns_from_arrow(batch, self.snapshot_schema)
         rows = partial_rows(self.spec, columns, np.ascontiguousarray(columns["_pane"].values), 0)
+        if self._running is not None:
+            self._running.join(rows.take(np.flatnonzero(rows.time == _RUNNING)))
+            rows = rows.take(np.flatnonzero(rows.time != _RUNNING))
         self._panes.add(rows, MIN_TIME)  # panes that are over, but not for every window
         self._firing.panes_changed()

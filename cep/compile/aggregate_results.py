@@ -30,6 +30,8 @@ from cep.model.schema import BINARY, INT64, DataType, Field
 
 SUM_OVERFLOW = "sum overflow"
 
+Instant = int | np.ndarray
+
 
 @dataclass(frozen=True)
 class GroupFailure:
@@ -44,16 +46,24 @@ class GroupFailure:
 def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]) -> Batch:
     """The answers of a window for `groups`; results that do not fit go to `failures`."""
     end = window_start + spec.window.size
-    keys = groups.keys(0)
-    columns = decode_keys(keys, spec.by)
-    for answer in spec.answers:
-        columns[answer.field.name] = _result(answer, groups, window_start, end)
-    _check_sums(spec, name, groups, columns, end - 1, failures)
-    origin = origins(name, keys, window_start) if spec.origin else None
+    columns = answer_columns(spec, name, groups, (end - 1, window_start, end), failures)
+    origin = origins(name, groups.keys(0), window_start) if spec.origin else None
     return Batch(columns, np.full(len(groups), end - 1, np.int64), origin, groups.table.created)
 
 
-def _result(answer: Answer, groups: Groups, start: int, end: int) -> Column:
+def answer_columns(
+    spec: AggregateSpec, name: str, groups: Groups, times: tuple[Instant, Instant, Instant], failures: list[GroupFailure]
+) -> dict[str, Column]:
+    """The columns of the answers for `groups`. `times`: their event time, start and end of their windows, each one for all or int64[n]."""
+    time, start, end = times
+    columns = decode_keys(groups.keys(0), spec.by)
+    for answer in spec.answers:
+        columns[answer.field.name] = _result(answer, groups, start, end)
+    _check_sums(spec, name, groups, columns, time, failures)
+    return columns
+
+
+def _result(answer: Answer, groups: Groups, start: Instant, end: Instant) -> Column:
     type_, places = answer.field.type, answer.places
     match answer.function.name:
         case "count":
@@ -167,14 +177,15 @@ def _check_sums(
     name: str,
     groups: Groups,
     columns: dict[str, Column],
-    time: int,
+    time: Instant,
     failures: list[GroupFailure],
 ) -> None:
+    times = np.broadcast_to(time, len(groups))
     for answer in spec.answers:
         if answer.function.name == "sum" and answer.field.type == INT64:
             low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
             for row in np.flatnonzero(high != low >> 63).tolist():
-                failures.append(GroupFailure(name, SUM_OVERFLOW, describe(columns, spec.by, row), time))
+                failures.append(GroupFailure(name, SUM_OVERFLOW, describe(columns, spec.by, row), int(times[row])))
 
 
 def describe(columns: dict[str, Column], by: tuple[Field, ...], row: int) -> str:
@@ -193,18 +204,24 @@ def _value(column: Column, row: int) -> object:
     return body if column.type == BINARY else body.decode()
 
 
-def origins(name: str, keys: Keys, window_start: int) -> np.ndarray:
-    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5)."""
+def origins(name: str, keys: Keys, window_start: Instant) -> np.ndarray:
+    """Origins of answers, int64[n, 2]: the hash of (operator name, key, window start), and window start (DESIGN 4.5).
+
+    A hash is negative and a source's index is not, so that a query that reads these rows can tell (`cep.dataflow.query_source`).
+    """
     out = np.empty((len(keys), 2), np.int64)
-    _origins(keys.w0, keys.w1, np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8))), window_start, out)
+    out[:, 1] = window_start
+    _hash_origins(keys.w0, keys.w1, np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8))), out)
     return out
 
 
-@kernel("void(const uint64[:], const uint64[:], uint64, int64, int64[:, :])")
-def _origins(w0: np.ndarray, w1: np.ndarray, name: int, start: int, out: np.ndarray) -> None:
+_NEGATIVE = np.uint64(1 << 63)
+
+
+@kernel("void(const uint64[:], const uint64[:], uint64, int64[:, :])")
+def _hash_origins(w0: np.ndarray, w1: np.ndarray, name: int, out: np.ndarray) -> None:
     for i in range(len(w0)):
-        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(np.int64(start))))
-        out[i, 1] = start
+        out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(out[i, 1])) | _NEGATIVE)
 
 
 # --- partial rows ----------------------------------------------------------------------------------------------------
@@ -218,9 +235,14 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
+    return decode_keys(groups.keys(0), spec.by) | state_columns(spec, groups)
+
+
+def state_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
+    """Those of them that are not the key's."""
     fields = spec.partial_schema.fields[len(spec.by) :]
     words = (column for place, part in spec.parts for column in _words(part, place, groups))
-    return decode_keys(groups.keys(0), spec.by) | {field.name: column for field, column in zip(fields, words, strict=True)}
+    return {field.name: column for field, column in zip(fields, words, strict=True)}
 
 
 def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -17,7 +18,7 @@ from cep.kernels.jit import warm
 from cep.model.functions import Function, result_field
 from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
-from cep.model.windows import TimeWindow
+from cep.model.windows import TimeWindow, UnboundedWindow
 
 #: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.windows.SIZE_MAX` long, so that no bound of a window
 #: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
@@ -76,8 +77,17 @@ class AggregateSpec:
 
     @property
     def window(self) -> TimeWindow:
-        assert isinstance(self.operator.window, TimeWindow)
-        return self.operator.window
+        """Of periodic answers what they are of: a pane."""
+        window = self.operator.window
+        if isinstance(window, UnboundedWindow) and window.advance is not None:
+            return TimeWindow(window.advance, window.advance)
+        assert isinstance(window, TimeWindow)
+        return window
+
+    @property
+    def periodic(self) -> bool:
+        """UNBOUNDED with an answer `every` so often."""
+        return isinstance(self.operator.window, UnboundedWindow) and self.operator.window.advance is not None
 
     @cached_property
     def by(self) -> tuple[Field, ...]:
@@ -100,6 +110,8 @@ class AggregateSpec:
         found: dict[State, None] = {}
         for _, function in self.operator.functions:
             found |= dict.fromkeys(self._states_of(function))
+        if self.periodic and getattr(self.operator.window, "ttl", None) is not None:
+            found |= dict.fromkeys((Extreme(False, None), Extreme(True, None)))  # when a group begins anew
         return tuple(found)
 
     @cached_property
@@ -128,7 +140,7 @@ class AggregateSpec:
         """A partial row: the `by` fields, then the words of its states: a text column for two words of text, int64 for every
         other, and behind those of an exact sum a binary column for one that has spilled. A block is the int64 that it counts, and a
         binary column with its slots."""
-        prefix = self._free_prefix()
+        prefix = free_prefix("_s", self.operator.by)
         types = [type_ for _, part in self.parts for type_ in _partial_types(part)]
         return Schema(self.by + tuple(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(types)))
 
@@ -143,12 +155,6 @@ class AggregateSpec:
     def warm(self) -> None:
         """Makes its machine code now."""
         warm(self.loops.update, self.loops.merge)
-
-    def _free_prefix(self) -> str:
-        prefix = "_s"
-        while any(f.name.startswith(prefix) for f in self.by):
-            prefix += "_"
-        return prefix
 
     def _column(self, name: str | None) -> Field | None:
         if name is not None and name not in self.schema:
@@ -202,6 +208,14 @@ class AggregateSpec:
         records = next((state for state in states if isinstance(state, FirstRows)), None)
         is_time = function.column in self.time_columns
         return Answer(result_field(name, function, column, by), function, column, is_time, places, row, records)
+
+
+def free_prefix(wanted: str, names: Iterable[str]) -> str:
+    """`wanted`, or a longer one, with which none of `names` begins: for columns that are nobody's."""
+    taken = tuple(names)
+    while any(name.startswith(wanted) for name in taken):
+        wanted += "_"
+    return wanted
 
 
 Record = Edge | TextEdge | ArgExtreme | FirstRows

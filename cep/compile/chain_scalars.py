@@ -16,11 +16,11 @@ from cep.kernels.libm import (
     libm_asin,
     libm_atan,
     libm_atan2,
+    libm_binary_log,
     libm_cos,
+    libm_decimal_log,
     libm_exp,
     libm_log,
-    libm_log2,
-    libm_log10,
     libm_pow,
     libm_sin,
     libm_tan,
@@ -40,11 +40,11 @@ __all__ = [  # what generated loops import
     "libm_asin",
     "libm_atan",
     "libm_atan2",
+    "libm_binary_log",
     "libm_cos",
+    "libm_decimal_log",
     "libm_exp",
     "libm_log",
-    "libm_log2",
-    "libm_log10",
     "libm_pow",
     "libm_sin",
     "libm_tan",
@@ -105,7 +105,7 @@ def round_to(a: Any, scale: Any) -> Any:
 @inlined
 def float_sign(a: Any) -> Any:
     """NaN and zeros as they are."""
-    return 1.0 if a > 0.0 else (-1.0 if a < 0.0 else a)
+    return np.float64(1.0) if a > 0.0 else (np.float64(-1.0) if a < 0.0 else a)
 
 
 @inlined

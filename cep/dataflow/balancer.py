@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
 
 from cep.elements import Batch
-from cep.kernels.columns import Columns
+from cep.kernels.columns import widened as widened  # for everybody else
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets, partition
 from cep.model.schema import Field
@@ -64,14 +63,6 @@ class RouteKey:
             rows = order[bounds[target] : bounds[target + 1]]
             if len(rows):
                 yield target, batch.take(rows)
-
-
-def widened(columns: Columns, fields: Sequence[Field]) -> Columns:
-    """`columns` with those of `fields` as numbers of the type that the field has."""
-    narrow = [f for f in fields if columns[f.name].type != f.type and f.type.is_number]
-    if not narrow:
-        return columns
-    return {**columns, **{f.name: replace(columns[f.name], type=f.type, values=columns[f.name].values.astype(f.type.name)) for f in narrow}}
 
 
 class Broadcast:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
+from cep.compile.joined import JoinSpec
 from cep.compile.stateful import compile_stateful
 from cep.compile.user_aggregates import Folds, collecting
 from cep.dataflow.apply import ApplyOperator
+from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
@@ -19,22 +21,46 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.flat_map import FlatMapOperator, as_map
 from cep.dataflow.hold import Hold
 from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.interval_join import IntervalJoinOperator
+from cep.dataflow.lookup import LookupOperator
+from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
 from cep.dataflow.output import Output
+from cep.dataflow.pre_aggregation import PROBE_ROWS, Reduction
 from cep.dataflow.sequential import SequentialOperator
+from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.sort import SortOperator
 from cep.dataflow.source import Source
 from cep.dataflow.stateful_function import StatefulFunctionOperator
 from cep.dataflow.stateful_map import StatefulMapOperator
+from cep.dataflow.static_table import read_table
 from cep.dataflow.user_aggregate import UserAggregateOperator
+from cep.dataflow.window_join import WindowJoinOperator
 from cep.elements import MAX_TIME
 from cep.model.functions import UserFunction
-from cep.model.operators import Aggregate, Apply, Deduplicate, Delay, Filter, FlatMap, Map, Sort, StatefulMap, TopN
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Sort,
+    StatefulMap,
+    TopN,
+    is_sequential,
+)
 from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
 from cep.plan.balance import route_fields
-from cep.plan.needed import grain, may_tie, needed_columns, origin_words, restrict, wants_origin
+from cep.plan.feeds import feeds_tie, ties, words
+from cep.plan.needed import grain, leaves_with_origin, needed_columns, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.validate import Validated, validate
 from cep.wire import Format
@@ -52,6 +78,7 @@ class Wiring:
     source: Callable[[Stream, int, int, int, bool, Schema, DeadLetters], Source]  # stream, reader, readers, source index, origin, columns
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
+    probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
 
 
 class Layout:
@@ -61,21 +88,37 @@ class Layout:
         self.plan, self.query = plan, plan.query
         self.validated: Validated = validate(plan.query, plan.streams)
         self.operators = {operator.name: operator for operator in plan.query.operators}
+        self.feeds_tie = feeds_tie(plan)  # rare, so then all columns travel everywhere
 
     def columns(self, producer: str) -> Schema:
         """The columns of `producer` that travel."""
         schema = self.validated.schemas[producer]
+        if self.feeds_tie:
+            return schema
         return restrict(schema, needed_columns(self.query, producer, schema))
 
     def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
         aggregate, times = collecting(aggregate), self.validated.event_time_columns[aggregate.input]
         origin = stage != "partial" and self.origin(aggregate.name)
-        ties = may_tie(self.query, aggregate.input)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=ties)
+        tied = ties(self.plan, aggregate.input)
+        words = self.words(aggregate.input)
+        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words)
 
     def origin(self, producer: str) -> bool:
+        """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""
+        return leaves_with_origin(self.query, producer) or self.ordered(producer)
+
+    def ordered(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin?"""
         return wants_origin(self.query, producer, lambda aggregate: self.spec(aggregate, "whole").needs_origin)
+
+    def words(self, producer: str) -> int:
+        """Of the origins of its tuples."""
+        return words(self.plan, producer)
+
+    def ties(self, producer: str) -> bool:
+        """May two of its tuples have one event time and origin?"""
+        return ties(self.plan, producer)
 
     def format(self, edge: Edge) -> Format:
         """How the batches of an edge look on the wire."""
@@ -83,8 +126,7 @@ class Layout:
             aggregate = self.operators[edge.consumer]
             assert isinstance(aggregate, Aggregate)
             return Format(self.spec(aggregate, "partial").partial_schema)
-        carried = edge.is_inner and self.origin(edge.producer)
-        return Format(self.columns(edge.producer), origin_words(self.query, edge.producer) if carried else 0)
+        return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:
         return route_fields(self.plan, edge)
@@ -94,7 +136,8 @@ class Layout:
         return Format(self.plan.streams[edge.producer].schema)
 
     def source_index(self, stream: str) -> int:
-        return sorted(self.plan.streams).index(stream)
+        """Its place among the sources that origins count; of what another query puts out, whose rows have theirs, 0."""
+        return 0 if stream in self.plan.feeds else self.plan.roots.index(stream)
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
@@ -168,20 +211,25 @@ class _Builder:
 
     def _operator(self, group: list[str]) -> Operator:
         first = self.layout.operators[group[0]]
-        if isinstance(first, Aggregate):
-            return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
-        if isinstance(first, FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap | Apply):
-            return self._by_row(first)
+        match first:
+            case Aggregate():
+                return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
+            case Join() | IntervalJoin() | AsOfJoin():
+                return self._join(first)
+            case Lookup(table=table):
+                return LookupOperator(self._join_spec(first, table.schema), read_table(table))
+            case FlatMap() | Delay() | Sort() | TopN() | Deduplicate() | StatefulMap() | Apply():
+                return self._by_row(first)
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         if not stateless:
-            return PassOperator(first.name, origin_words(self.layout.query, first.name))
+            return PassOperator(first.name, self.layout.words(first.name))
         chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
         return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
 
     def _by_row(self, operator: FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap | Apply) -> Operator:
         """What makes of a row rows, or takes rows in order; nothing is merged."""
-        schema, words = self.layout.columns(operator.input), origin_words(self.layout.query, operator.input)
-        ties, limit, clock = may_tie(self.layout.query, operator.input), self.wiring.state_limit, self.wiring.clock
+        schema, words = self.layout.columns(operator.input), self.layout.words(operator.input)
+        ties, limit, clock = self.layout.ties(operator.input), self.wiring.state_limit, self.wiring.clock
         match operator:
             case FlatMap():
                 return FlatMapOperator(operator, compile_chain((as_map(operator),), schema), clock, self.dead_letters)
@@ -201,12 +249,37 @@ class _Builder:
             case Apply():
                 return ApplyOperator(operator, schema, self.dead_letters)
 
-    def _aggregate(self, aggregate: Aggregate, stage: str) -> AggregateOperator:
+    def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
+        if is_sequential(aggregate):
+            words = self.layout.words(aggregate.input)
+            return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         if stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions):
             return UserAggregateOperator(name, spec, Folds(aggregate), self.wiring.state_limit, self.dead_letters)
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters)
+        adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
+        reduction = Reduction(adaptive, self.wiring.probe_rows)
+        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters, reduction)
+
+    def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
+        spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit
+        schemas = [self.layout.columns(name) for name in join.inputs]
+        if isinstance(join, AsOfJoin):
+            words = [self.layout.words(name) for name in join.inputs]
+            ties = [self.layout.ties(name) for name in join.inputs]
+            left, right = (Hold(*each) for each in zip(schemas, words, ties, strict=True))
+            return AsOfJoinOperator(join, spec, (left, right), limit)
+        words = [self.layout.words(name) if spec.origin else 0 for name in join.inputs]
+        formats = SideFormat("left", 0, schemas[0], words[0]), SideFormat("right", 1, schemas[1], words[1])
+        matcher = Matcher(spec, self.wiring.clock, self.dead_letters)
+        if isinstance(join, IntervalJoin):
+            return IntervalJoinOperator(join, matcher, formats, limit)
+        return WindowJoinOperator(join, matcher, formats, limit)
+
+    def _join_spec(self, join: Join | IntervalJoin | AsOfJoin | Lookup, right: Schema) -> JoinSpec:
+        left = self.layout.validated.schemas[join.inputs[0]]
+        origin = self.layout.origin(join.name) and not isinstance(join, Lookup)  # that keeps the tuple's
+        return JoinSpec.of(join, left, right, self.layout.columns(join.name).names, origin)
 
     def _reads_partials(self, aggregate: Aggregate) -> bool:
         return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)
@@ -233,7 +306,7 @@ class _Builder:
             self.index,
             readers,
             self.layout.source_index(name),
-            self.layout.origin(name),
+            self._numbered(name),
             stream.schema if late else self.layout.columns(name),
             self.dead_letters,
         )
@@ -245,6 +318,13 @@ class _Builder:
             if name in self.layout.operators[group[0]].inputs:
                 self._feed(root, self.nodes[group[-1]], name, group[0])
         return source, root
+
+    def _numbered(self, stream: str) -> bool:
+        """Must its rows have origins from the beginning? Not where only a query that reads an output of this subquery, and may
+        never come, would order by them: numbering costs the copying of published rows 6 %."""
+        inner = any(edge.is_inner and self.layout.format(edge).origin for edge in self.plan.edges_out_of(self.subquery.name))
+        now = inner or self.subquery.stateful or stream in self.plan.feeds or self.layout.ordered(stream)
+        return now and self.layout.origin(stream)
 
     def _make_input(self, edge: Edge) -> Input:
         wire_format = self.layout.format(edge)
@@ -267,7 +347,8 @@ class _Builder:
             channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
         else:
             channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge))
+        carried = edge.is_inner and wire_format.origin > 0
+        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
@@ -277,7 +358,7 @@ class _Builder:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
         wire_format = self.layout.late_format(edge)
         channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names)
+        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
         self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 

@@ -41,6 +41,11 @@ class Hold:
         """The least event time that is held."""
         return self._first if self._batches else None
 
+    @property
+    def rows(self) -> Batch | None:
+        """What is held, as it came."""
+        return concat(self._batches) if self._batches else None
+
     def add(self, batch: Batch) -> None:
         if len(batch):
             least = int(batch.time.min())

@@ -129,6 +129,14 @@ class SubqueryInstance:
                 break
         return worked
 
+    def number(self) -> bool:
+        """From now on what sources read has origins, for a query that reads an output. False: ask again, for tuples without are
+        on their way."""
+        if self._cursor is None:
+            for source, _ in self.sources:
+                source.origin = True
+        return all(source.origin for source, _ in self.sources)
+
     def _pump(self) -> bool:
         before = self._blocked()
         for output in self.outputs:

@@ -19,11 +19,15 @@ from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.pre_aggregation import PROBE_ROWS
+from cep.dataflow.query_source import QuerySource
 from cep.dataflow.source import Published, PublishedSource, Publisher, Source
 from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.physical import Edge, PhysicalPlan, channel_name
+from cep.plan.feeds import renumbered
+from cep.plan.needed import grain
+from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.wire import Format, Header
 
 #: One publisher's elements in order: what its inbox at each reader gets. Reader index -> [(element, size, watermark)].
@@ -99,6 +103,7 @@ class LocalRun:
     """Builds all instances of `plan`; `run` steps them, one at random at a time, until all are done.
 
     `published` gives, per stream, the scripts of its publishers by name. `credit_bytes` is the share of every channel.
+    `upstream` are runs of the queries whose outputs this one reads, as far as they have come: from now on they go on here.
     """
 
     def __init__(
@@ -109,14 +114,17 @@ class LocalRun:
         clock: Callable[[], int] = lambda: 0,
         read_bytes: int = 2 << 20,
         state_limit: int = 4 << 30,
+        probe_rows: int = PROBE_ROWS,
+        upstream: Sequence[LocalRun] = (),
     ) -> None:
         self.plan, self.published, self.credit_bytes = plan, published or {}, credit_bytes
         self.clock, self.read_bytes = clock, read_bytes
         self.layout = Layout(plan)
+        self.upstream = {run.plan.query.name: run for run in upstream}
         self.inboxes: dict[str, Inbox] = {}
         self.channels: list[LocalChannel] = []
         self.sinks: dict[tuple[str, int], Sink] = {}
-        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit)
+        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
             instance.state = "running"
@@ -124,8 +132,8 @@ class LocalRun:
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""
         outcome = Outcome()
-        self._run(random.Random(seed), outcome, lambda: all(map(_through, self.instances)), steps_max)
-        return self._collect(outcome)
+        self._run(random.Random(seed), outcome, lambda: all(map(_through, self._all_instances())), steps_max)
+        return self.collect(outcome)
 
     def run_until_barrier(self, turns: int, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Runs so many turns, then sends a Barrier from all sources, behind which every instance pauses; its state is then in
@@ -137,14 +145,14 @@ class LocalRun:
             if instance.sources and not instance.done:
                 instance.barrier(BARRIER)
         self._run(choose, outcome, lambda: all(i.done or BARRIER in i.snapshots for i in self.instances) and self._is_empty(), steps_max)
-        return self._collect(outcome)
+        return self.collect(outcome)
 
     def _run(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int) -> None:
         while not until():
             outcome.steps += 1
             outcome.open_panes_max = max([outcome.open_panes_max, *self._open_panes()])
-            if not self._turn(choose) or outcome.steps > steps_max:
-                waits = {i.name: i.waits_for(self.clock()) for i in self.instances}
+            if not self.turn(choose) or outcome.steps > steps_max:
+                waits = {i.name: i.waits_for(self.clock()) for i in self._all_instances()}
                 raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
 
     def _is_empty(self) -> bool:
@@ -169,24 +177,34 @@ class LocalRun:
             for name in self.published.get(stream, {})
         }
 
-    def _turn(self, choose: random.Random) -> bool:
-        order = list(self.instances)
+    def _runs(self) -> dict[str, LocalRun]:
+        """This one and those before it, each once."""
+        before = {name: run for each in self.upstream.values() for name, run in each._runs().items()}
+        return before | {self.plan.query.name: self}
+
+    def _all_instances(self) -> list[SubqueryInstance]:
+        return [instance for run in self._runs().values() for instance in run.instances]
+
+    def turn(self, choose: random.Random) -> bool:
+        """Every instance steps once, in an order and for as long as `choose` says. Did anything move?"""
+        order = self._all_instances()
         choose.shuffle(order)
         moved = False
         for instance in order:
             moved |= instance.step(lambda: choose.random() < 0.5)
-            moved |= any([channel.settle() for channel in self.channels])
+            moved |= any([channel.settle() for run in self._runs().values() for channel in run.channels])
         if not moved:
             for instance in order:  # what a real instance manager does every 100 ms
                 instance.tick()
-            moved = any(inbox.queue for inbox in self.inboxes.values())
+            moved = any(inbox.queue for run in self._runs().values() for inbox in run.inboxes.values())
         return moved
 
     def _open_panes(self) -> Iterator[int]:
         operators = (node.operator for instance in self.instances for node in instance.nodes)
         return (operator.state.open_panes for operator in operators if isinstance(operator, AggregateOperator))
 
-    def _collect(self, outcome: Outcome) -> Outcome:
+    def collect(self, outcome: Outcome) -> Outcome:
+        """What has come out of this query so far."""
         for output in self.plan.query.outputs:
             outcome.schemas[output.stream] = self.layout.columns(output.input)
             outcome.batches[output.stream] = []
@@ -194,7 +212,7 @@ class LocalRun:
             outcome.schemas[edge.consumer], outcome.batches[edge.consumer] = self.layout.late_format(edge).schema, []
         for (stream, _), sink in sorted(self.sinks.items()):
             outcome.batches[stream] += sink.batches()
-            outcome.last.append(sink.elements[-1])
+            outcome.last += sink.elements[-1:]
         for instance in self.instances:
             outcome.late_rows += sum(source.late_rows for source, _ in instance.sources)
             outcome.dead_letters.append(instance.dead_letters)
@@ -224,10 +242,25 @@ class LocalRun:
             parser = parser_of(stream, columns.names)
             blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
             return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, self.clock, self.read_bytes)
+        if stream.name in self.plan.feeds:
+            return self._feed(stream.name, self.plan.feeds[stream.name], Format(columns, 2 if origin else 0))
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
         for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
             inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)
             source.open(Publisher(name, number, inbox, 0))
             for sequence, (element, size, watermark) in enumerate(script.get(reader, ())):
                 inbox.accept(element, size, sequence, 0, watermark, -(2**63))
+        return source
+
+    def _feed(self, stream: str, feed: Feed, wire_format: Format) -> Source:
+        """Attaches to the run of the query that puts the stream out."""
+        source = QuerySource(stream, feed.query, [index for index, _ in feed.producers], renumbered(self.plan, feed))
+        outputs = [(i.index, output) for i in self.upstream[feed.query].instances for output in i.outputs if output.name == stream]
+        while wire_format.origin and not all(instance.number() for instance in self.upstream[feed.query].instances):
+            self.upstream[feed.query].turn(random.Random(0))
+        for index, output in outputs:
+            channel = CheckedChannel(self._inbox(f"{feed.query}/{stream}/{index}>{self.plan.query.name}"), wire_format)
+            self.channels.append(channel)
+            output.attach(channel, wire_format.origin > 0, grain(self.plan.query, stream))
+            source.attach(index, channel.inbox, output.sent_until)
         return source

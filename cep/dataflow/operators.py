@@ -20,9 +20,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from cep.compile.aggregate import AggregateSpec, WindowState
+from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, Batch
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
@@ -39,7 +40,7 @@ class Part:
     batch: pa.RecordBatch
 
 
-#: (port, columns of a part) -> bool[n]: which rows belong to the instance that is being restored.
+#: (port, columns of a part, at least one) -> bool[n]: which rows belong to the instance that is being restored.
 Keep = Callable[[int, Columns], np.ndarray]
 
 
@@ -94,6 +95,13 @@ def check_state(name: str, size: int, limit: int, what: str) -> None:
         raise StateLimitExceeded(f"operator {name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {what}")
 
 
+def bury(name: str, dead_letters: DeadLetters, failures: Sequence[GroupFailure], more: int) -> None:
+    """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
+    for failure in failures:
+        dead_letters.put(Letter(name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
+    dead_letters.count_only(name, more)
+
+
 class ChainOperator(Stateless):
     """A run of maps and filters as one machine-code loop."""
 
@@ -138,11 +146,14 @@ class PassOperator(Stateless):
 
 
 class AggregateOperator:
-    """An Aggregate, whole, or one of its two stages (tuples to partials, partials to answers)."""
+    """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
 
-    def __init__(self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters, reduction: Reduction | None = None
+    ) -> None:
+        self.reduction = reduction or Reduction(False)
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, state_limit, dead_letters
-        self.answers, self.window_size = spec.stage != "partial", spec.window.size
+        self.answers, self.window_size = spec.stage != "partial" and not spec.periodic, spec.window.size
         self.state = WindowState(spec, name)
         self.since = MIN_TIME
         self.open_panes_max = 0
@@ -157,19 +168,26 @@ class AggregateOperator:
         return self.state.oldest_window_end
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        if not self.reduction.takes(len(batch)):
+            yield self.state.singly(batch)
+            return
         self.state.add(batch)
+        self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
             panes = f"{self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs"
             check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
-        yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        groups = 0
         for batch in self.state.advance(watermark):
+            groups += len(batch)
             complete = self._complete(batch)
             if len(complete):
                 yield complete
-        self._bury()
+        if groups:
+            self.reduction.ended(groups, self.state.open_panes)
+        bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -184,13 +202,6 @@ class AggregateOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             self.state.restore(part.batch, lambda columns: keep(0, columns))
-
-    def _bury(self) -> None:
-        """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
-        failures, more = self.state.take_failures()
-        for failure in failures:
-            self.dead_letters.put(Letter(self.name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
-        self.dead_letters.count_only(self.name, more)
 
     def _complete(self, batch: Batch) -> Batch:
         if not self.answers or self.since == MIN_TIME:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
+from math import gcd
 
 import numpy as np
 
@@ -27,8 +29,8 @@ FEW_TARGETS = 8
 class Target:
     """One downstream instance: tuples gathered for it, and elements waiting for credit."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel = channel
+    def __init__(self, channel: Channel, origin: bool = True, grain: int = 0) -> None:
+        self.channel, self.origin, self.grain = channel, origin, grain
         self.parts: list[Batch] = []
         self.bytes = 0
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
@@ -36,8 +38,8 @@ class Target:
 
     def gather(self, batch: Batch) -> None:
         columns = {name: compact(column) for name, column in batch.columns.items()}
-        self.parts.append(replace(batch, columns=columns))
-        self.bytes += batch_bytes(batch)
+        self.parts.append(replace(batch, columns=columns, origin=batch.origin if self.origin else None))
+        self.bytes += batch_bytes(self.parts[-1])
 
     def cut(self, watermark: int, since: int) -> bool:
         """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""
@@ -71,11 +73,15 @@ class Target:
 
 
 class Output:
-    """One edge out of a subquery instance. Of the tuples that come, which may have more, `columns` leave."""
+    """One edge out of a subquery instance. Of the tuples that come, which may have more, `columns` leave, with their `origin` or
+    without."""
 
-    def __init__(self, name: str, balancer: Balancer, channels: Sequence[Channel], columns: Sequence[str], grain: int = 0) -> None:
+    def __init__(
+        self, name: str, balancer: Balancer, channels: Sequence[Channel], columns: Sequence[str], grain: int = 0, origin: bool = True
+    ) -> None:
         self.name, self.balancer, self.columns, self.grain = name, balancer, tuple(columns), grain
-        self.targets = [Target(channel) for channel in channels]
+        self.targets = [Target(channel, origin, grain) for channel in channels]
+        self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
         self.rows = self.discarded = 0  # tuples given out; those of them that nobody was there for
         self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
@@ -83,6 +89,7 @@ class Output:
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
         self.rows += len(batch)
+        self.sent_until = max(self.sent_until, int(batch.time.max(initial=MIN_TIME)))
         self.discarded += 0 if self.targets else len(batch)
         for index, part in self.balancer.route(self._leaving(batch)):
             target = self.targets[index]
@@ -147,16 +154,19 @@ class Output:
     def holds(self) -> bool:
         return any(target.parts for target in self.targets)
 
-    def attach(self, channel: Channel) -> None:
-        """One more target of a broadcast: a subscription."""
-        self.targets.append(Target(channel))
-        self.balancer.targets = len(self.targets)
+    def attach(self, channel: Channel, origin: bool = False, grain: int = 0) -> None:
+        """One more target of a broadcast: a subscription; a query that reads this output may order by `origin`, and waits for
+        watermarks that pass a multiple of `grain`."""
+        self._retarget([*self.targets, Target(channel, origin, grain)])
+
+    def _retarget(self, targets: list[Target]) -> None:
+        self.targets, self.balancer.targets = targets, len(targets)
+        self.grain = reduce(gcd, (target.grain for target in targets), 0)
 
     def detach(self, channel: Channel) -> int:
         """Gives up a target; how many tuples were still to be sent to it."""
         gone = [target for target in self.targets if target.channel is channel]
-        self.targets = [target for target in self.targets if target.channel is not channel]
-        self.balancer.targets = len(self.targets)
+        self._retarget([target for target in self.targets if target.channel is not channel])
         return sum(target.rows_waiting() for target in gone)
 
     def has_room(self, index: int) -> bool:

@@ -24,6 +24,7 @@ PARTITION_BITS = 48
 
 
 class Source(Protocol):
+    origin: bool  # its rows have their origins; may be set while it runs
     watermark: int  # the least event time it can still emit
     ended: bool
     since: int  # rows before it are not this query's (DESIGN 5.9)
@@ -290,7 +291,7 @@ class ListSource:
 
     def __init__(self, items: list[Batch | str], disorder: int = 0, source_index: int = 0, partition: int = 0) -> None:
         self.items: Iterator[Batch | str] = iter(items)
-        self.disorder, self.source_index, self.partition = disorder, source_index, partition
+        self.disorder, self.source_index, self.partition, self.origin = disorder, source_index, partition, True
         self.max_time = self.watermark = self.since = MIN_TIME
         self.ended, self.late_rows, self.record = False, 0, 0
         self.late = LateRows()

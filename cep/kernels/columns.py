@@ -6,7 +6,8 @@ of a file; bool and validity are bytes inside and bits in Arrow, packed at the b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from cep.kernels.column import NO_BYTES as NO_BYTES  # for everybody else
 from cep.kernels.column import Column as Column
 from cep.kernels.lists import explode, lists_of
 from cep.kernels.text import gather
-from cep.model.schema import DataType, Schema
+from cep.model.schema import DataType, Field, Schema
 
 
 def from_arrow(array: pa.Array, type_: DataType) -> Column:
@@ -85,6 +86,14 @@ def compact(column: Column) -> Column:
 
 
 Columns = Mapping[str, Column]
+
+
+def widened(columns: Columns, fields: Sequence[Field]) -> Columns:
+    """`columns` with those of `fields` as numbers of the type that the field has."""
+    narrow = [f for f in fields if columns[f.name].type != f.type and f.type.is_number]
+    if not narrow:
+        return columns
+    return {**columns, **{f.name: replace(columns[f.name], type=f.type, values=columns[f.name].values.astype(f.type.name)) for f in narrow}}
 
 
 def columns_from_arrow(batch: pa.RecordBatch, schema: Schema) -> dict[str, Column]:

@@ -16,6 +16,12 @@ All arithmetic is modulo 2**64; `>>` is logical.
         h = the number of bytes
         for each eight bytes, little-endian, the last eight filled up with zeros: h = mix64(h, word)
 
+    fold_origins(left, right), of a joined tuple, two words; word k = 0, 1 is h of:
+        h = k
+        for each side: h = mix64(h, the number of words of its origin), 0 for a side that is not there
+            for each of these words: h = mix64(h, word)
+        the top bit of word 0 is set: such an origin is negative, unlike that of a source
+
 For one `b`, mix64 is a bijection of `a`, and for one `a` of `b`, so keys that fit a word never collide. Every bit of
 the result depends on every bit of both words: a bucket takes the low bits, a slot of a table the high ones.
 0.6 ns a key.
@@ -88,3 +94,29 @@ def hash_words(w0: np.ndarray, w1: np.ndarray, out: np.ndarray) -> None:
 def hash_of(data: np.ndarray) -> Any:
     """`hash_bytes` of all of `data`, called from Python: names of channels, origins of aggregates."""
     return hash_bytes(data, 0, len(data))
+
+
+def fold_origins(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
+    """Origins of joined tuples, int64[n, 2], from those of their sides, int64[n, any]; None: that side is not there."""
+    there = [side for side in (left, right) if side is not None]
+    none, out = np.empty((len(there[0]), 0), np.int64), np.empty((len(there[0]), 2), np.int64)
+    fold_origins_into(*(none if side is None else np.ascontiguousarray(side) for side in (left, right)), out)
+    return out
+
+
+_LEAST = -(2**63)
+
+
+@kernel("void(const int64[:, :], const int64[:, :], int64[:, :])")
+def fold_origins_into(left: np.ndarray, right: np.ndarray, out: np.ndarray) -> None:
+    """A side that is not there has no words."""
+    for i in range(len(out)):
+        for k in range(2):
+            h = mix64(np.uint64(k), np.uint64(left.shape[1]))
+            for word in range(left.shape[1]):
+                h = mix64(h, np.uint64(left[i, word]))
+            h = mix64(h, np.uint64(right.shape[1]))
+            for word in range(right.shape[1]):
+                h = mix64(h, np.uint64(right[i, word]))
+            out[i, k] = np.int64(h)
+        out[i, 0] |= _LEAST

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numba import types
 from numba.extending import overload
 
@@ -21,7 +22,7 @@ def _function(name: str) -> Callable[[float], float]:
     plain = _plain(name, 1)
 
     def function(x: float) -> float:
-        return float(plain(x))
+        return np.float64(plain(x))
 
     overload(function)(lambda x: lambda x: compiled(x))
     return function
@@ -32,7 +33,7 @@ def _function_of_two(name: str) -> Callable[[float, float], float]:
     plain = _plain(name, 2)
 
     def function(x: float, y: float) -> float:
-        return float(plain(x, y))
+        return np.float64(plain(x, y))
 
     overload(function)(lambda x, y: lambda x, y: compiled(x, y))
     return function
@@ -44,7 +45,7 @@ def _plain(name: str, arguments: int) -> Any:
     return plain
 
 
-libm_exp, libm_log, libm_log10, libm_log2 = (_function(name) for name in ("exp", "log", "log10", "log2"))
+libm_exp, libm_log, libm_decimal_log, libm_binary_log = (_function(name) for name in ("exp", "log", "log10", "log2"))
 libm_sin, libm_cos, libm_tan = (_function(name) for name in ("sin", "cos", "tan"))
 libm_asin, libm_acos, libm_atan = (_function(name) for name in ("asin", "acos", "atan"))
 libm_pow, libm_atan2 = _function_of_two("pow"), _function_of_two("atan2")

@@ -280,15 +280,19 @@ class Table:
 
     def grow(self) -> None:
         """Makes room where a kernel lacked it."""
+        self.grow_bytes()
+        if self.rows == self.capacity:
+            self.entries = _longer(self.entries, 2 * len(self.entries))
+            self.slots = np.zeros(2 * len(self.slots), np.int32)
+            fill_slots(self.entries, self.width, self.rows, self.slots)
+
+    def grow_bytes(self) -> None:
+        """Makes room in arena and pool."""
         used, wanted = int(self.control[ARENA_USED]), int(self.control[ARENA_WANTED])
         if used + wanted > len(self.arena):
             self.arena = _longer(self.arena, max(2 * len(self.arena), used + wanted, 1024))
         if self.control[POOL_USED] + self.sums > len(self.pool):
             self.pool = _longer(self.pool, 2 * len(self.pool))
-        if self.rows == self.capacity:
-            self.entries = _longer(self.entries, 2 * len(self.entries))
-            self.slots = np.zeros(2 * len(self.slots), np.int32)
-            fill_slots(self.entries, self.width, self.rows, self.slots)
 
     def clear(self) -> None:
         self.slots[:] = 0

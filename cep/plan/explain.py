@@ -60,6 +60,8 @@ def _query(plan: PhysicalPlan) -> Iterator[str]:
 
 
 def _stream(plan: PhysicalPlan, stream: Stream) -> str:
+    if (feed := plan.feeds.get(stream.name)) is not None:
+        return f"stream, output of query {feed.query!r}, from {_counted(len(feed.producers), 'instance')}; event time is that query's"
     files = plan.files.get(stream.name)
     origin = "published" if files is None else f"{len(files)} files, {sum(size for _, size in files):,} bytes"
     if stream.event_time is None or stream.disorder is None:

@@ -142,7 +142,7 @@ SIGNATURES: dict[str, Signature] = {
     "hash": Signature(("key",), INT64, total=True),
     "list_length": Signature(("list",), INT64),
     "element": Signature(("list", "integer"), lambda types: types[0].element or BINARY, nullable=True),
-    "join": Signature(("strings", "string"), STRING, ((1, _string),)),
+    "join": Signature(("strings", "string"), STRING, ((1, _string),), nullable=True),
 }
 #: Functions whose texts have to be of one type.
 _ALIKE = ("contains", "starts_with", "ends_with", "concat")

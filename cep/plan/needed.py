@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from math import gcd
+from types import MappingProxyType
 
 from cep.model.expr import Expr, columns_of
 from cep.model.functions import Order
@@ -33,6 +34,8 @@ from cep.model.operators import (
 from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.windows import SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow
+
+NO_WORDS: Mapping[str, int] = MappingProxyType({})
 
 
 def readers(query: Query, producer: str) -> list[Operator]:
@@ -113,18 +116,39 @@ def is_ordered(operator: Operator) -> bool:
 
 
 def may_tie(query: Query, producer: str) -> bool:
-    """May two tuples of `producer` have the same event time and origin? Where a Union joins two ways from one beginning."""
-    return any(ways > 1 for ways in _beginnings(query, producer).values())
+    """May two tuples of `producer` have the same event time and origin? Where one may come on several ways, or several times."""
+    return any(ways > 1 for ways in beginnings(query, producer).values())
 
 
-def _beginnings(query: Query, producer: str) -> Counter[str]:
+def beginnings(query: Query, producer: str) -> Counter[str]:
     """What gave the tuples of `producer` their origin, each with the number of ways from there."""
     operator = next((operator for operator in query.operators if operator.name == producer), None)
-    if operator is None or makes_origins(operator):
+    if operator is None or (isinstance(operator, Aggregate) and makes_origins(operator)):
         return Counter([producer])
-    ways = sum((_beginnings(query, input_) for input_ in operator.inputs), Counter[str]())
-    partial = isinstance(operator, Aggregate) and operator.emit_partial  # several windows of a group end with its last tuple
-    return ways + ways if partial else ways
+    inputs = [beginnings(query, input_) for input_ in operator.inputs]
+    if makes_origins(operator):
+        return _of_pairs(operator, inputs)
+    ways = sum(inputs, Counter[str]())
+    return ways + ways if _repeats(operator) else ways
+
+
+def _of_pairs(join: Operator, inputs: list[Counter[str]]) -> Counter[str]:
+    """A joined tuple's origin is that of both sides or, unmatched, of one, whichever join made it; it is one's alone if theirs are."""
+    alone = all(ways == 1 for side in inputs for ways in side.values()) and not _repeats(join)
+    sides = [f"{beginning} on the {side}" for side, ways in zip(("left", "right"), inputs, strict=True) for beginning in ways]
+    return Counter(dict.fromkeys(sides, 1 if alone else 2))
+
+
+def _repeats(operator: Operator) -> bool:
+    """May several tuples come out with the origin of one? At the ends of several windows, or of several windows with one last tuple."""
+    match operator:
+        case Sort(window=TimeWindow() as window) | TopN(window=window):
+            return window.advance < window.size
+        case Join(window=window, right_window=other):
+            return window.advance < max(window.size, other.size)
+        case Aggregate(emit_partial=emit_partial):
+            return emit_partial
+    return False
 
 
 def makes_origins(operator: Operator) -> bool:
@@ -140,12 +164,13 @@ def keeps_origins(aggregate: Aggregate) -> bool:
     return isinstance(window, SizeWindow | TransactionWindow) or (isinstance(window, UnboundedWindow) and window.advance is None)
 
 
-def origin_words(query: Query, producer: str) -> int:
-    """int64 words of an origin: a FlatMap, an Apply and a Lookup append an ordinal."""
+def origin_words(query: Query, producer: str, of_streams: Mapping[str, int] = NO_WORDS) -> int:
+    """int64 words of an origin: a FlatMap, an Apply and a Lookup append an ordinal. `of_streams`: where it begins with more than
+    two."""
     operator = next((operator for operator in query.operators if operator.name == producer), None)
     if operator is None or makes_origins(operator):
-        return 2
-    words = max(origin_words(query, input_) for input_ in operator.inputs)
+        return of_streams.get(producer, 2)
+    words = max(origin_words(query, input_, of_streams) for input_ in operator.inputs)
     return words + 1 if isinstance(operator, FlatMap | Apply | Lookup) else words
 
 
@@ -189,3 +214,9 @@ def _wants(query: Query, operator: Operator, of_states: Callable[[Aggregate], bo
     if isinstance(operator, Aggregate) and not is_sequential(operator):
         return of_states(operator)
     return is_ordered(operator) or wants_origin(query, operator.name, of_states)
+
+
+def leaves_with_origin(query: Query, producer: str) -> bool:
+    """Do the origins of the tuples of `producer` leave the query with an output, for a query that reads it may order by them?"""
+    below = (o.name for o in readers(query, producer) if not (isinstance(o, Aggregate) and makes_origins(o)))
+    return is_output(query, producer) or any(leaves_with_origin(query, name) for name in below)

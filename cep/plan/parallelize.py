@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from cep.errors import QueryError
 from cep.model.operators import Join, Operator, is_stateful
+from cep.plan.feeds import check_replicas_of_feeds, why_fed
 from cep.plan.lineage import CommonKey, common_key, group_by
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.plan.place import lots
@@ -23,8 +24,9 @@ def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
     """
     if plan.query.options.replicas > 1:
         _check_replicas(plan)
+    check_replicas_of_feeds(plan)
     wanted = plan.query.options.parallelism or min(len(lot) for lot in lots(plan))
-    why = {subquery.name: _why_one(subquery, operators_of(plan, subquery)) for subquery in plan.subqueries}
+    why = {subquery.name: why_fed(plan, subquery) or _why_one(subquery, operators_of(plan, subquery)) for subquery in plan.subqueries}
     subqueries = tuple(replace(s, parallelism=1 if why[s.name] else wanted) for s in plan.subqueries)
     notes = tuple(f"{name} runs on one instance: {reason}" for name, reason in why.items() if reason and wanted > 1)
     return replace(plan, subqueries=subqueries, notes=plan.notes + notes)
@@ -45,10 +47,10 @@ def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
     """Why more instances would change answers; empty if they would not."""
     if not subquery.stateful:
         return ""
-    if is_spread_theta(operators):
-        return ""
     if subquery.streams:
         return "it reads its stream and keeps state, and rows cannot be routed before they are read"
+    if is_spread_theta(operators):
+        return ""
     obstacle = common_key(operators).obstacle
     if obstacle is None:
         return ""

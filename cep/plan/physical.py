@@ -131,6 +131,27 @@ class Worker:
     capacity: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The output stream of another query as this one reads it: from every instance that produces it.
+
+    Args:
+        query, epoch: that query, and which deployment of it.
+        producers: (index, endpoint) of its instances that produce the stream.
+        streams: the published streams and files that it goes back to, through however many queries, sorted: the sources
+            of its rows' origins are counted among them (DESIGN 4.5).
+        beginnings: what gave its rows their origin, a stream or an operator, each with the number of ways from there.
+        origin_words: int64 words of their origin.
+    """
+
+    query: str
+    epoch: int
+    producers: tuple[tuple[int, str], ...]
+    streams: tuple[str, ...]
+    beginnings: tuple[tuple[str, int], ...]
+    origin_words: int = 2
+
+
 @dataclass(frozen=True, eq=False)
 class PhysicalPlan:
     """The whole plan. Two plans are the same when `to_json` is: a query's expressions have no equality.
@@ -145,6 +166,7 @@ class PhysicalPlan:
         buckets: how many buckets keys hash into, a power of two.
         numa: placed by distance; otherwise in turn (the paper's baseline).
         files: the files of each stream that is read from files.
+        feeds: of each stream that another query puts out, where it comes from.
         cost: estimated traffic · NUMA distance, summed over all channels; see `cep.plan.place`.
         notes: what a user should know of how the plan came about.
     """
@@ -158,6 +180,7 @@ class PhysicalPlan:
     buckets: int = 4096
     numa: bool = True
     files: Files = field(default_factory=dict)
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
     cost: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -196,6 +219,12 @@ class PhysicalPlan:
         targets = self.subquery(edge.target).parallelism
         pairs = channel_pairs(edge.balancer, sources, targets)
         return tuple((r * sources + i, r * targets + j) for r in range(self.query.options.replicas) for i, j in pairs)
+
+    @cached_property
+    def roots(self) -> tuple[str, ...]:
+        """The published streams and files that its rows go back to, sorted: a row's origin counts its source among them."""
+        fed = {stream for feed in self.feeds.values() for stream in feed.streams}
+        return tuple(sorted(fed | (self.streams.keys() - self.feeds.keys())))
 
     @cached_property
     def _subqueries(self) -> Mapping[str, Subquery]:
@@ -242,6 +271,7 @@ def to_json(plan: PhysicalPlan) -> dict[str, Any]:
         "buckets": plan.buckets,
         "numa": plan.numa,
         "files": {stream: [list(file) for file in files] for stream, files in plan.files.items()},
+        "feeds": {stream: _document(feed) for stream, feed in plan.feeds.items()},
         "cost": plan.cost,
         "notes": list(plan.notes),
     }
@@ -267,12 +297,19 @@ def _from_json(document: Any) -> PhysicalPlan:
         buckets=document["buckets"],
         numa=document["numa"],
         files={name: tuple((path, size) for path, size in files) for name, files in document["files"].items()},
+        feeds={stream: _feed(feed) for stream, feed in document.get("feeds", {}).items()},
         cost=document["cost"],
         notes=tuple(document["notes"]),
     )
 
 
-def _document(value: Subquery | Edge | Instance | Worker) -> dict[str, Any]:
+def _feed(document: dict[str, Any]) -> Feed:
+    producers = tuple((index, endpoint) for index, endpoint in document["producers"])
+    beginnings = tuple((name, ways) for name, ways in document["beginnings"])
+    return Feed(document["query"], document["epoch"], producers, tuple(document["streams"]), beginnings, document["origin_words"])
+
+
+def _document(value: Subquery | Edge | Instance | Worker | Feed) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(value).items()}
 
 

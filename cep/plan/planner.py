@@ -15,8 +15,9 @@ from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.plan.balance import connect
+from cep.plan.feeds import check_declarations
 from cep.plan.parallelize import parallelize
-from cep.plan.physical import Files, PhysicalPlan, Worker
+from cep.plan.physical import Feed, Files, PhysicalPlan, Worker
 from cep.plan.place import place
 from cep.plan.pre_aggregate import pre_aggregate
 from cep.plan.split import split
@@ -25,6 +26,7 @@ from cep.plan.validate import validate
 Rewrite = Callable[[PhysicalPlan], PhysicalPlan]
 
 NO_FILES: Files = MappingProxyType({})
+NO_FEEDS: Mapping[str, Feed] = MappingProxyType({})
 
 
 def plan(
@@ -34,6 +36,7 @@ def plan(
     topology: Topology,
     numa: bool = True,
     files: Files = NO_FILES,
+    feeds: Mapping[str, Feed] = NO_FEEDS,
 ) -> PhysicalPlan:
     """The plan of one query.
 
@@ -43,16 +46,19 @@ def plan(
         topology: where their nodes are.
         numa: place by distance; otherwise in turn.
         files: the files of each stream that is read from files.
+        feeds: where the known streams come from that other queries put out.
 
     Raises:
         QueryError: it is no query, or its options would change its answers.
         PlacementError: no instance manager, or more replicas than nodes.
     """
+    check_declarations(query, feeds)
     validated = validate(query, known_streams)
     query, sources = validated.query, validated.sources
     found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
     notes = tuple(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths)
     bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)
+    bare = replace(bare, feeds={name: feeds[name] for name in sources if name in feeds})
     return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
 
 

@@ -31,7 +31,7 @@ from cep.model.operators import (
     Union,
 )
 from cep.model.schema import BOOL, INT64, DataType, Field, Schema
-from cep.model.windows import TimeWindow, TransactionWindow
+from cep.model.windows import TimeWindow, TransactionWindow, UnboundedWindow
 from cep.plan.types import escaped, infer, listing, promoted, text_of
 
 #: What state that expressions change may be: machine words.
@@ -165,6 +165,8 @@ def _result(operator: Aggregate, name: str, function: Function, schema: Schema) 
         return _user_result(operator, name, function, schema)
     if FUNCTIONS[function.name] and function.column is None:
         raise QueryError(f"{where}: {function.name} takes one column", pointer)
+    if function.name in ("window_start", "window_end") and isinstance(operator.window, UnboundedWindow) and operator.window.advance is None:
+        raise QueryError(f"{where}: an UNBOUNDED window with an answer for every tuple has no {function.name}", pointer)
     for key, named in (("column", function.column), ("by", function.by)):
         if named is not None and named not in schema:
             raise QueryError(f"{where}: no column {named!r}; there {listing(schema.names)}", f"{pointer}/{key}")

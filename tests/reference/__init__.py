@@ -1,8 +1,9 @@
 """The reference engine: slow, obvious, written from DESIGN §4 and §5 alone, a tuple at a time.
 
 It shares nothing with the engine but `cep.model`, the description of a query. Read in order: `values.py` (how values
-compare) → `expressions.py` → `source.py` (event time, lateness, origin) → `aggregates.py` → `engine.py`; `text.py`
-cuts and parses files, `equal.py` says what equal answers are.
+compare) → `expressions.py` → `source.py` (event time, lateness, origin) → `aggregates.py` (functions) → `windows.py`,
+`stateless.py`, `joins.py`, `order.py`, `state.py` (operators, by family) → `engine.py`; `text.py` cuts and parses files, `equal.py`
+says what equal answers are.
 """
 
 from tests.reference.engine import Answer, evaluate

@@ -1,31 +1,18 @@
-"""Aggregate over TIME windows (DESIGN 5.4, 5.7, 4.5): collect the rows of every window and group, then compute.
-
-size 10, advance 5; a row at 7 is in windows 0 and 1:
-
-time       -5    0    5    10   15
-window -1   [----.----)                  [-5, 5)
-window  0        [----x----)             [0, 10)
-window  1             [x---.----)        [5, 15)
-"""
+"""Functions of aggregates over the rows of one window and group (DESIGN 5.7), and stream order (DESIGN 4.5)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from cep.model.functions import Function
-from cep.model.operators import Aggregate
 from cep.model.schema import Schema
-from cep.model.windows import TimeWindow
 from tests.reference.hashing import hash_of_value
-from tests.reference.rows import SUM_OVERFLOW, DeadLetter, Origin, Row, Values
-from tests.reference.values import NAN, fits_int64, normal, rank
-
-#: (operator name, key, window start) -> the origin of an aggregate's row.
-AggregateOrigin = Callable[[str, Values, int], Origin]
+from tests.reference.rows import Row, Values
+from tests.reference.values import NAN, normal, rank
 
 
 @dataclass(frozen=True)
@@ -36,42 +23,6 @@ class Group:
     end: int
     key: Values
     rows: tuple[Row, ...]
-
-
-def aggregate(operator: Aggregate, schema: Schema, rows: Iterable[Row], origin_of: AggregateOrigin) -> tuple[list[Row], list[DeadLetter]]:
-    """One row per window and group, at event time window end - 1; and a dead letter per SUM that does not fit."""
-    out, dead = [], []
-    for group in groups(operator, schema, rows):
-        origin = origin_of(operator.name, group.key, group.start)
-        results = []
-        for _, function in operator.functions:
-            result = apply(function, group, schema)
-            if function.name == "sum" and isinstance(result, int) and not fits_int64(result):
-                result = None
-                dead.append(DeadLetter(operator.name, SUM_OVERFLOW, origin))
-            results.append(result)
-        out.append(Row(group.end - 1, origin, (*group.key, *results)))
-    return out, dead
-
-
-def groups(operator: Aggregate, schema: Schema, rows: Iterable[Row]) -> list[Group]:
-    positions = [schema.names.index(name) for name in operator.by]
-    found: dict[tuple[int, Values], list[Row]] = {}
-    for row in sorted(rows, key=stream_order):
-        key = tuple(normal(row.values[position]) for position in positions)
-        for start in window_starts(row.time, operator.window):
-            found.setdefault((start, key), []).append(row)
-    return [Group(start, start + operator.window.size, key, tuple(members)) for (start, key), members in found.items()]
-
-
-def window_starts(time: int, window: TimeWindow) -> list[int]:
-    """Starts of the windows `[k·advance, k·advance + size)` that hold `time`, ascending."""
-    starts = []
-    start = time // window.advance * window.advance  # floors, also before the epoch
-    while time < start + window.size:
-        starts.append(start)
-        start -= window.advance
-    return starts[::-1]
 
 
 def stream_order(row: Row) -> tuple[Any, ...]:

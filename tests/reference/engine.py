@@ -11,15 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
+from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, Demux, IntervalJoin, Join, Operator, Sort, StatefulMap, TopN, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
-from tests.reference.aggregates import AggregateOrigin, aggregate
 from tests.reference.expressions import Failed
 from tests.reference.expressions import evaluate as value_of
-from tests.reference.rows import DeadLetter, Origin, Partition, Row, Values
+from tests.reference.joins import Joining, as_of_join, interval_join, join
+from tests.reference.order import deduplicated, ordered
+from tests.reference.rows import AggregateOrigin, DeadLetter, JoinedOrigin, Origin, Partition, Row, Values
+from tests.reference.schemas import operator_schema
 from tests.reference.source import read
-from tests.reference.types import operator_schema
+from tests.reference.state import stateful_map
+from tests.reference.stateless import Stateless, branches, made_of
+from tests.reference.windows import aggregate, named
 
 TimedRow = tuple[int, Values]
 
@@ -39,8 +43,16 @@ class Answer:
 
 def some_origin(operator: str, key: Values, start: int) -> Origin:
     """A stand-in for the project's hash: good where no two rows of an aggregate tie."""
-    text = repr((operator, key, start)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True), start
+    return _hash(operator, key, start), start
+
+
+def some_joined_origin(operator: str, left: Origin | None, right: Origin | None) -> Origin:
+    """The same for joined rows."""
+    return _hash(operator, left, right), _hash(right, left, operator)
+
+
+def _hash(*parts: object) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def evaluate(
@@ -48,26 +60,27 @@ def evaluate(
     inputs: Mapping[str, Sequence[Partition]],
     *,
     aggregate_origin: AggregateOrigin = some_origin,
+    joined_origin: JoinedOrigin = some_joined_origin,
     now_us: int = 0,
 ) -> Answer:
     """The answer to `query` once all partitions of all its sources have ended. `inputs` is by name of stream."""
-    run = _Run(query, aggregate_origin, now_us)
+    run = _Run(query, aggregate_origin, joined_origin, now_us)
     run.read_sources(inputs)
     for output in query.outputs:
         rows = run.rows_of(output.input)
         run.answer.outputs.setdefault(output.stream, []).extend((row.time, row.values) for row in rows)
     for operator in query.operators:
-        run.rows_of(operator.name)  # also one that feeds no output fails where it fails
+        run.run(operator)  # also one that feeds no output fails where it fails
     return run.answer
 
 
 class _Run:
     """Rows and schema of every stream and operator, each made once."""
 
-    def __init__(self, query: Query, aggregate_origin: AggregateOrigin, now_us: int) -> None:
+    def __init__(self, query: Query, aggregate_origin: AggregateOrigin, joined_origin: JoinedOrigin, now_us: int) -> None:
         self.query = query
-        self.operators = {operator.name: operator for operator in query.operators}
-        self.aggregate_origin, self.now_us = aggregate_origin, now_us
+        self.operators = {name: operator for operator in query.operators for name in yielded(operator)}
+        self.aggregate_origin, self.joined_origin, self.now_us = aggregate_origin, joined_origin, now_us
         self.rows: dict[str, list[Row]] = {}
         self.schemas: dict[str, Schema] = {stream.name: stream.schema for stream in query.streams}
         self.answer = Answer()
@@ -81,38 +94,78 @@ class _Run:
 
     def rows_of(self, name: str) -> list[Row]:
         if name not in self.rows:
-            operator = self.operators[name]
-            inputs = [self.rows_of(input_) for input_ in operator.inputs]
-            schemas = [self.schemas[input_] for input_ in operator.inputs]
-            self.schemas[name] = operator_schema(operator, schemas)
-            self.rows[name] = self.apply(operator, schemas[0], inputs)
+            self.run(self.operators[name])
         return self.rows[name]
 
-    def apply(self, operator: Operator, schema: Schema, inputs: list[list[Row]]) -> list[Row]:
+    def run(self, operator: Operator) -> None:
+        """Makes the rows of `operator`, once."""
+        names = yielded(operator)
+        if names[0] in self.rows:
+            return
+        inputs = [self.rows_of(input_) for input_ in operator.inputs]
+        schemas = [self.schemas[input_] for input_ in operator.inputs]
+        self.schemas |= dict.fromkeys(names, operator_schema(operator, schemas))
+        if isinstance(operator, Demux):
+            self.demux(operator, schemas[0], inputs[0])
+        else:
+            self.rows[operator.name] = self.apply(operator, schemas, inputs)
+
+    def apply(self, operator: Operator, schemas: list[Schema], inputs: list[list[Row]]) -> list[Row]:
         match operator:
             case Union():
                 return [row for rows in inputs for row in rows]
             case Aggregate():
-                rows, dead = aggregate(operator, schema, inputs[0], self.aggregate_origin)
-                self.answer.dead += dead
-                return rows
-            case Map() | Filter():
-                return [made for row in inputs[0] for made in self.stateless(operator, schema, row)]
+                return self.buried(*aggregate(operator, schemas[0], inputs[0], self.aggregate_origin, self.value))
+            case StatefulMap():
+                return self.buried(*stateful_map(operator, schemas[0], inputs[0], self.value))
+            case Sort() | TopN():
+                return ordered(operator, schemas[0], inputs[0])
+            case Deduplicate():
+                return deduplicated(operator, schemas[0], inputs[0])
+            case Join() | IntervalJoin() | AsOfJoin():
+                return self.joined(operator, schemas, inputs)
+            case Demux():
+                raise AssertionError("a Demux has no rows of its own name")
+        return [made for row in inputs[0] for made in self.stateless(operator, schemas[0], row)]
 
-    def stateless(self, operator: Map | Filter, schema: Schema, row: Row) -> list[Row]:
-        """No row or one; a row that fails is a dead letter of this operator and goes on elsewhere."""
-        values = dict(zip(schema.names, row.values, strict=True))
+    def buried(self, rows: list[Row], dead: list[DeadLetter]) -> list[Row]:
+        self.answer.dead += dead
+        return rows
+
+    def joined(self, operator: Join | IntervalJoin | AsOfJoin, schemas: list[Schema], inputs: list[list[Row]]) -> list[Row]:
+        joining = Joining(operator, *schemas, self.joined_origin, self.value)
+        joins = {Join: join, IntervalJoin: interval_join, AsOfJoin: as_of_join}
+        joins[type(operator)](joining, *inputs)
+        return self.buried(joining.out, joining.dead)
+
+    def stateless(self, operator: Stateless, schema: Schema, row: Row) -> list[Row]:
+        """What comes of a row; one that fails is a dead letter of this operator and goes on elsewhere."""
+        values = named(schema, row)
         try:
-            if isinstance(operator, Filter):
-                return [row] if self.value(operator.condition, schema, values) is True else []
-            made = tuple(self.value(expression, schema, values) for _, expression in operator.fields)
+            return made_of(operator, schema, row, lambda expression: self.value(expression, schema, values))
         except Failed as failed:
             self.answer.dead.append(DeadLetter(operator.name, failed.reason, row.origin))
             return []
-        return [Row(row.time, row.origin, made)]
+
+    def demux(self, operator: Demux, schema: Schema, rows: list[Row]) -> None:
+        """A condition that fails on a row is a dead letter of its branch alone."""
+        self.rows |= {name: [] for name in operator.branches}
+        for row in rows:
+            values = named(schema, row)
+            outcomes = branches(operator.cases, operator.otherwise, lambda expression, by=values: self.value(expression, schema, by))
+            for branch, outcome in outcomes.items():
+                if isinstance(outcome, Failed):
+                    self.answer.dead.append(DeadLetter(f"{operator.name}.{branch}", outcome.reason, row.origin))
+                elif outcome:
+                    self.rows[f"{operator.name}.{branch}"].append(row)
 
     def value(self, expression: Any, schema: Schema, values: Mapping[str, Any]) -> Any:
         return value_of(expression, schema, values, self.now_us)
+
+
+def yielded(operator: Operator) -> tuple[str, ...]:
+    """The names under which others read what `operator` yields."""
+    return operator.branches if isinstance(operator, Demux) else (operator.name,)
 
 
 def sources_of(query: Query) -> list[Any]:

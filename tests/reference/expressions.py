@@ -1,8 +1,8 @@
 """The value of an expression for one row: three-valued logic and the arithmetic of DESIGN 5.7 and docs/ARITHMETIC.md.
 
-A part that fails fails the row, unless it is not needed: `and`, `or` and `coalesce` go from left to right and stop
-where the outcome is known. All other operators need all their parts, also beside a NULL. Casts of numbers and
-timestamps to text are not here, nor is the exception that an operation yielding text always computes its arguments.
+A part that fails fails the row, unless it is not needed: `and`, `or`, `coalesce` and `when` go from left to right and stop
+where the outcome is known; or unless it is tried. All other operators need all their parts, also beside a NULL. Casts of floats
+and timestamps to text are not here. Functions of values are in `tests.reference.functions`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.model.expr import COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
 from cep.model.schema import UNIT_US, DataType, Schema
+from tests.reference.functions import FUNCTIONS, hashed
 from tests.reference.types import common_type, instants, type_of
 from tests.reference.values import INT32_MAX, INT32_MIN, NAN, fits_int64, is_nan
 
@@ -61,7 +62,58 @@ def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us
         case Call("coalesce", args):
             present = (part for part in map(value, instants(args, schema)) if part is not None)
             return convert(next(present, None), type_of(expression, schema))
+        case Call("when", args):
+            chosen = branch(branches(args, schema), value)
+            return None if chosen is None else convert(value(chosen), type_of(expression, schema))
+        case Call("try", (arg,)):
+            return try_or_null(lambda: value(arg))
+        case Call("nullif", args):
+            left, right = instants(args, schema)
+            return None if value(Binary("=", left, right)) else value(left)
+        case Call("greatest" | "least" as name, args):
+            found = [convert(value(part), type_of(expression, schema)) for part in instants(args, schema)]
+            return None if None in found else extreme(found, name == "greatest")
+        case Call("hash", args):
+            return hashed([value(part) for part in args], [type_of(part, schema) for part in args])
+        case Call(name, args):
+            given = [value(part) for part in args]
+            return None if None in given else function(name, given)
     raise TypeError(f"not an expression: {expression!r}")
+
+
+def branches(args: Sequence[Expr], schema: Schema) -> list[tuple[Expr | None, Expr]]:
+    """(condition, value) by turns; without a condition it is otherwise."""
+    paired = len(args) // 2 * 2
+    values = instants([*args[1:paired:2], *args[paired:]], schema)
+    return list(zip([*args[0:paired:2], *(None for _ in args[paired:])], values, strict=True))
+
+
+def branch(parts: Sequence[tuple[Expr | None, Expr]], value: Callable[[Expr], Any]) -> Expr | None:
+    for condition, chosen in parts:
+        if condition is None or value(condition) is True:
+            return chosen
+    return None
+
+
+def try_or_null(compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except Failed:
+        return None
+
+
+def extreme(values: Sequence[Any], greatest: bool) -> Any:
+    """The first of those that are equal."""
+    found = values[0]
+    for other in values[1:]:
+        if less(found, other) if greatest else less(other, found):
+            found = other
+    return found
+
+
+def function(name: str, args: Sequence[Any]) -> Any:
+    result = FUNCTIONS[name](*args)
+    return checked(result) if name == "truncate" else result
 
 
 def literal(value: Any, type_: DataType) -> Any:
@@ -203,6 +255,11 @@ def cast_or_null(value: Any, from_: DataType, to: DataType) -> Any:
         return None
 
 
+def integer_text(value: Any) -> str:
+    """A bool or integer."""
+    return str(value).lower()
+
+
 def cast(value: Any, from_: DataType, to: DataType) -> Any:
     """Raises Failed where the value does not fit `to`."""
     if value is None or from_.name == to.name:
@@ -212,7 +269,7 @@ def cast(value: Any, from_: DataType, to: DataType) -> Any:
             return _read(value, to)
         if "timestamp" in (from_.name, to.name):
             return _instant_to_integer(value, from_.unit, to) if from_.name == "timestamp" else _to_instant(value, to)
-        return _number(value, to)
+        return integer_text(value) if to.name == "string" else _number(value, to)
     except ValueError:
         raise Failed(BAD_CAST) from None
 

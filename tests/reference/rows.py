@@ -6,17 +6,28 @@ is NULL.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cep.model.expr import Expr
+from cep.model.schema import Schema
+
 Values = tuple[Any, ...]
-#: Two integers, compared as a pair. Of a source's row: (source << 48 | partition, record number); an aggregate's row
-#: has (hash of operator, key and window start, window start). DESIGN 4.5; the packing is ARCHITECTURE.md's.
-Origin = tuple[int, int]
+#: Two integers or more, compared from the left; a shorter one comes before its continuations. Of a source's row: (source << 48 |
+#: partition, record number); an aggregate's row has (hash of operator, key and window start, window start), a joined row the
+#: fold of both sides'; FlatMap, Lookup and Apply append a number. DESIGN 4.5; the packing is ARCHITECTURE.md's.
+Origin = tuple[int, ...]
+#: (operator name, key, window start) -> the origin of an aggregate's row.
+AggregateOrigin = Callable[[str, Values, int], Origin]
+#: (operator name, left origin, right origin), None for a side that is not there -> the origin of a joined row.
+JoinedOrigin = Callable[[str, Origin | None, Origin | None], Origin]
+#: (expression, schema of the row, its values by name) -> its value; raises Failed.
+Evaluate = Callable[[Expr, Schema, Mapping[str, Any]], Any]
 
 BAD_INPUT = "bad input"
 SUM_OVERFLOW = "sum overflow"
+USER_FUNCTION = "user's function"
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cep.model.expr import columns_of
-from cep.model.functions import Function
-from cep.model.operators import Aggregate, Filter, Map
 from cep.model.query import Query
 from cep.model.schema import INT64, STRING, Field
 from cep.model.streams import Stream
 from tests.reference.expressions import Failed, cast, evaluate
+from tests.reference.needed import needed_columns
 from tests.reference.rows import Bad, Partition
 from tests.reference.source import in_range
 
@@ -114,49 +112,3 @@ def _word(text: bytes, field: Field) -> Any:
         return cast(read, STRING, field.type)
     except (Failed, UnicodeDecodeError):
         raise Unparsable(f"field {field.name!r}: {text[:40]!r} is no {field.type}") from None
-
-
-def needed_columns(query: Query, stream: Stream) -> frozenset[str]:
-    """The columns of `stream` that the query needs: its event time's, those an operator reads, and those that come out.
-
-    What an expression of a Map or a function of an Aggregate reads is needed also where nobody reads the result, so
-    that an answer does not depend on how well a planner prunes. All are, if late rows go to a stream.
-    """
-    needed = _needed_of(query, stream.name, frozenset(stream.schema.names))
-    if query.late is not None and stream.event_time is not None:
-        needed |= frozenset(stream.schema.names)
-    return needed | (frozenset() if stream.event_time is None else columns_of(stream.event_time))
-
-
-def _compares_rows(query: Query, name: str, functions: tuple[tuple[str, Function], ...]) -> bool:
-    """Rows of `name` that came from one row of a source on two ways are ordered by all their columns (DESIGN 4.5)."""
-    beginnings = _beginnings(query, name)
-    return any(f.name in ("first", "last") for _, f in functions) and len(set(beginnings)) < len(beginnings)
-
-
-def _beginnings(query: Query, name: str) -> list[str]:
-    """Where the origins of the rows of `name` were made, once for each way from there."""
-    made = [operator for operator in query.operators if operator.name == name and not isinstance(operator, Aggregate)]
-    return [begin for operator in made for input_ in operator.inputs for begin in _beginnings(query, input_)] or [name]
-
-
-def _needed_of(query: Query, name: str, everything: frozenset[str]) -> frozenset[str]:
-    """What is read of the rows of `name`, of those columns of a stream that reach it unchanged."""
-    if any(output.input == name for output in query.outputs):
-        return everything
-    needed: frozenset[str] = frozenset()
-    for operator in query.operators:
-        if name not in operator.inputs:
-            continue
-        match operator:
-            case Map(fields=fields):
-                needed |= frozenset().union(*(columns_of(expression) for _, expression in fields))
-            case Aggregate(functions=functions) if _compares_rows(query, name, functions):
-                needed |= everything
-            case Aggregate(by=by, functions=functions):
-                needed |= frozenset(by) | {f.column for _, f in functions if f.column is not None}
-            case Filter(condition=condition):
-                needed |= columns_of(condition) | _needed_of(query, operator.name, everything)
-            case _:
-                needed |= _needed_of(query, operator.name, everything)
-    return needed & everything

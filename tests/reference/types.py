@@ -1,13 +1,11 @@
-"""Types of expressions and schemas of operators, apart from the planner's own."""
+"""Types of expressions, apart from the planner's own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
-from cep.model.functions import result_field
-from cep.model.operators import Aggregate, Filter, Map, Operator, Union
-from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, DataType, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, Schema
 
 
 def type_of(expression: Expr, schema: Schema) -> DataType:
@@ -25,9 +23,36 @@ def type_of(expression: Expr, schema: Schema) -> DataType:
             return binary_type(op, type_of(left, schema), type_of(right, schema))
         case Call("now", ()):
             return TIMESTAMP_US
-        case Call("coalesce", args):
+        case Call("coalesce" | "greatest" | "least", args):
             return common_type([type_of(arg, schema) for arg in instants(args, schema)])
+        case Call("when", args):
+            paired = len(args) // 2 * 2
+            values = instants([*args[1:paired:2], *args[paired:]], schema)
+            return common_type([type_of(arg, schema) for arg in values])
+        case Call("try" | "truncate" | "concat", (arg, *_)):
+            return type_of(arg, schema)
+        case Call("nullif", args):
+            return type_of(instants(args, schema)[0], schema)
+        case Call("sign" | "floor" | "ceil" | "trunc" | "round", (arg, *_)):
+            return INT64 if type_of(arg, schema).is_integer else FLOAT64
+        case Call("element", (arg, _)):
+            element = type_of(arg, schema).element
+            assert element is not None
+            return element
+        case Call(name, _):
+            return FUNCTION_TYPES[name]
     raise TypeError(f"not an expression: {expression!r}")
+
+
+FUNCTION_TYPES = {
+    **dict.fromkeys(("sqrt", "exp", "ln", "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "pow"), FLOAT64),
+    **dict.fromkeys(("is_nan", "contains", "starts_with", "ends_with", "matches"), BOOL),
+    **dict.fromkeys(("lower", "upper", "trim", "ltrim", "rtrim", "reverse", "substring", "pad_left", "pad_right"), STRING),
+    **dict.fromkeys(("replace", "extract", "join"), STRING),
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), INT64),
+    **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us", "length", "byte_length", "list_length", "hash"), INT64),
+    "split": DataType("list", element=STRING),
+}
 
 
 def instants(args: Sequence[Expr], schema: Schema) -> Sequence[Expr]:
@@ -81,8 +106,17 @@ def is_nullable(expression: Expr, schema: Schema) -> bool:
             return is_nullable(arg, schema) or (try_ and can_fail(type_of(arg, schema), expression.type))
         case Binary(_, left, right):
             return is_nullable(left, schema) or is_nullable(right, schema)
-        case Call(_, args):
+        case Call("coalesce", args):
             return all(is_nullable(arg, schema) for arg in args)
+        case Call("when", args):
+            paired = len(args) // 2 * 2
+            return len(args) == paired or any(is_nullable(arg, schema) for arg in (*args[1:paired:2], *args[paired:]))
+        case Call("try" | "nullif" | "extract" | "element" | "join", _):
+            return True
+        case Call("hash", _):
+            return False
+        case Call(_, args):
+            return any(is_nullable(arg, schema) for arg in args)
     raise TypeError(f"not an expression: {expression!r}")
 
 
@@ -95,20 +129,3 @@ def can_fail(source: DataType, target: DataType) -> bool:
     never = {"string": ("string", "binary"), "binary": ("binary",), "int64": ("bool", "int64", "float64", "string")}
     never |= {"float64": ("bool", "float64", "string"), "timestamp": ("timestamp",)}
     return target.name not in never.get(source.name, (target.name,))
-
-
-def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
-    """The schema of the operator's rows."""
-    schema = inputs[0]
-    match operator:
-        case Filter():
-            return schema
-        case Union():
-            assert all(other == schema for other in inputs), f"union {operator.name!r} of different schemas"
-            return schema
-        case Map(fields=fields):
-            return Schema(tuple(Field(name, type_of(e, schema), is_nullable(e, schema)) for name, e in fields))
-        case Aggregate(by=by, functions=functions):
-            of = [[None if column is None else schema[column] for column in (f.column, f.by)] for _, f in functions]
-            results = (result_field(name, f, *fields) for (name, f), fields in zip(functions, of, strict=True))
-            return Schema((*(schema[name] for name in by), *results))

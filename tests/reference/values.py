@@ -30,8 +30,10 @@ def normal(value: Any) -> Any:
 def rank(value: Any) -> tuple[int, Any, int]:
     """Sort key of a column's value: NULL, then numbers and text ascending, -0.0 before 0.0, then NaN.
 
-    Text goes by bytes, which for UTF-8 is the order of code points, Python's own.
+    Text goes by bytes, which for UTF-8 is the order of code points, Python's own; a list by its elements.
     """
+    if isinstance(value, list):
+        return (1, [rank(element) for element in value], 0)
     if value is None:
         return (0, 0, 0)
     if is_nan(value):

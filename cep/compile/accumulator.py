@@ -1,0 +1,144 @@
+"""The states of many windows, one of each in a slot, and answers made of them: what runs the programs of assigners.
+
+States live long here, and what they leave behind in arena and pool (`cep.kernels.table`) would pile up. So where these are full, what
+slots hold is first written anew; then they are twice as large as what is in use, and that work is shared by as many changes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cep.compile.accumulator_source import SlotLoops, compile_slot_loops
+from cep.compile.aggregate_groups import Groups
+from cep.compile.aggregate_spec import AggregateSpec
+from cep.compile.aggregate_ties import ROW
+from cep.kernels.exact_sum import POOL_WORDS
+from cep.kernels.jit import warm
+from cep.kernels.programs import EMIT, GROUP
+from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, POOL_USED, Table
+
+_NO_SLOTS = np.zeros(0, np.int32)
+#: The arena is at least this part of the entries, so that writing all of them anew pays.
+_SHARE = 4
+
+
+def plain_table(width: int, sums: int, entries: int) -> Table:
+    """Room for `entries` entries that are not found by key; all zeros."""
+    control = np.zeros(AHEAD_FROM + AHEAD, np.int64)
+    pool = np.empty((sums, POOL_WORDS), np.int64)
+    return Table(width, sums, _NO_SLOTS, np.zeros(entries * width, np.int64), np.empty(0, np.uint8), pool, control)
+
+
+class Accumulator:
+    """`slots` has the states, `output` the answers made by the programs run since `clear`."""
+
+    def __init__(self, spec: AggregateSpec) -> None:
+        self.width, self.sums = spec.width, spec.sums
+        self.loops: SlotLoops = compile_slot_loops(spec.states, {f.name: f.type for f in (*spec.schema.fields, ROW)})
+        self.slots = plain_table(self.width, self.sums, 0)
+        self.output = plain_table(self.width, self.sums, 0)
+
+    def warm(self) -> None:
+        """Makes its machine code now."""
+        warm(self.loops.execute, self.loops.absorb)
+
+    @property
+    def bytes(self) -> int:
+        return self.slots.bytes + self.output.bytes
+
+    @property
+    def capacity(self) -> int:
+        """Slots."""
+        return len(self.slots.entries) // self.width
+
+    def held(self) -> np.ndarray:
+        """The numbers of the slots that hold something, int64[n]."""
+        return np.flatnonzero(self.slots.entries[:: self.width])
+
+    def extend(self, capacity: int) -> None:
+        """Makes it room for `capacity` slots."""
+        longer = np.zeros(capacity * self.width, np.int64)
+        longer[: len(self.slots.entries)] = self.slots.entries
+        self.slots.entries = longer
+
+    def clear(self, answers: int) -> None:
+        """Forgets the answers, and makes room for so many."""
+        if len(self.output.entries) < answers * self.width:
+            self.output = plain_table(self.width, self.sums, answers)
+        self.output.control[:] = 0
+
+    def forget(self) -> None:
+        """Gives back the memory of answers."""
+        self.output = plain_table(self.width, self.sums, 0)
+
+    def execute(self, program: np.ndarray, stop: int, groups: Table, emitted: np.ndarray, arguments: tuple[np.ndarray, ...]) -> None:
+        """Runs the first `stop` operations. `arguments`: the rows, as `Loops.update` takes them behind the key."""
+        start = 0
+        while True:
+            keys = (groups.entries, groups.width, groups.arena, emitted)
+            start = self.loops.execute(program, start, stop, *_arrays(self.slots), *_arrays(self.output), *keys, *arguments)
+            if start == stop:
+                return
+            if _is_full(self.slots):
+                self.rewrite(self.capacity, self.held(), self.held())
+            self.output.grow_bytes()
+
+    def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
+        """What `slots` hold, each for the group of its number: valid until the next answers."""
+        program, emitted = np.zeros((len(slots), 3), np.int64), np.zeros((len(slots), 5), np.int64)
+        program[:, 0], program[:, 1], emitted[:, GROUP] = EMIT, slots, numbers
+        self.clear(len(slots))
+        self.execute(program, len(slots), groups, emitted, self.loops.nothing)
+        return Groups(self.output, 0, len(slots))
+
+    def absorb(
+        self, targets: np.ndarray, sources: np.ndarray, fresh: np.ndarray, other: np.ndarray, arena: np.ndarray, pool: np.ndarray
+    ) -> None:
+        """Merges entries `sources` of `other` into slots `targets`; those that are `fresh`, uint8[n], hold nothing before."""
+        _absorb(self.loops, self.slots, (targets, sources, fresh), (other, arena, pool))
+
+    def rewrite(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> None:
+        """Moves what slots `sources` hold to `targets` in a new table of `capacity` slots, and leaves behind what is not held."""
+        old = self.slots
+        new = plain_table(self.width, self.sums, capacity)
+        rows = targets, sources, np.ones(len(sources), np.uint8)
+        _absorb(self.loops, new, rows, (old.entries, old.arena, old.pool))
+        new.control[ARENA_WANTED] = old.control[ARENA_WANTED]
+        _make_ample(new)
+        self.slots = new
+
+
+def _arrays(table: Table) -> tuple[np.ndarray, ...]:
+    return table.entries, table.control, table.arena, table.pool
+
+
+def _is_full(table: Table) -> bool:
+    control = table.control
+    lacks_bytes = control[ARENA_USED] + control[ARENA_WANTED] > len(table.arena)
+    return bool(lacks_bytes or control[POOL_USED] + table.sums > len(table.pool))
+
+
+def _make_ample(table: Table) -> None:
+    """Room in arena and pool, where they are used at all, for as much again."""
+    control, least = table.control, table.entries.nbytes // _SHARE
+    wanted = int(control[ARENA_USED] + control[ARENA_WANTED])
+    if wanted > len(table.arena) // 2:
+        arena = np.empty(max(2 * wanted, least, 1024), np.uint8)
+        arena[: len(table.arena)] = table.arena
+        table.arena = arena
+    pooled = int(control[POOL_USED]) + table.sums
+    if pooled > len(table.pool) // 2:
+        pool = np.empty((max(2 * pooled, least // (8 * POOL_WORDS)) if control[POOL_USED] else pooled, POOL_WORDS), np.int64)
+        pool[: len(table.pool)] = table.pool
+        table.pool = pool
+
+
+def _absorb(loops: SlotLoops, table: Table, rows: tuple[np.ndarray, ...], other: tuple[Any, ...]) -> None:
+    start, stop = 0, len(rows[0])
+    while True:
+        start = loops.absorb(*rows, start, stop, *_arrays(table), *other)
+        if start == stop:
+            return
+        table.grow_bytes()

@@ -1,0 +1,77 @@
+"""From the description of a window to its assigner: the kernels, what they remember of a group, and when they may forget it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from cep.kernels.assign_size import assign_size, end_size
+from cep.kernels.assigners import assign_sessions, assign_transactions, assign_unbounded, close_sessions, end_transactions, open_sessions
+from cep.kernels.jit import Kernel, warm
+from cep.kernels.programs import BACK, COUNT, FRONT, LAST, NONE, SLOT, free_slots, list_slots, number_groups
+from cep.model.windows import SessionWindow, SizeWindow, TransactionWindow, UnboundedWindow, Window
+
+
+@dataclass(frozen=True)
+class Assigner:
+    """`fresh`: the words of a new group, behind its key. `end`: answers of windows that are incomplete at the end."""
+
+    assign: Kernel
+    end: Kernel | None
+    parameters: np.ndarray
+    fresh: tuple[int, ...]
+    gap: int | None = None  # of sessions
+    ttl: int | None = None
+
+    @property
+    def stacks(self) -> bool:
+        """Does a group hold more than one slot?"""
+        return 2 + len(self.fresh) > FRONT
+
+    def warm(self) -> None:
+        """Makes its machine code now."""
+        kernels = [self.assign, number_groups, free_slots, list_slots]
+        kernels += [self.end] if self.end is not None else []
+        kernels += [close_sessions, open_sessions] if self.gap is not None else []
+        warm(*kernels)
+
+    def incomplete(self, groups: np.ndarray) -> int:
+        """How many windows have a row and wait for more. `groups`: the words of each, int64[n, any]."""
+        if self.end is None:
+            return 0
+        if not self.stacks:
+            return int((groups[:, SLOT] >= 0).sum())
+        size, advance, _ = self.parameters.tolist()
+        count = groups[:, COUNT]
+        begun = (count - 1) // advance + 1
+        return int((begun - np.maximum((count - size) // advance + 1, 0)).sum())
+
+    def over(self, groups: np.ndarray, watermark: int) -> np.ndarray:
+        """bool[n]: which groups begin anew with whatever comes, so that they can be forgotten."""
+        if self.stacks:
+            return (groups[:, FRONT] < 0) & (groups[:, BACK] < 0)
+        if self.assign is not assign_unbounded:
+            return groups[:, SLOT] < 0
+        if self.ttl is None:
+            return np.zeros(len(groups), bool)
+        return groups[:, LAST] < max(watermark, -(2**62)) - self.ttl
+
+
+_ONE_WINDOW = (0, 0, 0, NONE)
+
+
+def assigner_of(window: Window) -> Assigner:
+    match window:
+        case SizeWindow(size, advance):
+            parameters = np.array([size, advance, gcd(size, advance)], np.int64)
+            return Assigner(assign_size, end_size, parameters, (*_ONE_WINDOW, NONE, NONE, 0, 0))
+        case SessionWindow(gap):
+            return Assigner(assign_sessions, None, np.array([gap, 0, 0], np.int64), _ONE_WINDOW, gap=gap)
+        case TransactionWindow():
+            return Assigner(assign_transactions, end_transactions, np.zeros(3, np.int64), _ONE_WINDOW)
+        case UnboundedWindow(advance=None, ttl=ttl):
+            parameters = np.array([-1 if ttl is None else ttl, 0, 0], np.int64)
+            return Assigner(assign_unbounded, None, parameters, _ONE_WINDOW, ttl=ttl)
+    raise AssertionError(window)

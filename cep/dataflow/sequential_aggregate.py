@@ -1,0 +1,119 @@
+"""An Aggregate that takes its tuples in stream order: it holds them until the watermark has passed, then `SequentialState` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cep.compile.aggregate_results import describe
+from cep.compile.aggregate_rows import keys_of
+from cep.compile.aggregate_spec import AggregateSpec, free_prefix
+from cep.compile.chain import Chain, compile_chain
+from cep.compile.sequential import SequentialState
+from cep.compile.sequential_snapshot import restore, snapshot
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.hold import Hold
+from cep.dataflow.operators import ChainOperator, Clock, Keep, Part, bury, check_state
+from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.kernels.columns import Column, columns_from_arrow
+from cep.model.expr import col
+from cep.model.operators import Map
+from cep.model.windows import TransactionWindow, to_json
+
+
+class SequentialAggregate:
+    """SIZE, SESSION and TRANSACTION windows, and UNBOUNDED with an answer per tuple; tuples have origins of `origin_words` words."""
+
+    def __init__(self, name: str, spec: AggregateSpec, origin_words: int, limit: int, clock: Clock, dead_letters: DeadLetters) -> None:
+        self.name, self.spec, self.state_limit, self.dead_letters = name, spec, limit, dead_letters
+        self.since = MIN_TIME
+        self.incomplete = 0  # windows dropped at the end, since they waited for more tuples
+        chain = _conditions(spec)
+        self.conditions = None if chain is None else ChainOperator(name, chain, clock, dead_letters)
+        self.flags = () if chain is None else chain.schema.names[-2:]
+        self.hold = Hold(spec.schema if chain is None else chain.schema, origin_words, spec.ties)
+        self.state = SequentialState(spec, name, origin_words)
+
+    @property
+    def state_bytes(self) -> int:
+        return self.hold.bytes + self.state.bytes
+
+    @property
+    def outside(self) -> int:
+        """Tuples that belonged to no window."""
+        return self.state.outside
+
+    @property
+    def next_end(self) -> int | None:
+        ends = [each + 1 for each in (self.hold.first, self.state.first_deadline) if each is not None]
+        return min(ends, default=None)
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        for each in [batch] if self.conditions is None else self.conditions.on_batch(batch, 0):
+            self.hold.add(each)
+        self._check()
+        yield from ()
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        for batch in self.hold.release(watermark):
+            yield from self.state.take(batch, *(_flag(batch, name) for name in self.flags))
+            self._check()
+        yield from self.state.close(watermark)
+        if watermark == MAX_TIME:
+            yield from self._finish()
+        bury(self.name, self.dead_letters, *self.state.take_failures())
+
+    def _finish(self) -> Iterator[Batch]:
+        if self.spec.operator.emit_partial:
+            yield from self.state.finish()
+        else:
+            self.incomplete += self.state.incomplete
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark
+
+    def on_barrier(self) -> Iterator[Batch]:
+        yield from ()
+
+    def snapshot(self) -> list[Part]:
+        return [Part("held", 0, self.hold.snapshot()), Part("groups", 0, snapshot(self.state))]
+
+    def restore(self, parts: Sequence[Part], keep: Keep) -> None:
+        for part in parts:
+            if part.name == "held":
+                columns = columns_from_arrow(part.batch, self.hold.schema)
+                self.hold.restore(part.batch, keep(0, columns).astype(bool))
+            else:
+                restore(self.state, part.batch, lambda columns: keep(0, columns))
+
+    def _check(self) -> None:
+        if self.state_bytes > self.state_limit:
+            what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
+            check_state(self.name, self.state_bytes, self.state_limit, f"{what}; largest keys: {self.largest_keys(3)}")
+
+    def largest_keys(self, most: int) -> list[str]:
+        """The groups of which most tuples are held; where none are, of which most were taken."""
+        held = self.hold.rows
+        if held is None:
+            return self.state.largest_keys(most)
+        keys = keys_of(held.columns, self.spec.by, len(held))
+        _, first, counts = np.unique(np.stack([keys.w0, keys.w1]), axis=1, return_index=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:most].tolist()
+        return [f"{describe(dict(held.columns), self.spec.by, int(first[i]))} ({counts[i]} rows)" for i in order]
+
+
+def _conditions(spec: AggregateSpec) -> Chain | None:
+    """Of transactions: adds to each tuple two columns, does it open and does it close one?"""
+    window = spec.operator.window
+    if not isinstance(window, TransactionWindow):
+        return None
+    prefix = free_prefix("_t", spec.schema.names)
+    fields = [*((name, col(name)) for name in spec.schema.names), (f"{prefix}0", window.open), (f"{prefix}1", window.close)]
+    return compile_chain((Map(spec.operator.name, spec.operator.input, tuple(fields)),), spec.schema)
+
+
+def _flag(batch: Batch, name: str) -> np.ndarray:
+    """uint8[n]: is it true?"""
+    column: Column = batch.columns[name]
+    return np.ascontiguousarray(column.values if column.valid is None else column.values & column.valid)

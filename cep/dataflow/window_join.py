@@ -1,0 +1,202 @@
+"""A window join at work: what lies in the windows [e - size, e) of both inputs meets once W >= e, for every e = k·advance (DESIGN 5.5).
+
+Rules:
+
+1. A row waits in the pane of its input, k·advance up to (k + 1)·advance; window k ends at e = k·advance, where pane k - 1 ends. It takes
+   whole panes but for the first one, where the size is no multiple of the advance. Nothing is indexed before it fires.
+2. Windows fire in order; a pane is dropped when no window to come has it.
+3. A restored row carries the number of the first window that was not answered for it (its mark), and is in no earlier one. All rows of a
+   key come from one former instance and have one mark, so a pair is either answered or not.
+4. Of a theta join one side may have been at every former instance. The restored one takes the part of that side that has most rows: each
+   has been given the same rows and has dropped the oldest, so the longest has all that are needed. Their marks mean nothing: what is
+   to come out is said by those of the side that was shared out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from cep.compile.joined import LEFT, RIGHT
+from cep.dataflow.channel import batch_bytes
+from cep.dataflow.matching import Matcher, SideFormat, compacted
+from cep.dataflow.operators import Keep, Part, check_state
+from cep.dataflow.output import concat
+from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.kernels.join import Ranges
+from cep.model.operators import Join
+from cep.model.windows import TimeWindow
+
+
+class Panes:
+    """The rows of one input by pane, and within it by mark (rule 3; MIN_TIME: nothing was answered)."""
+
+    def __init__(self, window: TimeWindow) -> None:
+        self.size, self.advance = window.size, window.advance
+        self.reach = -(-window.size // window.advance)  # panes in a window
+        self.bytes = 0
+        self._panes: dict[int, dict[int, list[Batch]]] = {}
+        self._numbers: list[int] = []  # sorted
+
+    @property
+    def first(self) -> int | None:
+        """The number of the oldest pane."""
+        return self._numbers[0] if self._numbers else None
+
+    def add(self, batch: Batch, mark: int = MIN_TIME) -> None:
+        numbers = batch.time // self.advance
+        if (np.diff(numbers) < 0).any():
+            order = np.argsort(numbers, kind="stable")
+            batch, numbers = batch.take(order), numbers[order]
+        bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]
+        for start, stop in pairwise(bounds) if len(batch) else ():
+            self._put(int(numbers[start]), mark, batch if stop - start == len(batch) else batch.take(slice(start, stop)))
+
+    def _put(self, number: int, mark: int, rows: Batch) -> None:
+        if number not in self._panes:
+            insort(self._numbers, number)
+            self._panes[number] = {}
+        self._panes[number].setdefault(mark, []).append(rows)
+        self.bytes += batch_bytes(rows)
+
+    def window(self, k: int) -> Batch | None:
+        """The rows of window k; None if there are none."""
+        inside = self._numbers[bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k)]
+        panes = [self._panes[number] for number in inside]
+        found = [self._whole(pane, mark) for pane in panes for mark in pane if mark <= k]
+        if not found:
+            return None
+        rows = concat(found)
+        if self.size % self.advance == 0:
+            return rows
+        kept = np.flatnonzero(rows.time >= k * self.advance - self.size)
+        return rows.take(kept) if len(kept) else None
+
+    def _whole(self, pane: dict[int, list[Batch]], mark: int) -> Batch:
+        """In one piece, from now on: several windows may take it."""
+        pane[mark] = [concat(pane[mark])]
+        return pane[mark][0]
+
+    def leave(self, k: int) -> None:
+        """Windows before k are over."""
+        over = bisect_left(self._numbers, k - self.reach)
+        gone, self._numbers = self._numbers[:over], self._numbers[over:]
+        for number in gone:
+            self.bytes -= sum(batch_bytes(batch) for batches in self._panes.pop(number).values() for batch in batches)
+
+    def marked(self) -> Iterator[tuple[int, Batch]]:
+        for pane in self._panes.values():
+            yield from ((mark, batch) for mark, batches in pane.items() for batch in batches)
+
+    def fullest(self) -> Batch:
+        """The pane with most rows."""
+        panes = [concat([batch for batches in pane.values() for batch in batches]) for pane in self._panes.values()]
+        return max(panes, key=len)
+
+
+class WindowJoinOperator:
+    def __init__(self, join: Join, matcher: Matcher, formats: tuple[SideFormat, SideFormat], state_limit: int) -> None:
+        self.name, self.join, self.matcher, self.formats, self.state_limit = join.name, join, matcher, formats, state_limit
+        self.spec, self.advance = matcher.spec, join.window.advance
+        self.sides = Panes(join.window), Panes(join.right_window)
+        self.since = MIN_TIME
+        self.incomplete = 0  # windows with rows that begin before `since`
+        self._next: int | None = None  # windows before it are over
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(side.bytes for side in self.sides)
+
+    @property
+    def next_end(self) -> int | None:
+        k = self._next_window()
+        return None if k is None else k * self.advance
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        self.sides[port].add(compacted(batch))
+        self._check()
+        yield from ()
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        while (k := self._next_window()) is not None and k * self.advance <= watermark:
+            self._leave(k)
+            yield from self._fire(k)
+            self._leave(k + 1)
+        self._leave(watermark // self.advance + 1)
+
+    def watermark_after(self, watermark: int) -> int:
+        return watermark
+
+    def on_barrier(self) -> Iterator[Batch]:
+        yield from ()
+
+    # Firing
+
+    def _next_window(self) -> int | None:
+        """The first window not over that can have an answer; found in one step, however long the gap."""
+        firsts = [side.first for side in self.sides]
+        needed = [first for side, first in enumerate(firsts) if self.spec.keeps(side)]
+        there = [first for first in needed or firsts if first is not None]
+        if not there or (not needed and None in firsts):
+            return None
+        k = (min(there) if needed else max(there)) + 1
+        return k if self._next is None else max(k, self._next)
+
+    def _leave(self, k: int) -> None:
+        """Windows before k are over."""
+        if self._next is None or k > self._next:
+            self._next = k
+            for side in self.sides:
+                side.leave(k)
+
+    def _fire(self, k: int) -> Iterator[Batch]:
+        left, right = (side.window(k) for side in self.sides)
+        end = k * self.advance
+        if end - max(side.size for side in self.sides) < self.since:
+            self.incomplete += left is not None or right is not None
+            return
+        matched = [np.zeros(0 if batch is None else len(batch), np.uint8) for batch in (left, right)]
+        if left is not None and right is not None:
+            met = ((rows, partners) for rows, partners, _ in self._ranges(left, right).pairs())
+            yield from self.matcher.matches((left, right), met, matched, lambda rows, _: np.full(len(rows), end - 1))
+        for side, batch in enumerate((left, right)):
+            if batch is not None and self.spec.keeps(side):
+                alone = np.flatnonzero(matched[side] == 0)
+                yield from self.matcher.unmatched(side, batch, alone, np.full(len(alone), end - 1))
+
+    def _ranges(self, left: Batch, right: Batch) -> Ranges:
+        return self.spec.index(RIGHT, right).probe(*self.spec.encode(LEFT, left))
+
+    # State
+
+    def snapshot(self) -> list[Part]:
+        next_ = MIN_TIME if self._next is None else min(self._next, MAX_TIME)
+        parts = []
+        for side, rows_format in zip(self.sides, self.formats, strict=True):
+            marked = list(side.marked())
+            marks = [np.full(len(batch), max(mark, next_), np.int64) for mark, batch in marked]
+            parts.append(rows_format.part([batch for _, batch in marked], marks))
+        return parts
+
+    def restore(self, parts: Sequence[Part], keep: Keep) -> None:
+        for port, side in enumerate(self.sides):
+            own = [part for part in parts if part.port == port]
+            everywhere = not self.join.on and port == (LEFT, RIGHT)[self.join.broadcast == "right"]
+            for part in [max(own, key=lambda part: part.batch.num_rows)] if everywhere and own else own:
+                rows, marks = self.formats[port].rows(part, keep)
+                for mark in [] if everywhere else np.unique(marks).tolist():
+                    side.add(rows.take(np.flatnonzero(marks == mark)), mark)
+                if everywhere:
+                    side.add(rows)
+        self._check()
+
+    def _check(self) -> None:
+        if self.state_bytes > self.state_limit:
+            side = max((LEFT, RIGHT), key=lambda side: self.sides[side].bytes)
+            window = f"windows open from the one ending at {self.next_end} µs"
+            keys = self.spec.largest_keys(side, self.sides[side].fullest())
+            what = f"{window}; most rows are of the {('left', 'right')[side]}, largest keys in a pane: {keys}"
+            check_state(self.name, self.state_bytes, self.state_limit, what)

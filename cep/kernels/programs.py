@@ -1,0 +1,183 @@
+"""Programs: what assigners of windows (`cep.kernels.assigners`) tell an accumulator (`cep.compile.accumulator`) to do. Rules:
+
+- A *slot* is a place for the states of one window of one group, or of a pane of it. A program is int64[n, 3]: an operation, a slot,
+  an operand. It knows nothing of functions, and the accumulator nothing of windows:
+
+      RESET  slot          it holds no row
+      FREE   slot          it holds nothing any more
+      UPDATE slot, row     it holds this row too
+      MERGE  slot, slot    the first holds also what the second holds
+      EMIT   slot          what it holds is the next answer, whose group is in `emitted`
+      ADD    slot          the last answer holds also what it holds
+
+- `emitted`, int64[n, 5], says of each answer: number of its group; the row whose origin it has, -1 for none; event time, start and
+  end of its window.
+- `links`, int64[slots], is for each slot the next one of its stack, or of those that are free; `begun` is for slots that are panes the
+  event time of their first row.
+- `desk`, int64[DESK_WORDS], is what goes on: operations and answers written, the first free slot (-1: none), slots that were
+  ever used, free slots among those, open sessions in the heap, rows outside every window, the operations for which room was
+  lacking, and how far the end has come: group and window.
+- A group is an entry of a `cep.kernels.table.Table` of `width` words: its key, then the words below.
+- A kernel never allocates. Where it lacks room it stops before a row, and the caller makes room and goes on there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cep.kernels.hashing import is_long
+from cep.kernels.jit import inlined, kernel
+from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, ROWS, key_room, look_ahead, put_key, same_long
+
+RESET, FREE, UPDATE, MERGE, EMIT, ADD = range(6)
+GROUP, ROW, TIME, START, END = range(5)
+OPERATIONS, ANSWERS, FREE_SLOT, SLOTS, SLOTS_FREE, OPEN, OUTSIDE, WANTED, AT_GROUP, AT_WINDOW = range(10)
+DESK_WORDS = 10
+
+#: Words of a group behind its key: event times of the first row of the open window and of its last row, rows taken, the slot of the
+#: open window (-1: none). Of groups of SIZE windows also the tops of two stacks of panes, how many are in the second, and the number
+#: of the oldest pane; there SLOT is what is merged of the second stack.
+FIRST, LAST, COUNT, SLOT, FRONT, BACK, BACK_PANES, OLDEST = range(2, 10)
+NONE = -1
+
+#: Slots that a row may take.
+SLOTS_A_ROW = 2
+
+
+@inlined
+def no_room(program: np.ndarray, emitted: np.ndarray, links: np.ndarray, desk: np.ndarray, operations: int) -> bool:
+    """Is there no room for so many operations, an answer and the slots of a row?"""
+    desk[WANTED] = operations
+    slots = desk[SLOTS_FREE] + len(links) - desk[SLOTS]
+    return bool(desk[OPERATIONS] + operations > len(program) or desk[ANSWERS] == len(emitted) or slots < SLOTS_A_ROW)
+
+
+@inlined
+def tell(program: np.ndarray, desk: np.ndarray, operation: int, slot: int, operand: int) -> None:
+    n = desk[OPERATIONS]
+    program[n, 0], program[n, 1], program[n, 2] = operation, slot, operand
+    desk[OPERATIONS] = n + 1
+
+
+@inlined
+def take_slot(program: np.ndarray, links: np.ndarray, desk: np.ndarray) -> Any:
+    """A slot that holds no row."""
+    slot = desk[FREE_SLOT]
+    if slot >= 0:
+        desk[FREE_SLOT] = links[slot]
+        desk[SLOTS_FREE] -= 1
+    else:
+        slot = desk[SLOTS]
+        desk[SLOTS] = slot + 1
+    tell(program, desk, RESET, slot, 0)
+    return slot
+
+
+@inlined
+def free_slot(program: np.ndarray, links: np.ndarray, desk: np.ndarray, slot: int) -> None:
+    tell(program, desk, FREE, slot, 0)
+    links[slot] = desk[FREE_SLOT]
+    desk[FREE_SLOT] = slot
+    desk[SLOTS_FREE] += 1
+
+
+@inlined
+def emit(
+    program: np.ndarray, emitted: np.ndarray, desk: np.ndarray, slot: int, group: int, row: int, time: int, start: int, end: int
+) -> None:
+    n = desk[ANSWERS]
+    emitted[n, GROUP], emitted[n, ROW], emitted[n, TIME], emitted[n, START], emitted[n, END] = group, row, time, start, end
+    desk[ANSWERS] = n + 1
+    tell(program, desk, EMIT, slot, 0)
+
+
+@kernel(
+    "int64(int32[:], int64[:], int64[:], uint8[:], int64, const uint64[:], const uint64[:], const uint8[:], int64, int64, "
+    "const int64[:], int64[:])"
+)
+def number_groups(
+    slots: np.ndarray,
+    entries: np.ndarray,
+    control: np.ndarray,
+    arena: np.ndarray,
+    width: int,
+    key0: np.ndarray,
+    key1: np.ndarray,
+    key_data: np.ndarray,
+    start: int,
+    stop: int,
+    fresh: np.ndarray,
+    numbers: np.ndarray,
+) -> int:
+    """The number of the group of each key, its entry in a table; a new one gets the words `fresh` behind its key. Returns `stop`, or
+    the row for which the table lacked room."""
+    rows, used = control[ROWS], control[ARENA_USED]
+    capacity, mask = len(slots) // 2, len(slots) - 1
+    for block in range(start, stop, AHEAD):
+        end = min(block + AHEAD, stop)
+        look_ahead(slots, entries, width, key0, key1, block, end, control)
+        for i in range(block, end):
+            w0, w1, place = key0[i], key1[i], control[AHEAD_FROM + i - block]
+            elsewhere = is_long(w1)
+            row = np.int64(slots[place])
+            while row != 0:
+                at = (row - 1) * width
+                if entries[at] == np.int64(w0):
+                    if not elsewhere:
+                        if entries[at + 1] == np.int64(w1):
+                            break
+                    elif same_long(entries[at + 1], arena, w1, key_data):
+                        break
+                place = (place + 1) & mask
+                row = np.int64(slots[place])
+            if row == 0:
+                wanted = key_room(w1, key_data)
+                if rows == capacity or used + wanted > len(arena):
+                    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, wanted
+                    return i
+                at = rows * width
+                rows += 1
+                row = rows
+                slots[place] = rows
+                entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
+                if elsewhere:
+                    used = put_key(entries, at, arena, used, w1, key_data)
+                for k in range(len(fresh)):
+                    entries[at + 2 + k] = fresh[k]
+            numbers[i] = row - 1
+    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, 0
+    return stop
+
+
+@kernel("void(const int64[:], int64[:], int64[:])")
+def free_slots(slots: np.ndarray, links: np.ndarray, desk: np.ndarray) -> None:
+    """Adds `slots` to those that are free."""
+    for i in range(len(slots)):
+        links[slots[i]] = desk[FREE_SLOT]
+        desk[FREE_SLOT] = slots[i]
+    desk[SLOTS_FREE] += len(slots)
+
+
+#: What a slot is to its group.
+IN_FRONT, IN_BACK, ITS_OWN = range(3)
+
+
+@kernel("int64(const int64[:], int64, int64, boolean, const int64[:], int64[:, :])")
+def list_slots(groups: np.ndarray, width: int, rows: int, stacks: bool, links: np.ndarray, out: np.ndarray) -> int:
+    """Group, what it is, how deep in its stack, and number of each slot that is held; returns how many. `stacks`: may there be some?"""
+    count = 0
+    for group in range(rows):
+        at = group * width
+        if groups[at + SLOT] >= 0:
+            out[count, 0], out[count, 1], out[count, 2], out[count, 3] = group, ITS_OWN, 0, groups[at + SLOT]
+            count += 1
+        if stacks:
+            for what in range(2):
+                slot, depth = groups[at + FRONT + what], 0
+                while slot >= 0:
+                    out[count, 0], out[count, 1], out[count, 2], out[count, 3] = group, what, depth, slot
+                    count += 1
+                    slot, depth = links[slot], depth + 1
+    return count

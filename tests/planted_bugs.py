@@ -1,0 +1,212 @@
+"""Bugs, each as one change of one line of the engine, that the properties have to find (`tests/test_planted_bugs.py`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bug(NamedTuple):
+    """In `file`, `right` stands once; `wrong` in its place is the bug."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+
+
+_FLOW, _COMPILE, _KERNELS, _PLAN = "cep/dataflow", "cep/compile", "cep/kernels", "cep/plan"
+
+BUGS = (
+    # windows
+    Bug(
+        "a TIME window ends a µs late",
+        f"{_COMPILE}/window_panes.py",
+        "numbers[runs] = time[i] // pane",
+        "numbers[runs] = (time[i] - 1) // pane",
+    ),
+    Bug(
+        "panes begin at zero, also before the epoch",
+        f"{_COMPILE}/window_panes.py",
+        "low = time[i] // pane * pane ",
+        "low = int(time[i] / pane) * pane ",
+    ),
+    Bug(
+        "a pane is merged twice into a sliding window",
+        f"{_COMPILE}/window_firing.py",
+        "first if self._taken is None else max(first, self._taken), end)",
+        "first, end)",
+    ),
+    Bug(
+        "the last pane of a sliding window is left out",
+        f"{_COMPILE}/window_firing.py",
+        "        self._taken = end\n",
+        "        self._taken = end + 1\n",
+    ),
+    Bug("a session ends at its gap", f"{_KERNELS}/assigners.py", "elif time[i] - last > gap:", "elif time[i] - last >= gap:"),
+    Bug(
+        "a session closes when the watermark is at its end",
+        f"{_KERNELS}/assigners.py",
+        "        if deadline < watermark:\n",
+        "        if deadline <= watermark + gap:\n",
+    ),
+    Bug(
+        "a transaction leaves its last row out",
+        f"{_KERNELS}/assigners.py",
+        "groups[at + SLOT], groups[at + FIRST], groups[at + COUNT] = slot, time[i], 0\n        groups[at + LAST]",
+        "groups[at + SLOT], groups[at + FIRST], groups[at + COUNT] = slot, time[i], 0\n            continue\n        groups[at + LAST]",
+    ),
+    Bug(
+        "ttl counts from the first row",
+        f"{_KERNELS}/assigners.py",
+        "        groups[at + LAST] = time[i]\n        groups[at + COUNT] += 1\n        tell(program, desk, UPDATE, slot, i)\n        emit(program, emitted, desk, slot, numbers[i], i, time[i], 0, 0)",
+        "        groups[at + LAST] = max(groups[at + LAST], 0)\n        groups[at + COUNT] += 1\n        tell(program, desk, UPDATE, slot, i)\n        emit(program, emitted, desk, slot, numbers[i], i, time[i], 0, 0)",
+    ),
+    Bug(
+        "periodic answers ignore ttl",
+        f"{_COMPILE}/window_running.py",
+        "fresh |= least - self.groups.matrix[numbers, _LAST] > self.ttl",
+        "fresh |= least - self.groups.matrix[numbers, _LAST] > 2 * self.ttl",
+    ),
+    # functions
+    Bug("a null is counted", f"{_COMPILE}/aggregate_states.py", "'1' if self.column is None else arguments.valid(self.column)", "'1'"),
+    Bug(
+        "a sum loses its carry",
+        f"{_COMPILE}/aggregate_words.py",
+        "words[at + 1] += high + (1 if sum_low < np.uint64(low) else 0)",
+        "words[at + 1] += high",
+    ),
+    Bug(
+        "-0.0 is less than 0.0 in MIN and MAX",
+        f"{_COMPILE}/aggregate_words.py",
+        "return ordered(0 if bits & _MAGNITUDE == 0 else bits)",
+        "return ordered(bits)",
+    ),
+    Bug(
+        "a tie of FIRST is resolved by arrival",
+        f"{_COMPILE}/aggregate_words.py",
+        "    if origin0 != words[at + 1]:\n        return _compare(origin0, words[at + 1])\n    return _compare(origin1, words[at + 2])",
+        "    return 0",
+    ),
+    Bug(
+        "AVG divides by all rows",
+        f"{_COMPILE}/aggregate_spec.py",
+        "values = Count(column if column.nullable else None)",
+        "values = Count(None)",
+    ),
+    # order
+    Bug("rows that tie stay as they came", f"{_FLOW}/hold.py", "    if ties:\n        _untie(", "    if False:\n        _untie("),
+    Bug("a held row is let out a µs early", f"{_FLOW}/hold.py", "ready = held.time < watermark", "ready = held.time <= watermark"),
+    # joins
+    Bug("NULL joins NULL", f"{_COMPILE}/joined.py", "np.bitwise_or.reduce(null) if null else NO_NULLS", "NO_NULLS if null else NO_NULLS"),
+    Bug(
+        "an interval join leaves out its upper bound",
+        f"{_FLOW}/interval_join.py",
+        "return time + self.join.lower, time + self.join.upper",
+        "return time + self.join.lower, time + self.join.upper - 1",
+    ),
+    Bug(
+        "a matched row comes out as unmatched too",
+        f"{_FLOW}/interval_join.py",
+        "yield run.batch, rows[run.matched[rows] == 0]",
+        "yield run.batch, rows",
+    ),
+    Bug(
+        "an unmatched row is forgotten with its run",
+        f"{_FLOW}/interval_join.py",
+        "np.searchsorted(self.batch.time, before))",
+        "np.searchsorted(self.batch.time, before + 1))",
+    ),
+    Bug(
+        "a window join keeps the rows of the window before",
+        f"{_FLOW}/window_join.py",
+        "bisect_left(self._numbers, k - self.reach) : bisect_left",
+        "bisect_left(self._numbers, k - self.reach - 1) : bisect_left",
+    ),
+    Bug(
+        "an as-of join takes the first partner of a time",
+        f"{_FLOW}/as_of_join.py",
+        "ranges.order[ranges.stop[rows] - 1]",
+        "ranges.order[ranges.first[rows]]",
+    ),
+    # state by key
+    Bug(
+        "a duplicate renews its ttl",
+        f"{_FLOW}/deduplicate.py",
+        "        if first[i]:\n            last",
+        "        if True:\n            last",
+    ),
+    Bug(
+        "state is changed before an update fails",
+        f"{_COMPILE}/stateful.py",
+        "self.writer.there |= dict(zip((field.name for field in self.state), new, strict=True))\n        self.loop.add(Assign(self.operator.name, tuple(fields)), last=False)\n        self._write(new)",
+        "self.writer.there |= dict(zip((field.name for field in self.state), new, strict=True))\n        self._write(new)\n        self.loop.add(Assign(self.operator.name, tuple(fields)), last=False)",
+    ),
+    Bug("a TopN cuts off its last", f"{_FLOW}/ranking.py", "chosen = rank <= self.most", "chosen = rank < self.most"),
+    Bug(
+        "groups of a sort are told apart by their first column",
+        f"{_FLOW}/ranking.py",
+        "    for words in groups:\n",
+        "    for words in groups[:1]:\n",
+    ),
+    # the way
+    Bug(
+        "a bucket is owned by its neighbour's instance too",
+        f"{_FLOW}/balancer.py",
+        "rows = order[bounds[target] : bounds[target + 1]]",
+        "rows = order[bounds[target] : bounds[target + 1] + (target == 0)]",
+    ),
+    Bug(
+        "numbers are routed by their own types",
+        f"{_FLOW}/balancer.py",
+        "keys = encode_keys(widened(batch.columns, self.fields), self.fields)",
+        "keys = encode_keys(batch.columns, tuple(replace(f, type=batch.columns[f.name].type) for f in self.fields))",
+    ),
+    Bug(
+        "a watermark overtakes what it lets out",
+        f"{_FLOW}/instance.py",
+        "        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n",
+        "        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(node.operator.watermark_after(combined))\n        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n",
+    ),
+    Bug(
+        "a watermark is lost at an input that ends",
+        f"{_FLOW}/channel.py",
+        "combined = min(awake, default=self.combined)",
+        "combined = max(awake, default=self.combined)",
+    ),
+    Bug(
+        "late is judged with the row itself",
+        f"{_KERNELS}/text.py",
+        '        mask[i] = _is_late(time[i], max_time, disorder)\n        max_time = max(max_time, time[i])\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
+        '        max_time = max(max_time, time[i])\n        mask[i] = _is_late(time[i], max_time - 1, disorder)\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
+    ),
+    Bug(
+        "a partial result belongs to the next pane",
+        f"{_COMPILE}/aggregate_results.py",
+        "np.full(len(groups), pane_end - 1, np.int64), None",
+        "np.full(len(groups), pane_end, np.int64), None",
+    ),
+    Bug(
+        "what is held is not in a snapshot",
+        f"{_FLOW}/hold.py",
+        "return self.format.to_arrow(concat(self._batches)) if self._batches else",
+        "return self.format.to_arrow(concat(self._batches[:1])) if self._batches else",
+    ),
+    Bug(
+        "a restored window fires again",
+        f"{_COMPILE}/aggregate.py",
+        "while self._restored and self._restored[0][0] <= watermark:",
+        "while self._restored:",
+    ),
+    Bug(
+        "all elements of a list have one origin",
+        f"{_FLOW}/flat_map.py",
+        "np.column_stack((batch.origin[rows], ordinals))",
+        "np.column_stack((batch.origin[rows], 0 * ordinals))",
+    ),
+    Bug(
+        "Delay shifts the watermark twice",
+        f"{_FLOW}/delay.py",
+        "min(watermark + self.by, MAX_TIME - 1)",
+        "min(watermark + 2 * self.by, MAX_TIME - 1)",
+    ),
+)

@@ -1,0 +1,64 @@
+"""Sort, TopN and Deduplicate: what depends on the order of tuples and makes none new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cmp_to_key
+from typing import Any
+
+from cep.model.operators import Deduplicate, Sort, TopN
+from cep.model.schema import Schema
+from tests.reference.expressions import equal, less
+from tests.reference.rows import Row
+from tests.reference.windows import by_key, window_starts
+
+
+def ordered(operator: Sort | TopN, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+    """Of each window and group the rows by `order`, ties in stream order, with their rank from 1; of TopN the first n."""
+    if operator.window is None:
+        return list(rows)
+    size = operator.window.size
+    found: dict[Any, list[Row]] = {}
+    for key, members in by_key(schema, operator.by, rows).items():
+        for row in members:
+            for start in window_starts(row.time, operator.window):
+                found.setdefault((start, key), []).append(row)
+    return [
+        Row(start + size - 1, row.origin, (*row.values, rank))
+        for (start, _), members in found.items()
+        for rank, row in enumerate(ranked(operator, schema, members), 1)
+    ]
+
+
+def ranked(operator: Sort | TopN, schema: Schema, members: list[Row]) -> list[Row]:
+    """`members`, which stand in stream order, by `order`: Python's sort keeps ties as they stand."""
+
+    def compare(a: Row, b: Row) -> int:
+        for name, descending in operator.order:
+            place = schema.names.index(name)
+            found = comparison(a.values[place], b.values[place])
+            if found:
+                return -found if descending else found
+        return 0
+
+    best = sorted(members, key=cmp_to_key(compare))
+    return best[: operator.n] if isinstance(operator, TopN) else best
+
+
+def comparison(a: Any, b: Any) -> int:
+    """-1, 0 or 1: NULL first, NaN greatest, -0.0 equal to 0.0."""
+    if a is None or b is None:
+        return (b is None) - (a is None)
+    return 0 if equal(a, b) else -1 if less(a, b) else 1
+
+
+def deduplicated(operator: Deduplicate, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+    """Of rows with one key the first, and then each that is more than ttl after the one let out last."""
+    out: list[Row] = []
+    for members in by_key(schema, operator.by, rows).values():
+        last: Row | None = None
+        for row in members:
+            if last is None or (operator.ttl is not None and row.time - last.time > operator.ttl):
+                last = row
+                out.append(row)
+    return out

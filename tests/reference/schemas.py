@@ -1,0 +1,111 @@
+"""Schemas of what operators yield, apart from the planner's own (docs/SEMANTICS.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cep.model.expr import Expr
+from cep.model.functions import result_field
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Demux,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Sort,
+    StatefulMap,
+    TopN,
+    Union,
+)
+from cep.model.query import Query
+from cep.model.schema import INT64, DataType, Field, Schema
+from tests.reference.types import common_type, is_nullable, type_of
+
+AnyJoin = Join | IntervalJoin | AsOfJoin | Lookup
+
+
+def schemas_of(query: Query) -> dict[str, Schema]:
+    """By name of stream, operator and branch; operators stand in `query` after what they read."""
+    found = {stream.name: stream.schema for stream in query.streams}
+    for operator in query.operators:
+        made = operator_schema(operator, [found[name] for name in operator.inputs])
+        found |= dict.fromkeys(operator.branches if isinstance(operator, Demux) else (operator.name,), made)
+    return found
+
+
+def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
+    """The schema of the operator's rows; for a Demux that of each branch."""
+    schema = inputs[0]
+    match operator:
+        case Filter() | Demux() | Delay() | Deduplicate() | Sort(window=None):
+            return schema
+        case Union():
+            assert all(other == schema for other in inputs), f"union {operator.name!r} of different schemas"
+            return schema
+        case Map(fields=fields):
+            return computed(fields, schema)
+        case FlatMap(fields=fields, explode=explode):
+            made = computed(fields, schema)
+            return Schema(tuple(Field(f.name, _element(f.type), True) if f.name == explode else f for f in made.fields))
+        case Apply(schema=schema) | StatefulMap(schema=Schema() as schema):
+            return schema
+        case StatefulMap(fields=fields):
+            return computed(fields, with_state(operator, schema))
+        case Aggregate(by=by, functions=functions):
+            results = (result_field(name, f, *([schema[column] for column in f.columns] or [None])) for name, f in functions)
+            return Schema((*(schema[name] for name in by), *results))
+        case Sort(rank=rank) | TopN(rank=rank):
+            return Schema((*schema.fields, Field(rank, INT64)))
+        case Lookup(table=table):
+            return joined_schema(operator, schema, table.schema)
+        case Join() | IntervalJoin() | AsOfJoin():
+            return joined_schema(operator, schema, inputs[1])
+
+
+def computed(fields: Sequence[tuple[str, Expr]], schema: Schema) -> Schema:
+    return Schema(tuple(Field(name, type_of(e, schema), is_nullable(e, schema)) for name, e in fields))
+
+
+def _element(type_: DataType) -> DataType:
+    element: DataType | None = getattr(type_, "element", None)
+    assert element is not None, f"{type_} is no list"
+    return element
+
+
+def with_state(operator: StatefulMap, schema: Schema) -> Schema:
+    """The columns of the input and the state, nullable where it begins so or an update may make it so."""
+    nullable = {name: literal.value is None for name, literal in operator.state}
+    for _ in nullable:  # a NULL goes from one state to the next at most once round
+        both = _with(operator, schema, nullable)
+        nullable = {name: nullable[name] or is_nullable(update, both) for name, update in operator.update}
+    return _with(operator, schema, nullable)
+
+
+def _with(operator: StatefulMap, schema: Schema, nullable: Mapping[str, bool]) -> Schema:
+    return Schema((*schema.fields, *(Field(name, literal.type, nullable[name]) for name, literal in operator.state)))
+
+
+def joined_schema(operator: AnyJoin, left: Schema, right: Schema) -> Schema:
+    """Left columns, then right ones under `prefix`, a pair of one name once and in the common type of both."""
+    alone = {"left": operator.how in ("left", "full"), "right": operator.how in ("right", "full")}
+    shared = {a for a, b in operator.on if a == b}
+    fields = []
+    for field in left.fields:
+        if field.name in shared:
+            other = right[field.name]
+            nullable = (alone["left"] and field.nullable) or (alone["right"] and other.nullable)
+            fields.append(Field(field.name, common_type((field.type, other.type)), nullable))
+        else:
+            fields.append(replace(field, nullable=field.nullable or alone["right"]))
+    others = [field for field in right.fields if field.name not in shared]
+    renamed = (Field(operator.prefix + f.name, f.type, f.nullable or alone["left"]) for f in others)
+    return Schema((*fields, *renamed))

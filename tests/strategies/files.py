@@ -1,0 +1,89 @@
+"""Queries over text files, and the files: broken lines, either line end, headers, small blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from cep.model.query import Query
+from cep.model.schema import UNIT_US, Field
+from cep.model.streams import Stream, TextFiles
+from tests.strategies.queries import queries
+from tests.strategies.streams import EPOCHS, rows, streams
+
+
+@dataclass(frozen=True)
+class FileCase:
+    """A query over one stream of text files, and their contents by path."""
+
+    query: Query
+    files: Mapping[str, bytes]
+
+    @property
+    def stream(self) -> Stream:
+        return self.query.streams[0]
+
+
+@st.composite
+def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
+    stream = draw(streams())
+    files = {path: b"" for path in draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))}
+    text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
+    stream = replace(stream, files=text)
+    query = draw(queries([stream], operators_max))
+    epoch = draw(st.sampled_from(EPOCHS))
+    return FileCase(query, {path: draw(contents(stream, epoch)) for path in files})
+
+
+@st.composite
+def contents(draw: DrawFn, stream: Stream, epoch: int) -> bytes:
+    """A file: lines with either line end, some broken, maybe padded so that few make a block, maybe no last newline."""
+    assert stream.files is not None
+    padding = draw(st.sampled_from((0, 150, 400))) if stream.files.block_bytes == 1024 else 0
+    lines = [draw(lines_of(row, stream, padding)) for row in draw(rows(stream, epoch, 20))]
+    head = [",".join(stream.schema.names).encode() + b"\n"] if stream.files.header else []
+    data = b"".join(head + lines)
+    return data.removesuffix(b"\n") if draw(st.booleans()) and not data.endswith(b"\r\n") else data
+
+
+@st.composite
+def lines_of(draw: DrawFn, row: tuple[Any, ...], stream: Stream, padding: int) -> bytes:
+    assert stream.files is not None
+    separator = stream.files.separator.encode()
+    texts = [text_of(value, f, separator) for value, f in zip(row, stream.schema.fields, strict=True)]
+    if draw(st.integers(0, 11)) == 11:
+        texts = draw(_broken(texts))
+    if padding:
+        texts.append(b" " * padding)  # one field more than the schema has, which nobody looks at
+    if padding and draw(st.integers(0, 30)) == 30:
+        texts.append(b"-" * stream.files.block_bytes)
+    return separator.join(texts) + draw(st.sampled_from((b"\n", b"\r\n")))
+
+
+@st.composite
+def _broken(draw: DrawFn, texts: list[bytes]) -> list[bytes]:
+    """A record with too few fields, or with one field that is empty, no number, out of range, or not UTF-8."""
+    place = draw(st.integers(0, len(texts) - 1))
+    if draw(st.booleans()):
+        return texts[:place] or [b""]
+    wrong = draw(st.sampled_from((b"", b"nonsense", b"9" * 30, b"1.2.3", b"--1", b" 1", b"\xff\xfe", b"12x")))
+    return [*texts[:place], wrong, *texts[place + 1 :]]
+
+
+def text_of(value: Any, field: Field, separator: bytes) -> bytes:
+    """A cell as a file holds it: a timestamp in its declared unit; NULL is empty, which a text column reads as that."""
+    match field.type.name:
+        case _ if value is None:
+            return b""
+        case "bool":
+            return b"true" if value else b"false"
+        case "timestamp":
+            return str(value // UNIT_US[field.type.unit]).encode()
+        case "string" | "binary":
+            raw = value if isinstance(value, bytes) else value.encode()
+            return raw.replace(separator, b"_").replace(b"\n", b"_").replace(b"\r", b"_")
+    return repr(value).encode()

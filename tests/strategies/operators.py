@@ -1,0 +1,304 @@
+"""One operator of a kind over given inputs. `name` is its own, and begins the names of the columns that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from cep.model import functions
+from cep.model.expr import Column, Expr, Literal, coalesce
+from cep.model.operators import (
+    JOINS,
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    Delay,
+    Demux,
+    Filter,
+    FlatMap,
+    IntervalJoin,
+    Join,
+    Lookup,
+    Map,
+    Operator,
+    Pairs,
+    Sort,
+    StatefulMap,
+    TopN,
+)
+from cep.model.schema import BOOL, FLOAT64, INT64, STRING, Field, Schema
+from cep.model.tables import StaticTable
+from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
+from tests.reference.schemas import joined_schema
+from tests.strategies.expressions import conditions, expressions, kind_of_type
+from tests.strategies.values import TYPES, cells, values_of
+from tests.strategies.windows import spans, time_windows, windows_of
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stream, operator or branch as an input of others.
+
+    `rows` bounds how many tuples it may have, roughly; `tick` is µs.
+    """
+
+    name: str
+    schema: Schema
+    rows: int
+    tick: int
+
+
+# --- stateless -------------------------------------------------------------------------------------------------------
+
+
+def filters(node: Node, name: str) -> SearchStrategy[Filter]:
+    return st.builds(Filter, st.just(name), st.just(node.name), conditions(node.schema))
+
+
+@st.composite
+def maps(draw: DrawFn, node: Node, name: str) -> Map:
+    """Either the same columns with one of them computed anew, which a union can take, or other columns altogether."""
+    return draw(changes(node, name)) if draw(st.booleans()) else Map(name, node.name, draw(fields_over(node.schema, node.schema, "f")))
+
+
+@st.composite
+def changes(draw: DrawFn, node: Node, name: str) -> Map:
+    """The same columns, one of them computed anew."""
+    changed = draw(st.sampled_from(node.schema.names))
+    expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type)))
+    return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
+
+
+@st.composite
+def fields_over(draw: DrawFn, schema: Schema, kept: Schema, prefix: str) -> tuple[tuple[str, Expr], ...]:
+    """Some of the columns of `kept`, and some computed over `schema`."""
+    kinds = draw(st.lists(st.sampled_from([kind_of_type(type_) for type_ in TYPES]), min_size=1, max_size=3))
+    computed = [(f"{prefix}{i}", draw(expressions(schema, kind))) for i, kind in enumerate(kinds)]
+    names = draw(st.lists(st.sampled_from(kept.names), max_size=3, unique=True))
+    return (*((name, Column(name)) for name in names if name not in dict(computed)), *computed)
+
+
+@st.composite
+def flat_maps(draw: DrawFn, node: Node, name: str) -> FlatMap:
+    kept = draw(fields_over(node.schema, node.schema, f"{name}_f"))
+    return FlatMap(name, node.name, (*kept, (f"{name}_e", draw(expressions(node.schema, "list")))), f"{name}_e")
+
+
+@st.composite
+def demuxes(draw: DrawFn, node: Node, name: str) -> Demux:
+    cases = draw(st.lists(conditions(node.schema), min_size=1, max_size=2))
+    otherwise = draw(st.sampled_from((None, "rest")))
+    return Demux(name, node.name, tuple((f"b{i}", condition) for i, condition in enumerate(cases)), otherwise)
+
+
+def delays(node: Node, name: str) -> SearchStrategy[Delay]:
+    return st.builds(Delay, st.just(name), st.just(node.name), spans(node.tick))
+
+
+@st.composite
+def applies(draw: DrawFn, node: Node, name: str) -> Apply:
+    """What they return is called n, and here by the operator's name: a schema may not have it twice further down."""
+    function = draw(st.sampled_from(("nulls", "copies")))
+    columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=3, unique=True)))
+    return Apply(name, node.name, f"tests.user_functions:{function}", columns, Schema((Field("n", INT64),)))
+
+
+@st.composite
+def lookups(draw: DrawFn, node: Node, name: str) -> Lookup:
+    """A table of a few rows, with a column like one of the tuple's and another."""
+    like = draw(st.sampled_from([field for field in node.schema.fields if not field.type.is_list] or node.schema.fields))
+    fields = (Field("k", like.type, draw(st.booleans())), Field("v", draw(st.sampled_from(TYPES)), True))
+    rows = draw(st.lists(st.tuples(*(cells(field, values_of(field.type)) for field in fields)), max_size=4))
+    schema = Schema(fields)
+    table = StaticTable(schema, data=_ipc(schema, rows))
+    how = draw(st.sampled_from(("inner", "left")))
+    return Lookup(name, node.name, table, draw(pairs(node.schema, schema, ((like.name, "k"),))), how, f"{name}_")
+
+
+def _ipc(schema: Schema, rows: Sequence[tuple[object, ...]]) -> bytes:
+    columns = [pa.array([row[i] for row in rows], field.type.arrow) for i, field in enumerate(schema.fields)]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([field.with_nullable(True) for field in schema.arrow])) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=writer_schema(schema)))
+    return bytes(sink.getvalue())
+
+
+def writer_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema.arrow])
+
+
+# --- aggregates ------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def aggregates(draw: DrawFn, node: Node, name: str, window: str) -> Aggregate:
+    made = draw(windows_of(window, node.schema, node.tick))
+    bounds = not isinstance(made, UnboundedWindow) or made.advance is not None
+    functions_ = draw(st.lists(aggregate_functions(node.schema, bounds), min_size=1, max_size=4))
+    partial = draw(st.booleans()) and isinstance(made, SizeWindow | TransactionWindow)
+    return Aggregate(name, node.name, made, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(functions_)), partial)
+
+
+@st.composite
+def groups(draw: DrawFn, schema: Schema) -> tuple[str, ...]:
+    """Columns to group by: mostly one, or none."""
+    return tuple(draw(st.lists(st.sampled_from(comparable(schema)), max_size=draw(st.sampled_from((1, 0, 1, 3))), unique=True)))
+
+
+def comparable(schema: Schema) -> list[str]:
+    """Columns with equality and order."""
+    return [field.name for field in schema.fields if not field.type.is_list]
+
+
+def aggregate_functions(schema: Schema, bounds: bool = True) -> SearchStrategy[functions.Function]:
+    """`bounds`: those of the window too."""
+    numbers = [field.name for field in schema.fields if field.type.is_number]
+    any_column, column = st.sampled_from(schema.names), st.sampled_from(comparable(schema))
+    arg = st.sampled_from((functions.arg_min, functions.arg_max))
+    choices: list[SearchStrategy[functions.Function]] = [
+        st.just(functions.count()),
+        st.builds(functions.count, any_column),
+        _one_of(column, functions.min_, functions.max_, functions.count_distinct),
+        st.builds(functions.approx_count_distinct, column, st.sampled_from((4, 5, 12))),
+        # they depend on more than the others do: on event time, origin and, beyond these, on whole rows
+        *(2 * [_one_of(any_column, functions.first, functions.last)]),
+        st.builds(lambda make, value, by: make(value, by), arg, any_column, column),
+        st.builds(functions.collect, column, st.sampled_from((1, 2, 3, 100))),
+    ]
+    if numbers:
+        number = st.sampled_from(numbers)
+        choices.insert(1, _one_of(number, functions.sum_, functions.avg))
+        choices.append(_one_of(number, functions.var, functions.stddev, functions.var_pop, functions.stddev_pop, functions.median))
+        choices.append(st.builds(functions.quantile, number, st.sampled_from((0, 0.1, 0.25, 0.9, 1))))
+    if bounds:
+        choices.append(st.sampled_from((functions.window_start(), functions.window_end())))
+    return st.one_of(choices)
+
+
+def _one_of(column: SearchStrategy[str], *makers: Callable[[str], functions.Function]) -> SearchStrategy[functions.Function]:
+    return st.builds(lambda make, name: make(name), st.sampled_from(makers), column)
+
+
+# --- joins -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def pairs(draw: DrawFn, left: Schema, right: Schema, sure: Pairs = ()) -> Pairs:
+    """Up to two pairs of columns that can be equal, mostly those of one name."""
+    able = [(a.name, b.name) for a in left.fields for b in right.fields if _comparable(a, b)]
+    same = [pair for pair in able if pair[0] == pair[1]]
+    drawn = draw(st.lists(st.sampled_from(same * 3 + able), max_size=draw(st.sampled_from((1, 1, 0, 2))))) if able else []
+    return tuple(dict.fromkeys((*sure, *drawn)))
+
+
+def _comparable(a: Field, b: Field) -> bool:
+    kinds = kind_of_type(a.type), kind_of_type(b.type)
+    return not a.type.is_list and (kinds[0] == kinds[1] or (a.type.is_number and b.type.is_number))
+
+
+@st.composite
+def joins(draw: DrawFn, left: Node, right: Node, name: str, theta: bool | None = None) -> Join:
+    """`theta`: without equalities, or with; None: either."""
+    on = () if theta else draw(pairs(left.schema, right.schema))
+    how = draw(st.sampled_from(JOINS))
+    window = draw(time_windows(left.tick, 3))
+    other = draw(st.one_of(st.just(window), st.integers(0, 10).map(lambda more: replace(window, size=window.advance + more * left.tick))))
+    broadcast = {"left": "right", "right": "left"}.get(how) or draw(st.sampled_from(("right", "left")))
+    made = Join(name, left.name, right.name, window, other, on, how, None, _prefix(left, right, on, name), broadcast)
+    return replace(made, condition=draw(join_conditions(made, left, right)))
+
+
+def _prefix(left: Node, right: Node, on: Pairs, name: str) -> str:
+    shared = {a for a, b in on if a == b}
+    return f"{name}_" if set(right.schema.names) - shared & set(left.schema.names) else ""
+
+
+def join_conditions(join: Join | IntervalJoin, left: Node, right: Node) -> SearchStrategy[Expr | None]:
+    schema = joined_schema(join, left.schema, right.schema)
+    return st.one_of(st.none(), st.none(), expressions(schema, "bool", 1))
+
+
+@st.composite
+def interval_joins(draw: DrawFn, left: Node, right: Node, name: str) -> IntervalJoin:
+    on = draw(pairs(left.schema, right.schema))
+    lower, upper = sorted(draw(st.tuples(st.integers(-4, 4), st.integers(-4, 4))))
+    how = draw(st.sampled_from(JOINS))
+    prefix = _prefix(left, right, on, name)
+    made = IntervalJoin(name, left.name, right.name, lower * left.tick, upper * left.tick, on, how, None, prefix)
+    return replace(made, condition=draw(join_conditions(made, left, right)))
+
+
+@st.composite
+def as_of_joins(draw: DrawFn, left: Node, right: Node, name: str) -> AsOfJoin:
+    on = draw(pairs(left.schema, right.schema))
+    how, tolerance = draw(st.sampled_from(("inner", "left"))), draw(st.none() | spans(left.tick))
+    return AsOfJoin(name, left.name, right.name, on, how, tolerance, _prefix(left, right, on, name))
+
+
+# --- order and state -------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def sorts(draw: DrawFn, node: Node, name: str) -> Sort:
+    return Sort(name, node.name, draw(time_windows(node.tick, 3)), draw(groups(node.schema)), draw(orders(node.schema)), f"{name}_rank")
+
+
+@st.composite
+def orders(draw: DrawFn, schema: Schema) -> tuple[tuple[str, bool], ...]:
+    names = draw(st.lists(st.sampled_from(comparable(schema)), min_size=1, max_size=2, unique=True))
+    return tuple((name, draw(st.booleans())) for name in names)
+
+
+@st.composite
+def top_ns(draw: DrawFn, node: Node, name: str) -> TopN:
+    window, by, order = draw(time_windows(node.tick, 3)), draw(groups(node.schema)), draw(orders(node.schema))
+    return TopN(name, node.name, window, by, order, draw(st.integers(1, 3)), f"{name}_rank")
+
+
+@st.composite
+def deduplicates(draw: DrawFn, node: Node, name: str) -> Deduplicate:
+    by = draw(st.lists(st.sampled_from(comparable(node.schema)), min_size=1, max_size=2, unique=True))
+    return Deduplicate(name, node.name, tuple(by), draw(st.none() | spans(node.tick)))
+
+
+#: Kinds of expressions of which a state may be, with its type: an expression of them has no other.
+_STATES = {"integer": INT64, "float64": FLOAT64, "string": STRING, "bool": BOOL}
+
+
+@st.composite
+def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
+    by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
+    kinds = draw(st.lists(st.sampled_from(sorted(_STATES)), min_size=1, max_size=2))
+    state = tuple((f"{name}_s{i}", Literal(draw(st.none() | values_of(_STATES[kind])), _STATES[kind])) for i, kind in enumerate(kinds))
+    both = Schema((*node.schema.fields, *(Field(n, literal.type, True) for n, literal in state)))
+    update = tuple((n, draw(_updates(both, n, kind))) for (n, _), kind in zip(state, kinds, strict=True))
+    fields = draw(fields_over(both, node.schema, f"{name}_f"))
+    return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *((n, Column(n)) for n, _ in state)))
+
+
+@st.composite
+def stateful_functions(draw: DrawFn, node: Node, name: str) -> StatefulMap:
+    by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
+    columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=2, unique=True)))
+    schema = Schema((Field("n", INT64),))
+    return StatefulMap(name, node.name, by, ttl, function="tests.user_functions:changes", columns=columns, schema=schema)
+
+
+@st.composite
+def _updates(draw: DrawFn, both: Schema, name: str, kind: str) -> Expr:
+    """Mostly one that looks at the state as it was; an integer one is int64, also where all columns in it are int32."""
+    made = draw(expressions(both, kind))
+    if kind in ("integer", "float64"):
+        zero = Literal(0, INT64)
+        return made + draw(st.sampled_from((coalesce(Column(name), zero), zero)))
+    return draw(st.sampled_from((made, coalesce(Column(name), made))))
+
+
+def outputs_of(made: Operator) -> tuple[str, ...]:
+    """The names under which others read what `made` yields."""
+    return made.branches if isinstance(made, Demux) else (made.name,)

@@ -1,0 +1,88 @@
+"""Whole plans with a join that pause at a Barrier and go on from their snapshot at another parallelism, split and table."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from cep.kernels.hashing import fold_origins
+from cep.kernels.jit import interpreted
+from cep.model.functions import first, last
+from cep.model.operators import Aggregate, Join
+from cep.model.query import Output, Query
+from cep.model.windows import TimeWindow
+from tests import test_join_as_of as as_of
+from tests import test_join_interval as interval
+from tests import test_join_theta as theta
+from tests import test_join_window as window
+from tests.joining import AnyJoin, Sides, execution, query, ran, sides
+from tests.reference import Partition, assert_same_answer
+from tests.reference.engine import TimedRow
+from tests.restarting import run_with_restart
+from tests.strategies import Case
+
+
+def drawn(kind: str, choose: random.Random, given: Sides) -> tuple[AnyJoin, list[TimedRow]]:
+    """A join of that kind and its answers."""
+    how = choose.choice(window.HOW)
+    if kind == "window":
+        joined = window.joined(choose.choice(list(window.WINDOWS)), how, "some")
+        return joined, window.oracle(joined, given, False, window.CONDITIONS["some"][1])[0]
+    if kind == "theta":
+        spread = theta.theta(choose.choice(list(theta.WINDOWS)), *choose.choice(theta.SHAPES))
+        return spread, theta.oracle(spread, given)
+    if kind == "interval":
+        within = interval.joined(choose.choice(interval.SPANS), how, "some")
+        return within, interval.oracle(within, given, "some", False)[0]
+    last_one = as_of.joined(choose.choice(("inner", "left")), choose.choice(as_of.TOLERANCES))
+    return last_one, as_of.oracle(last_one, given, False)
+
+
+@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("kind", ["window", "theta", "interval", "as of"])
+def test_the_same_answers(kind: str, seed: int) -> None:
+    choose = random.Random(f"{kind} {seed}")
+    given = sides(choose, rows_max=25 if kind == "theta" else 40)
+    joined, expected = drawn(kind, choose, given)
+    inputs = {name: [Partition(i, list(part)) for i, part in enumerate(parts)] for name, parts in given.partitions.items()}
+    case = Case(query(joined, (given.left, given.right)), inputs)
+    with interpreted():
+        out = run_with_restart(case, execution(choose), execution(choose), choose.randrange(30))
+    assert_same_answer({"out": expected}, out.outputs)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_reads_a_join_in_order_goes_by_the_fold_of_origins(seed: int) -> None:
+    """All joined tuples of a window have one event time: which is first and last is said by their origins alone."""
+    choose = random.Random(seed)
+    given = sides(choose)
+    join = Join("j", "l", "r", TimeWindow(10, 10), TimeWindow(10, 10), (("k", "k"),), "full", None, "r_")
+    edges = Aggregate("w", "j", TimeWindow(10, 10), ("k",), (("first", first("a")), ("last", last("r_b"))))
+    with interpreted():
+        out = ran(Query("q", (given.left, given.right), (join, edges), (Output("out", "w"),)), given, execution(choose))
+        expected = _edges(given)
+    assert_same_answer({"out": expected}, out.outputs)
+
+
+def _edges(given: Sides) -> list[TimedRow]:
+    rows = [
+        [(row, [source << 48 | part, number]) for part, rows in enumerate(given.partitions[name]) for number, row in enumerate(rows)]
+        for source, name in enumerate(("l", "r"))
+    ]
+    found: list[TimedRow] = []
+    for end in range(-20, 80, 10):
+        lefts, rights = ([each for each in side if end - 10 <= each[0][0] < end] for side in rows)
+        for k in {row[1] for row, _ in lefts + rights}:
+            ls, rs = ([each for each in side if each[0][1] == k] for side in (lefts, rights))
+            joined = [(a, b) for a in ls or [None] for b in rs or [None]]
+            ordered = sorted((_fold(a, b), a, b) for a, b in joined)
+            (_, a, _), (_, _, b) = ordered[0], ordered[-1]
+            found.append((end - 1, (k, a and a[0][2], b and b[0][2])))
+    return found
+
+
+def _fold(a: tuple[object, list[int]] | None, b: tuple[object, list[int]] | None) -> list[int]:
+    folded: list[int] = fold_origins(*(None if side is None else np.array([side[1]]) for side in (a, b)))[0].tolist()
+    return folded

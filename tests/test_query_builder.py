@@ -1,0 +1,94 @@
+"""The builder's calls for operators that take a tuple apart, or take tuples in order: what they say, and that the document says it too."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from cep.errors import QueryError
+from cep.model import query as model
+from cep.model.expr import Expr, Literal, col, lit, to_json
+from cep.model.operators import Deduplicate, Delay, Demux, FlatMap, Operator, Sort, StatefulMap, TopN
+from cep.model.schema import INT64
+from cep.model.windows import TIME
+from driver.query import Query, stream
+
+PACKETS = stream("packets", {"t": "timestamp[ms]", "ip": str, "n": int, "tags": list[str]}, event_time="t", disorder="1s")
+
+
+def start() -> Query:
+    return Query("q").source(PACKETS)
+
+
+def last(query: Query) -> Operator:
+    """The operator made last, after the way through its document and back."""
+    built = query.output("out").build()
+    assert model.to_json(model.from_json(model.to_json(built))) == model.to_json(built)
+    return built.operators[-1]
+
+
+def same(made: tuple[tuple[str, Expr], ...], /, **other: object) -> bool:
+    wanted = {name: value if isinstance(value, Expr) else lit(value) for name, value in other.items()}
+    return {name: to_json(expr) for name, expr in made} == {name: to_json(expr) for name, expr in wanted.items()}
+
+
+def test_demux() -> None:
+    query = start().demux("by size", {"small": col("n") < 10, "large": col("n") > 100}, otherwise="rest")
+    found = last(query.at("by size.small").union("u", "by size.small", "by size.large", "by size.rest"))
+    assert found.inputs == ("by size.small", "by size.large", "by size.rest")
+    (demux,) = query.operators
+    assert isinstance(demux, Demux)
+    assert demux.branches == found.inputs
+
+
+def test_flat_map() -> None:
+    found = last(start().flat_map("f", explode="tag", tag=col("tags"), n=col("n")))
+    assert isinstance(found, FlatMap)
+    assert found.explode == "tag"
+    assert same(found.fields, tag=col("tags"), n=col("n"))
+
+
+def test_delay() -> None:
+    assert last(start().delay("later", timedelta(seconds=2))) == Delay("later", "packets", 2_000_000)
+
+
+def test_deduplicate() -> None:
+    assert last(start().deduplicate("once", by="ip", ttl="1m")) == Deduplicate("once", "packets", ("ip",), 60_000_000)
+    assert last(start().deduplicate("once", by=["ip", "n"], ttl=None)) == Deduplicate("once", "packets", ("ip", "n"), None)
+
+
+def test_stateful_map() -> None:
+    state = {"count": 0, "before": lit(None, "int64")}
+    update = {"before": col("n"), "count": col("count") + 1}
+    found = last(start().stateful_map("m", by="ip", ttl="5s", state=state, update=update, fields={"ip": col("ip"), "one": 1}))
+    assert isinstance(found, StatefulMap)
+    assert (found.by, found.ttl) == (("ip",), 5_000_000)
+    assert [(name, literal.value, literal.type) for name, literal in found.state] == [("count", 0, INT64), ("before", None, INT64)]
+    assert [name for name, _ in found.update] == ["count", "before"]  # in the order of the state
+    assert same(found.update, **update)
+    assert same(found.fields, ip=col("ip"), one=1)
+
+
+def test_state_begins_as_a_constant() -> None:
+    with pytest.raises(QueryError, match="operator 'm': state 'count': expected a constant") as error:
+        start().stateful_map("m", ttl=None, state={"count": col("n")}, update={"count": col("n")}, fields={"n": col("n")})
+    assert error.value.pointer == "/state/count"
+    assert isinstance(lit(0), Literal)
+
+
+def test_every_state_is_updated() -> None:
+    with pytest.raises(QueryError, match="update: expected an expression for each of the state's names"):
+        start().stateful_map("m", ttl=None, state={"count": 0}, update={"n": col("n")}, fields={"n": col("n")})
+
+
+def test_sort() -> None:
+    assert last(start().sort("s")) == Sort("s", "packets")
+    window = TIME("10s", "5s")
+    assert last(start().sort("s", window, by="ip", order="-n")) == Sort("s", "packets", window, ("ip",), (("n", True),))
+    assert last(start().sort("s", window, order=["ip", "-n"])) == Sort("s", "packets", window, (), (("ip", False), ("n", True)))
+
+
+def test_top() -> None:
+    window = TIME("10s")
+    assert last(start().top("t", 3, window, by="ip", order="-n")) == TopN("t", "packets", window, ("ip",), (("n", True),), 3)
