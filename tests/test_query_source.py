@@ -20,12 +20,13 @@ from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model.expr import Column, col, lit
 from cep.model.functions import count, first, last, max_, sum_
-from cep.model.operators import Aggregate, Filter, FlatMap, Map, Union
+from cep.model.operators import Aggregate, Filter, FlatMap, Map, Operator, Union
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.windows import TimeWindow
 from cep.plan import physical
+from cep.plan.expand import expanded
 from cep.plan.explain import explain
 from cep.plan.feeds import feed_of, words
 from cep.plan.physical import Feed, PhysicalPlan
@@ -34,7 +35,7 @@ from cep.plan.split import topological
 from tests.plans import one_node, workers
 from tests.reference import Partition, assert_same_answer, evaluate
 from tests.reference.engine import TimedRow
-from tests.running import NOW_US, origin_of_engine, publishers, rows
+from tests.running import NOW_US, expected_of, origin_of_engine, publishers, rows
 from tests.strategies import Case, Execution, cases, executions, tied_cases
 
 MACHINE = one_node(3)
@@ -112,10 +113,10 @@ def renamed(operator: Operator, across: set[str]) -> Operator:
 
 
 def check(case: Case, asked: Execution, at: int) -> None:
-    left, right = cut_in_two(replace(case.query, late=None), at)
+    left, right = cut_in_two(expanded(replace(case.query, late=None)), at)
     assume(left.outputs and right.outputs and left.operators)
     options = replace(asked.options, subqueries=(), balancers=(), pre_aggregation="auto")
-    expected = evaluate(case.query, case.inputs, aggregate_origin=origin_of_engine(case.query), now_us=NOW_US)
+    expected = expected_of(case.query, case.inputs)
     ran = Chain(left, right, options=options).run(case.inputs, asked)
     assert_same_answer(expected.outputs, {name: found for name, found in ran.items() if not name.endswith(".out")})
 

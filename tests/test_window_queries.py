@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.dataflow.sequential_aggregate import end_of_window
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model.expr import col
@@ -19,12 +18,11 @@ from cep.model.operators import Aggregate
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import SESSION, SIZE, TRANSACTION, UNBOUNDED, TimeWindow, Window
+from cep.model.windows import SESSION, SIZE, TRANSACTION, UNBOUNDED, Window
 from cep.plan.validate import validate
 from tests.reference import Partition
 from tests.restarting import run_with_restart
 from tests.running import run_case
-from tests.sequential import FUNCTIONS, Plan, Row, operator_of, run
 from tests.strategies import Case, Execution, executions
 
 EVENTS = Stream("s", Schema.of({"t": "timestamp[us]", "k": "string?", "v": "int64", "w": "string?"}), col("t"), 4)
@@ -84,25 +82,3 @@ def test_what_has_no_bounds_says_so() -> None:
     broken = Query("q", (EVENTS,), (Aggregate("a", "s", UNBOUNDED(ttl=None), ("k",), (("b", window_start()),)),), (Output("out", "a"),))
     with pytest.raises(QueryError, match="operator 'a', field 'b': an UNBOUNDED window with an answer for every tuple has no window_start"):
         validate(broken, {})
-
-
-def test_machine_code_with_every_kind_of_state() -> None:
-    """Blocks and texts grow, move and are merged: as interpreted."""
-    choose = random.Random(3)
-    cells = [(t // 3, choose.choice("abc"), choose.randint(0, 5), choose.choice(("x" * 17, "y", None, "z" * 30))) for t in range(600)]
-    members = [Row(t, i, k, v, s=w) for i, (t, k, v, w) in enumerate(cells)]
-    functions = (*FUNCTIONS, ("best", arg_max("s", by="n")), ("middle", median("n")), ("all", collect("s", at_most=5)))
-    for window in (SIZE(50, 6), SESSION("1us"), UNBOUNDED(ttl="2us")):
-        plan = Plan(5, (37, 1), (2, 3), 300)
-        compiled, _ = run(operator_of(window, functions), members, plan)
-        with interpreted():
-            assert run(operator_of(window, functions), members, plan)[0] == compiled
-
-
-def test_the_first_window_of_an_instant() -> None:
-    """
-    time      0   4   8   12  16
-    windows   [───────)           size 8, advance 4: an instant in [4, 8) is in two of them
-                  [───────)
-    """
-    assert [end_of_window(time, TimeWindow(8, 4)) for time in (0, 3, 4, 7, 8, -1)] == [4, 4, 8, 8, 12, 0]

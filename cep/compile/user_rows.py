@@ -15,7 +15,7 @@ from cep.kernels.user_code import Loop, Refused, array_of, out_of, row_loop
 from cep.model.schema import DataType, Field
 
 #: How many times longer, at least, a row takes in plain Python than compiled; measured: docs/CUSTOM_FUNCTIONS.md.
-SLOWER = 50
+SLOWER = 30
 
 Failures = list[tuple[int, str]]
 
