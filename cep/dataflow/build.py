@@ -9,7 +9,7 @@ from cep.compile.aggregate import AggregateSpec
 from cep.compile.chain import compile_chain
 from cep.compile.joined import JoinSpec
 from cep.compile.stateful import compile_stateful
-from cep.compile.user_aggregates import Folds, collecting
+from cep.compile.user_aggregates import collecting
 from cep.dataflow.apply import ApplyOperator
 from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
@@ -34,7 +34,7 @@ from cep.dataflow.source import Source
 from cep.dataflow.stateful_function import StatefulFunctionOperator
 from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.dataflow.static_table import read_table
-from cep.dataflow.user_aggregate import UserAggregateOperator
+from cep.dataflow.user_aggregate import UserAggregateOperator, UserSequentialAggregate
 from cep.dataflow.window_join import WindowJoinOperator
 from cep.elements import MAX_TIME
 from cep.model.functions import UserFunction
@@ -250,16 +250,19 @@ class _Builder:
                 return ApplyOperator(operator, schema, self.dead_letters)
 
     def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
-        spec = self.layout.spec(aggregate, stage)
+        spec, limit = self.layout.spec(aggregate, stage), self.wiring.state_limit
+        users = stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions)
         if is_sequential(aggregate):
-            words = self.layout.words(aggregate.input)
-            return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
+            words, clock = self.layout.words(aggregate.input), self.wiring.clock
+            if users:
+                return UserSequentialAggregate(aggregate, spec, words, limit, clock, self.dead_letters)
+            return SequentialAggregate(aggregate.name, spec, words, limit, clock, self.dead_letters)
+        if users:
+            return UserAggregateOperator(aggregate, spec, limit, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        if stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions):
-            return UserAggregateOperator(name, spec, Folds(aggregate), self.wiring.state_limit, self.dead_letters)
         adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
         reduction = Reduction(adaptive, self.wiring.probe_rows)
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters, reduction)
+        return AggregateOperator(name, spec, limit, self.dead_letters, reduction)
 
     def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
         spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit
