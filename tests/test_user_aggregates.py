@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -12,10 +12,10 @@ from cep.compile.user_functions import allowed
 from cep.errors import QueryError
 from cep.model import functions as models
 from cep.model.expr import col
-from cep.model.functions import Function, count
+from cep.model.functions import Function, collect, count
 from cep.model.operators import Aggregate, Map, Union
 from cep.model.schema import Schema
-from cep.model.windows import TIME, TimeWindow
+from cep.model.windows import SESSION, SIZE, TIME, TRANSACTION, UNBOUNDED, TimeWindow, Window
 from cep.plan.validate import validate
 from driver.functions import aggregate_function
 from tests import functions_of_users as functions
@@ -123,3 +123,31 @@ def test_what_does_not_fit() -> None:
     asked = query_of(SCHEMA, Aggregate("w", "s", TIME("10us"), (), (("y", aggregate_function(functions.ratio, "n", returns=int)),)))
     with pytest.raises(QueryError, match="expected a class with init, add and result, got one without init, add, result"):
         run_planned(asked, [], random.Random(0))
+
+
+WINDOWS: dict[str, Window] = {
+    "size": SIZE(3),
+    "sliding size": SIZE(4, 2),
+    "session": SESSION("2us"),
+    "transaction": TRANSACTION(col("n") == 1, col("n") == 2),
+    "periodic": UNBOUNDED("10us", ttl="20us"),
+    "each": UNBOUNDED(ttl="20us"),
+}
+
+
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+@pytest.mark.parametrize("seed", range(2))
+def test_over_other_windows_it_folds_what_collect_answers(window: Window, seed: int) -> None:
+    choose = random.Random(seed)
+    arrivals = [Tuple(e.time, e.origin, {**e.row, "t": e.time}) for e in drawn(choose, 60, row)]
+    ran, lists = (
+        run_planned(query_of(SCHEMA, Aggregate("w", "s", window, ("word",), (("y", function),))), arrivals, choose)
+        for function in (LONGEST, collect("n", 1000))
+    )
+    expected = Counter((time, repr((word, folded(values)))) for time, (word, values) in lists.outputs["out"])
+    assert planned_rows(ran) == expected and expected
+
+
+def folded(values: list[int | None]) -> int | None:
+    numbers = [value for value in values if value is not None]
+    return None if numbers and numbers[-1] == 13 else longest_run(numbers)

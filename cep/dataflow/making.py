@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cep.compile.chain import compile_chain
 from cep.compile.joined import JoinSpec
 from cep.compile.stateful import compile_stateful
-from cep.compile.user_aggregates import Folds
 from cep.dataflow.apply import ApplyOperator
 from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.dead_letters import DeadLetters
@@ -28,7 +27,7 @@ from cep.dataflow.sort import SortOperator
 from cep.dataflow.stateful_function import StatefulFunctionOperator
 from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.dataflow.static_table import read_table
-from cep.dataflow.user_aggregate import UserAggregateOperator
+from cep.dataflow.user_aggregate import UserAggregateOperator, UserSequentialAggregate
 from cep.dataflow.window_join import WindowJoinOperator
 from cep.model.functions import UserFunction
 from cep.model.operators import (
@@ -115,12 +114,15 @@ class Maker:
 
     def aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
+        users = stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions)
         if spec.is_sequential:
             words = self.layout.words(aggregate.input)
+            if users:
+                return UserSequentialAggregate(aggregate, spec, words, self.state_limit, self.clock, self.dead_letters)
             return SequentialAggregate(aggregate.name, spec, words, self.state_limit, self.clock, self.dead_letters)
+        if users:
+            return UserAggregateOperator(aggregate, spec, self.state_limit, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        if stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions):
-            return UserAggregateOperator(name, spec, Folds(aggregate), self.state_limit, self.dead_letters)
         adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
         return AggregateOperator(name, spec, self.state_limit, self.dead_letters, Reduction(adaptive, self.probe_rows))
 

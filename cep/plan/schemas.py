@@ -31,7 +31,7 @@ from cep.model.operators import (
     Union,
 )
 from cep.model.schema import BOOL, INT64, DataType, Field, Schema
-from cep.model.windows import TimeWindow, TransactionWindow, UnboundedWindow
+from cep.model.windows import TransactionWindow, UnboundedWindow
 from cep.plan.types import escaped, infer, listing, promoted, text_of
 
 #: What state that expressions change may be: machine words.
@@ -180,8 +180,6 @@ def _result(operator: Aggregate, name: str, function: Function, schema: Schema) 
 def _user_result(operator: Aggregate, name: str, function: UserFunction, schema: Schema) -> Field:
     """NULL where it fails, whatever it is declared to return."""
     where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
-    if not isinstance(operator.window, TimeWindow):
-        raise QueryError(f"{where}: a user's aggregate function works over TIME windows only", "/window")
     for i, column in enumerate(function.arguments):
         if column not in schema:
             raise QueryError(f"{where}: no column {column!r}; there {listing(schema.names)}", f"{pointer}/columns/{i}")
