@@ -23,7 +23,11 @@ from cep.plan.validate import validate
 from tests.reference import Partition
 from tests.restarting import run_with_restart
 from tests.running import run_case
+from tests.sequential import Plan, Row, operator_of, run
 from tests.strategies import Case, Execution, executions
+
+#: Machine code of its own, on cores that are shared.
+pytestmark = pytest.mark.timeout(900)
 
 EVENTS = Stream("s", Schema.of({"t": "timestamp[us]", "k": "string?", "v": "int64", "w": "string?"}), col("t"), 4)
 KINDS: dict[str, Window] = {
@@ -82,3 +86,16 @@ def test_what_has_no_bounds_says_so() -> None:
     broken = Query("q", (EVENTS,), (Aggregate("a", "s", UNBOUNDED(ttl=None), ("k",), (("b", window_start()),)),), (Output("out", "a"),))
     with pytest.raises(QueryError, match="operator 'a', field 'b': an UNBOUNDED window with an answer for every tuple has no window_start"):
         validate(broken, {})
+
+
+def test_machine_code_with_every_kind_of_state() -> None:
+    """Blocks and texts grow, move and are merged: as interpreted."""
+    choose = random.Random(3)
+    cells = [(t // 3, choose.choice("abc"), choose.randint(0, 5), choose.choice(("x" * 17, "y", None, "z" * 30))) for t in range(600)]
+    members = [Row(t, i, k, v, s=w) for i, (t, k, v, w) in enumerate(cells)]
+    functions = (("best", arg_max("s", by="n")), ("different", count_distinct("s")), ("all", collect("s", at_most=5)))
+    for window in (SIZE(50, 6), SESSION("1us"), UNBOUNDED(ttl="2us")):
+        plan = Plan(5, (37, 1), (2, 3), 300)
+        compiled, _ = run(operator_of(window, functions), members, plan)
+        with interpreted():
+            assert run(operator_of(window, functions), members, plan)[0] == compiled
