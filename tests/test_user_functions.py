@@ -24,6 +24,7 @@ from cep.kernels.jit import compilations, interpreted
 from cep.model import expr as expressions
 from cep.model import query as queries
 from cep.model.expr import Expr, coalesce, col, lit
+from cep.model.expr_functions import try_, when
 from cep.model.operators import Filter, Map
 from cep.model.references import check_references, references_in
 from cep.model.schema import Field, Schema, parse_type
@@ -196,10 +197,10 @@ def test_in_a_filter_between_loops() -> None:
         (coalesce(col("b"), RATIO(col("a"), 0).cast("int64")), [2, 0, "dead", 3]),
         (coalesce(RATIO(col("a"), col("b")), 7.0), [0.5, "dead", 7.0, 3.0]),
         ((col("b") != 0) & (RATIO(col("a"), col("b")) > 1.0), [False, False, None, True]),
-        (expressions.when(col("b") == 0, -1.0).otherwise(RATIO(col("a"), col("b"))), [0.5, -1.0, None, 3.0]),
-        (expressions.try_(RATIO(col("a"), col("b"))), [0.5, None, None, 3.0]),
+        (when(col("b") == 0, -1.0).otherwise(RATIO(col("a"), col("b"))), [0.5, -1.0, None, 3.0]),
+        (try_(RATIO(col("a"), col("b"))), [0.5, None, None, 3.0]),
         (
-            expressions.try_(udf(functions.shout)(udf("tests.functions_of_users:of_two_kinds", "string")(col("a")))),
+            try_(udf(functions.shout)(udf("tests.functions_of_users:of_two_kinds", "string")(col("a")))),
             ["1!", None, "3!", "9!"],
         ),
         (RATIO(udf(functions.picky)(col("a")), 2), [1.0, 1.5, "dead", "dead"]),
