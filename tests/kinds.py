@@ -22,7 +22,7 @@ KINDS = (
 )
 
 #: What the engine runs yet.
-SUPPORTED = frozenset({"map", "filter", "union", "demux", *(f"aggregate {window}" for window in WINDOWS)})
+SUPPORTED = frozenset(KINDS) - {"apply", "stateful_map function"}
 
 _TYPE_OF = {cls: type_ for type_, (cls, _) in TYPES.items()}
 

@@ -22,18 +22,20 @@ from cep.dataflow.source import Closing, Published, stamp_of
 from cep.elements import MIN_TIME, Batch, End, Watermark
 from cep.errors import QueryError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
+from cep.kernels.hashing import fold_origins
 from cep.kernels.keys import empty_keys, encode_keys
 from cep.model.operators import Aggregate
 from cep.model.query import Options, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.plan.needed import origin_words
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 from tests import cells
 from tests.plans import one_node, planned
 from tests.reference import Answer, Partition, evaluate
 from tests.reference.engine import TimedRow
-from tests.reference.rows import AggregateOrigin, Values
+from tests.reference.rows import AggregateOrigin, JoinedOrigin, Origin, Values
 from tests.reference.source import event_times
 from tests.strategies import Case, Execution, FileCase
 
@@ -246,9 +248,24 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
+def joined_origin_of_engine(query: Query) -> JoinedOrigin:
+    """The project's fold of two origins, which have as many words as any tuple of their side; -1 where one has fewer."""
+    full = validate(query, {}).query
+    inputs = {operator.name: operator.inputs for operator in full.operators}
+
+    def words(side: str, origin: Origin | None) -> np.ndarray | None:
+        return None if origin is None else np.array([(*origin, *(-1,) * (origin_words(full, side) - len(origin)))], np.int64)
+
+    def fold(name: str, left: Origin | None, right: Origin | None) -> Origin:
+        sides = (words(side, origin) for side, origin in zip(inputs[name], (left, right), strict=True))
+        return tuple(fold_origins(*sides)[0].tolist())
+
+    return fold
+
+
 def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
     """The reference's answer, with the engine's origins."""
-    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), now_us=NOW_US)
+    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), joined_origin=joined_origin_of_engine(query), now_us=NOW_US)
 
 
 __all__ = [

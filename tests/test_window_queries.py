@@ -10,11 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.compile.aggregate_spec import AggregateSpec
-from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.operators import AggregateOperator
-from cep.dataflow.sequential_aggregate import HeldAggregate, end_of_window
-from cep.elements import MAX_TIME
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model.expr import col
@@ -23,12 +18,12 @@ from cep.model.operators import Aggregate
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import SESSION, SIZE, TIME, TRANSACTION, UNBOUNDED, TimeWindow, Window
+from cep.model.windows import SESSION, SIZE, TRANSACTION, UNBOUNDED, Window
 from cep.plan.validate import validate
 from tests.reference import Partition
 from tests.restarting import run_with_restart
 from tests.running import run_case
-from tests.sequential import FUNCTIONS, ORIGIN_WORDS, SCHEMA, Instances, Plan, Row, batch_of, operator_of, plans, rows, run
+from tests.sequential import Plan, Row, operator_of, run
 from tests.strategies import Case, Execution, executions
 
 #: Machine code of its own, on cores that are shared.
@@ -104,33 +99,3 @@ def test_machine_code_with_every_kind_of_state() -> None:
         compiled, _ = run(operator_of(window, functions), members, plan)
         with interpreted():
             assert run(operator_of(window, functions), members, plan)[0] == compiled
-
-
-@settings(max_examples=20, deadline=None)
-@given(rows(keys=3), plans())
-def test_held_tuples_of_time_windows(members: list[Row], plan: Plan) -> None:
-    """A function may ask for the tuples of a window in order: they are held, and the answers are the same."""
-    operator = operator_of(TIME("10us", "4us"), FUNCTIONS)
-    spec = AggregateSpec.of(operator, SCHEMA, frozenset(), "whole", origin_words=ORIGIN_WORDS)
-
-    def plain() -> AggregateOperator:
-        return AggregateOperator(operator.name, spec, 1 << 30, DeadLetters())
-
-    with interpreted():
-        held, _ = run(operator, members, plan, lambda: HeldAggregate(plain(), ORIGIN_WORDS))
-        expected = Instances(plain, operator.by, spec.output_schema, 1)
-        if members:
-            expected.add(batch_of(members))
-        expected.advance(MAX_TIME, 0)
-    assert {key: sorted(map(repr, answers)) for key, answers in held.items()} == {
-        key: sorted(map(repr, answers)) for key, answers in expected.answers.items()
-    }
-
-
-def test_the_first_window_of_an_instant() -> None:
-    """
-    time      0   4   8   12  16
-    windows   [───────)           size 8, advance 4: an instant in [4, 8) is in two of them
-                  [───────)
-    """
-    assert [end_of_window(time, TimeWindow(8, 4)) for time in (0, 3, 4, 7, 8, -1)] == [4, 4, 8, 8, 12, 0]

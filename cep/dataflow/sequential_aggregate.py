@@ -14,12 +14,12 @@ from cep.compile.sequential import SequentialState
 from cep.compile.sequential_snapshot import restore, snapshot
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.hold import Hold
-from cep.dataflow.operators import AggregateOperator, ChainOperator, Clock, Keep, Part, bury, check_state
+from cep.dataflow.operators import ChainOperator, Clock, Keep, Part, bury, check_state
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Column, columns_from_arrow
 from cep.model.expr import col
 from cep.model.operators import Map
-from cep.model.windows import TimeWindow, TransactionWindow, to_json
+from cep.model.windows import TransactionWindow, to_json
 
 
 class SequentialAggregate:
@@ -117,63 +117,3 @@ def _flag(batch: Batch, name: str) -> np.ndarray:
     """uint8[n]: is it true?"""
     column: Column = batch.columns[name]
     return np.ascontiguousarray(column.values if column.valid is None else column.values & column.valid)
-
-
-class HeldAggregate:
-    """An Aggregate over TIME windows or with periodic answers that has a function for which order matters: `inner` takes the tuples
-    of a pane in stream order."""
-
-    def __init__(self, inner: AggregateOperator, origin_words: int) -> None:
-        self.inner, self.name = inner, inner.name
-        self.hold = Hold(inner.spec.schema, origin_words, inner.spec.ties)
-
-    @property
-    def since(self) -> int:
-        return self.inner.since
-
-    @since.setter
-    def since(self, since: int) -> None:
-        self.inner.since = since
-
-    @property
-    def incomplete(self) -> int:
-        return self.inner.incomplete
-
-    @property
-    def state_bytes(self) -> int:
-        return self.hold.bytes + self.inner.state_bytes
-
-    @property
-    def next_end(self) -> int | None:
-        held = None if self.hold.first is None else end_of_window(self.hold.first, self.inner.spec.window)
-        return min((end for end in (held, self.inner.next_end) if end is not None), default=None)
-
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        self.hold.add(batch)
-        check_state(self.name, self.state_bytes, self.inner.state_limit, f"{len(self.hold)} tuples held")
-        yield from ()
-
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        for batch in self.hold.release(watermark):
-            yield from self.inner.on_batch(batch, 0)
-        yield from self.inner.on_watermark(watermark)
-
-    def watermark_after(self, watermark: int) -> int:
-        return watermark
-
-    def on_barrier(self) -> Iterator[Batch]:
-        yield from ()
-
-    def snapshot(self) -> list[Part]:
-        return [Part("held", 0, self.hold.snapshot()), *self.inner.snapshot()]
-
-    def restore(self, parts: Sequence[Part], keep: Keep) -> None:
-        for part in parts:
-            if part.name == "held":
-                self.hold.restore(part.batch, keep(0, columns_from_arrow(part.batch, self.hold.schema)).astype(bool))
-        self.inner.restore([part for part in parts if part.name != "held"], keep)
-
-
-def end_of_window(time: int, window: TimeWindow) -> int:
-    """The end of the first window that has `time` in it."""
-    return (time - window.size) // window.advance * window.advance + window.advance + window.size
