@@ -18,6 +18,9 @@ SESSION_TIMEOUT_S = 6.0
 TOKEN_VARIABLE = "CEP_TOKEN"
 
 
+_LISTS = ("data", "modules", "module_path")
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """One cluster.
@@ -29,6 +32,8 @@ class ClusterConfig:
         metrics_in: ZeroMQ endpoint at which the metric server pulls reports.
         metrics_out: ZeroMQ endpoint at which it answers questions.
         data: the folders under which file sources and sinks may be; none: no files.
+        modules: the modules whose functions queries may call; none: no functions of users.
+        module_path: folders in which they are found, behind those where Python looks anyway.
         token: what a REST request must carry as `Authorization: Bearer`; None: nothing (loopback only).
         session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
         budget_bytes: what the inbound channels of one instance manager may hold together (DESIGN §7).
@@ -46,6 +51,8 @@ class ClusterConfig:
     metrics_in: str
     metrics_out: str
     data: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    module_path: tuple[str, ...] = ()
     token: str | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
     budget_bytes: int = BUDGET_BYTES
@@ -65,7 +72,7 @@ class ClusterConfig:
         return replace(self, token=None)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"data": list(self.data)}
+        return asdict(self) | {key: list(getattr(self, key)) for key in _LISTS}
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> ClusterConfig:
@@ -74,7 +81,8 @@ class ClusterConfig:
             config = ClusterConfig(**document)
         except TypeError as error:
             raise ClusterError(f"not a cluster configuration: {error}") from None
-        return replace(config, data=tuple(config.data))
+        lists: dict[str, Any] = {key: tuple(getattr(config, key)) for key in _LISTS}
+        return replace(config, **lists)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ def up(
     instances: Annotated[int | None, typer.Option(min=1, help="Instance managers; default: one per core, at most 4.")] = None,
     numa: Annotated[bool, typer.Option(help="Bind each instance manager to a core and its NUMA node.")] = True,
     data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
+    module: Annotated[list[str] | None, typer.Option(help="A module whose functions queries may call; may be repeated.")] = None,
+    module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
     host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
     token: Token = None,
@@ -42,8 +44,8 @@ def up(
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    folders = data or []
-    with LocalCluster(instances, numa, folders, rest_host=host, rest_port=port, token=token) as cluster:
+    code = {"modules": module or [], "module_path": module_path or []}
+    with LocalCluster(instances, numa, data or [], **code, rest_host=host, rest_port=port, token=token) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
@@ -86,6 +88,8 @@ def status(
         print(json.dumps(found, indent=2))
     elif found:
         out.print(_status_table(found))
+        for note in _notes(found):
+            out.print(note, markup=False, highlight=False)
     else:
         out.print("no queries")
 
@@ -136,6 +140,12 @@ def _status_table(found: list[dict[str, Any]]) -> Table:
             rows = f"{metrics.get('rows_in', 0):,} → {metrics.get('rows_out', 0):,}"
             table.add_row(query["name"], state, f"{place['subquery']}/{place['instance']}", where, rows, place.get("waits_for") or "")
     return table
+
+
+def _notes(found: list[dict[str, Any]]) -> list[str]:
+    """What is slow in the queries, and why, each once."""
+    placed = ((query["name"], place.get("metrics") or {}) for query in found for place in query["placed"])
+    return list(dict.fromkeys(f"{name}: {note}" for name, metrics in placed for note in metrics.get("notes", ())))
 
 
 def main() -> None:

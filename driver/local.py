@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import IO, Any
 
 from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
 from driver.cluster import Cluster
+from driver.own_functions import forget, module_source, register
 
 STOP_S = 20.0
 
@@ -26,6 +29,29 @@ def _environment(token: str | None) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path} | ({} if token is None else {TOKEN_VARIABLE: token})
 
 
+def _code(modules: Iterable[str | ModuleType], folders: list[str], functions: Sequence[Callable[..., Any]]) -> dict[str, Any]:
+    """What of a cluster's configuration is about users' functions."""
+    names = [module if isinstance(module, str) else module.__name__ for module in modules]
+    own = module_source(functions) if functions else ""
+    found = [folder for name in names if (folder := _folder_of(name, folders)) is not None]
+    return {"modules": names, "module_path": list(dict.fromkeys(folders + found)), "own_functions": own}
+
+
+def _folder_of(module: str, folders: Sequence[str]) -> str | None:
+    """The folder of this program's path in which a module lies; None where it is found in `folders`. Raises ClusterError: nowhere."""
+    first = module.partition(".")[0]
+    if any(Path(folder, first).is_dir() or Path(folder, f"{first}.py").is_file() for folder in folders):
+        return None
+    spec = importlib.util.find_spec(first)
+    if spec is None:
+        where = f"neither in {', '.join(folders)} nor " if folders else ""
+        what = "give its folder, module_path=[...] or --module-path DIR"
+        raise ClusterError(f"module {module!r} is not found {where}where Python looks: {what}")
+    if spec.submodule_search_locations:
+        return str(Path(next(iter(spec.submodule_search_locations))).parent)
+    return str(Path(spec.origin).parent) if spec.has_location and spec.origin else None
+
+
 class LocalCluster(Cluster):
     """Starts ZooKeeper, orchestrator, metric server and instance managers, each a process, and takes them all down again.
 
@@ -33,15 +59,30 @@ class LocalCluster(Cluster):
         instances: instance managers; None: one per core this process may use, at most 4.
         numa: bind each to a core and its NUMA node; False: no affinity, no memory policy, round-robin placement.
         data: folders under which file sources may be.
+        modules: modules whose functions queries may call, by name or themselves, which this program can import or which lie in
+            `module_path`.
+        functions: functions and classes of this script or notebook that queries may call.
         options: further fields of `driver.supervisor.LocalConfig`, such as `rest_port`, `token`, `keep_home`.
 
     Raises:
         ClusterError: a part could not be started; names it, with the end of its log.
+        QueryError: a function cannot be taken along; says why.
     """
 
-    def __init__(self, instances: int | None = None, numa: bool = True, data: Iterable[str | Path] = (), **options: Any) -> None:
+    def __init__(
+        self,
+        instances: int | None = None,
+        numa: bool = True,
+        data: Iterable[str | Path] = (),
+        modules: Iterable[str | ModuleType] = (),
+        module_path: Iterable[str | Path] = (),
+        functions: Iterable[Callable[..., Any]] = (),
+        **options: Any,
+    ) -> None:
         token = options.pop("token", None)
+        self.functions = tuple(functions)
         config = {"instances": instances, "numa": numa, "data": [str(folder) for folder in data], **options}
+        config |= _code(modules, [str(Path(folder).resolve()) for folder in module_path], self.functions)
         # A session of its own: a Ctrl-C at the terminal is ours to answer, the supervisor sees the end of its stdin.
         self.supervisor = subprocess.Popen(
             [sys.executable, "-P", "-m", "driver.supervisor", json.dumps(config)],
@@ -59,6 +100,7 @@ class LocalCluster(Cluster):
             raise
         super().__init__(self.facts["rest"], token)
         self.folder = self.home
+        register(self.functions)
 
     @property
     def home(self) -> str:
@@ -75,6 +117,7 @@ class LocalCluster(Cluster):
     def close(self) -> None:
         """Takes everything down; returns when it is gone."""
         super().close()
+        forget(self.functions)
         self._take_down()
 
     def __enter__(self) -> LocalCluster:

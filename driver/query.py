@@ -6,7 +6,7 @@ an error names operator and field, and points into the query's JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from cep.model.expr import Column, Expr, Literal, as_expr
 from cep.model.functions import Function
 from cep.model.operators import (
     Aggregate,
+    Apply,
     AsOfJoin,
     Deduplicate,
     Delay,
@@ -39,6 +40,7 @@ from cep.model.schema import Schema
 from cep.model.streams import BLOCK_BYTES, Stream, TextFiles
 from cep.model.windows import TimeWindow
 from cep.plan.validate import validate
+from driver.functions import reference_of
 from driver.tables import Table, static_table
 
 #: Columns that are equal: "k", ["k", ("a", "b")] or {"a": "b"}, the left one first.
@@ -201,6 +203,34 @@ class Query:
         changes = {key: update[key] for key in state if key in update} | dict(update)
         found = StatefulMap(name, self._input(name), _names(by), _ttl(ttl), begins, _computed(changes), _computed(fields))
         return self._then(found)
+
+    def stateful_function(
+        self,
+        name: str,
+        function: str | Callable[..., Any],
+        columns: str | Iterable[str],
+        schema: Mapping[str, object],
+        /,
+        *,
+        by: str | Iterable[str] = (),
+        ttl: str | timedelta | None,
+    ) -> Query:
+        """What a function makes of each tuple and of the state of its group, in stream order.
+
+        Args:
+            function: `function(state, *values of columns)` returns (state, a tuple of values of `schema`, or None for no tuple);
+                the state is None at first. See `driver.functions.udf` for where functions may be.
+            ttl: a group that no tuple touched for longer begins anew; None: never.
+        """
+        found = (_names(by), _ttl(ttl), (), (), (), reference_of(function), _names(columns), Schema.of(schema))
+        return self._then(StatefulMap(name, self._input(name), *found))
+
+    def apply(
+        self, name: str, function: str | Callable[[Any], Any], columns: str | Iterable[str], schema: Mapping[str, object], /
+    ) -> Query:
+        """What a function makes of batches: it gets a `pyarrow.RecordBatch` of `columns` and returns one of `schema`, with as many rows,
+        or with a column `__row` (int64) that says of which row each is made. It must treat every row by itself."""
+        return self._then(Apply(name, self._input(name), reference_of(function), _names(columns), Schema.of(schema)))
 
     def sort(
         self, name: str, window: TimeWindow | None = None, /, *, by: str | Iterable[str] = (), order: str | Iterable[str] = ()

@@ -41,6 +41,7 @@ from cep.config import (
 from cep.errors import CepError, ClusterError
 from driver import processes
 from driver.java import java_home
+from driver.own_functions import MODULE
 from driver.processes import Home
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
 
@@ -58,6 +59,9 @@ class LocalConfig:
         instances: instance managers; None: one per core that this process may use, at most 4.
         numa: bind each to a core and its node.
         data: folders under which file sources may be.
+        modules: the modules whose functions queries may call.
+        module_path: folders in which they are found, behind those where Python looks anyway.
+        own_functions: the source of one more such module, `driver.own_functions`; empty: none.
         token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
         rest_port: 0: any free one.
@@ -70,6 +74,9 @@ class LocalConfig:
     instances: int | None = None
     numa: bool = True
     data: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    module_path: tuple[str, ...] = ()
+    own_functions: str = ""
     token: str | None = None
     rest_host: str = "127.0.0.1"
     rest_port: int = 0
@@ -189,6 +196,8 @@ class Supervisor:
             metrics_in=self.home.socket("metrics-in"),
             metrics_out=self.home.socket("metrics-out"),
             data=own.data,
+            modules=own.modules + ((MODULE,) if own.own_functions else ()),
+            module_path=own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
             token=own.token,
             session_timeout_s=own.session_timeout_s,
             budget_bytes=own.budget_bytes,
@@ -198,6 +207,13 @@ class Supervisor:
             rest_fd=rest.fileno(),
             gateway=str(self.home.folder / "gateway"),
         )
+
+    def _write_own_functions(self) -> str:
+        """The folder in which their module is."""
+        folder = self.home.folder / "modules"
+        folder.mkdir()
+        (folder / f"{MODULE}.py").write_text(self.config.own_functions)
+        return str(folder)
 
     def _offer_gateway(self, cluster: ClusterConfig) -> None:
         """Listens for the gateway and starts it at the first connection: few need it, and it takes a second of CPU."""

@@ -187,6 +187,8 @@ class Control(threading.Thread):
             status = {"epoch": document["epoch"], "state": "failed", "cause": f"{type(error).__name__}: {error}", "rows": {}}
             self.words.put((key, status))
             return
+        for note in hosted.instance.notes:
+            LOG.warning("%s: %s", hosted.instance.name, note)
         self.ask(Command("add", key, hosted))
 
     def _publishers(self, stream: str) -> list[str]:

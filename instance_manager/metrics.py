@@ -84,6 +84,7 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "outside": sum(n.operator.outside for n in instance.nodes if isinstance(n.operator, SequentialAggregate)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
+        "notes": instance.notes,
         "operators": [_operator(node) for node in instance.nodes],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),

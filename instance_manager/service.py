@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 
+from cep.compile.user_functions import allow
 from cep.config import InstanceManagerConfig
 from cep.numa import Binding
 from cep.transport import Sockets
@@ -22,6 +23,7 @@ VERSION = 1
 def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {config.id} %(levelname)s %(message)s")
+    allow(config.cluster.modules, config.cluster.module_path)
     logging.info("binding: %s", binding.to_json())
     sockets = Sockets(config.endpoint)
     reporter = Reporter(sockets, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cep.model import expr as expressions
-from cep.model.functions import FUNCTIONS
+from cep.model.functions import FUNCTIONS, PARAMETERS
 from cep.model.operator_documents import TYPES, needed_keys, reference
 from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS
 
@@ -60,7 +60,14 @@ _WINDOWS = {
 def _function() -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": {"function": {"enum": list(FUNCTIONS)}, "column": _STRING},
+        "properties": {
+            "function": {"type": "string", "description": f"One of {', '.join(FUNCTIONS)}, or a user's module:Class."},
+            "column": _STRING,
+            "by": _STRING,
+            "columns": {"type": "array", "items": _STRING},
+            "returns": _STRING,
+            **{parameter.name: {"type": "number"} for parameters in PARAMETERS.values() for parameter in parameters},
+        },
         "required": ["function"],
         "description": "An aggregate function; what each takes and answers is in docs/FUNCTIONS.md.",
     }
@@ -76,10 +83,10 @@ def _expression() -> dict[str, Any]:
             _object({"column": _STRING}),
             _object({"literal": {}, "type": _STRING}, ["literal"]),
             _object({"op": {"enum": list(dict.fromkeys(operators))}, "args": arguments}),
-            _object({"call": {"enum": list(expressions.FUNCTIONS)}, "args": arguments}, additionalProperties=True),
+            _object({"call": {"enum": list(expressions.FUNCTIONS)}, "args": arguments}),
             _object({"cast": reference("Expression"), "to": _STRING}),
             _object({"try_cast": reference("Expression"), "to": _STRING}),
-            {"type": "object"},
+            _object({"udf": _STRING, "args": arguments, "returns": _STRING}),
         ],
     }
 

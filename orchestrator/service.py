@@ -22,7 +22,9 @@ from kazoo.client import KazooState
 
 from cep.config import ROOT, ClusterConfig, node
 from cep.errors import CepError, ClusterError
+from cep.model import query as queries
 from cep.model.query import Query
+from cep.model.references import check_references
 from cep.model.topology import Topology
 from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
@@ -347,6 +349,7 @@ class Service:
         return plan
 
     def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
+        check_references(queries.to_json(query), self.config.modules)
         known, feeds = sources(state, query)
         return make_plan(query, known, state.workers(), self.topology, self.config.numa, files, feeds)
 

@@ -265,9 +265,7 @@ def joined_origin_of_engine(query: Query) -> JoinedOrigin:
 
 def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
     """The reference's answer, with the engine's origins."""
-    return evaluate(
-        query, inputs, aggregate_origin=origin_of_engine(query), joined_origin=joined_origin_of_engine(query), now_us=NOW_US
-    )
+    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), joined_origin=joined_origin_of_engine(query), now_us=NOW_US)
 
 
 __all__ = [

@@ -200,10 +200,8 @@ class Instances:
         for batch in batches:
             assert len(batch)
             nullable = Schema(tuple(replace(f, nullable=True) for f in self.schema.fields))
-            columns = [
-                array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
-                for array in columns_to_arrow(batch.columns, nullable)
-            ]
+            arrays = columns_to_arrow(batch.columns, nullable)
+            columns = [array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array for array in arrays]
             origins = [None] * len(batch) if batch.origin is None else list(map(tuple, batch.origin.tolist()))
             for time, origin, row in zip(batch.time.tolist(), origins, zip(*(c.to_pylist() for c in columns), strict=True), strict=True):
                 assert time >= self.watermarks[i]

@@ -9,9 +9,50 @@ import pytest
 
 from cep.model import query as queries
 from cep.model.operator_documents import TYPES
+from cep.model.windows import Window
 from cep.plan.validate import validate
+from driver import SESSION, SIZE, TIME, TRANSACTION, UNBOUNDED, Query, col, count, stream
 from orchestrator import query_schema
 from orchestrator.examples import EXAMPLES
+
+VISITS = stream("visits", ip=str, ts="timestamp[ms]", url=str, ms="int64", event_time="ts", disorder="2s")
+SALES = stream("sales", ip=str, at="timestamp[ms]", price="float64", event_time="at", disorder="2s")
+SLOW, QUICK = col("ms") > 100, col("ms") < 10
+
+
+def _visits(name: str) -> Query:
+    return Query(f"with-{name}").source(VISITS)
+
+
+def _counted(name: str, window: Window) -> Query:
+    return _visits(name).aggregate(name, window, by="ip", visits=count())
+
+
+#: The same queries from Python.
+BUILT = {
+    "map": _visits("picked").map("picked", ip=col("ip"), s=col("ms") / 1000),
+    "filter": _visits("slow").filter("slow", SLOW),
+    "union": _visits("both").filter("slow", SLOW).at("visits").filter("quick", QUICK).union("both", "slow", "quick"),
+    "demux": _visits("route").demux("route", {"slow": SLOW}, otherwise="quick").at("route.slow").output("out_route_slow").at("route.quick"),
+    "flat_map": _visits("words").flat_map("words", explode="word", ip=col("ip"), word=col("url").split("/")),
+    "apply": _visits("applied").apply("applied", "my_functions:seconds", ["ip", "ms"], {"ip": str, "s": float}),
+    "delay": _visits("later").delay("later", "5s"),
+    "lookup": _visits("named").lookup("named", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", how="left"),
+    "aggregate, time": _counted("windows", TIME("30s", "10s")),
+    "aggregate, size": _counted("hundreds", SIZE(100, 10)),
+    "aggregate, session": _counted("sessions", SESSION("5m")),
+    "aggregate, transaction": _counted("transactions", TRANSACTION(col("ms") > 10, SLOW)),
+    "aggregate, unbounded": _counted("so_far", UNBOUNDED(ttl="1h")),
+    "join": _visits("joined").join("joined", SALES, TIME("30s"), on="ip", how="left"),
+    "interval_join": _visits("soon_after").interval_join("soon_after", SALES, "0s", "10s", on="ip"),
+    "as_of_join": _visits("as_of").as_of_join("as_of", SALES, on="ip", how="left", tolerance="1m"),
+    "sort": _visits("sorted").sort("sorted", TIME("30s"), by="ip", order="-ms"),
+    "top_n": _visits("slowest").top("slowest", 3, TIME("30s"), by="ip", order="-ms"),
+    "deduplicate": _visits("once").deduplicate("once", by=("ip", "url"), ttl="1h"),
+    "stateful_map": _visits("numbered").stateful_map(
+        "numbered", by="ip", ttl=None, state={"n": 0}, update={"n": col("n") + 1}, fields={"ip": col("ip"), "n": col("n")}
+    ),
+}
 
 COMPONENTS = {"components": {"schemas": query_schema.schemas()}}
 QUERY = {"$ref": "#/components/schemas/Query", **COMPONENTS}
@@ -30,6 +71,13 @@ def test_an_example_is_a_query(document: dict[str, Any]) -> None:
     assert queries.to_json(queries.from_json(queries.to_json(query))) == queries.to_json(query)
     jsonschema.validate(queries.to_json(query), QUERY)
     assert validate(query, {}).schemas
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_python_builds_the_same_query(name: str) -> None:
+    query = queries.from_json(EXAMPLES[name])
+    built = BUILT[name].output(query.outputs[-1].stream).build()
+    assert queries.to_json(built) == queries.to_json(query)
 
 
 @pytest.mark.parametrize(

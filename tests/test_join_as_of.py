@@ -161,6 +161,7 @@ def test_too_much_state_says_what_waits() -> None:
         bench.feed(0, *((3, 7, i) for i in range(1000)))
 
 
+@pytest.mark.timeout(400)  # every kernel there is, where none is in the cache
 def test_nothing_compiles_while_it_runs() -> None:
     bench = Bench()
     warm()

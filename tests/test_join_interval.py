@@ -177,6 +177,7 @@ def test_too_much_state_names_the_rows_and_the_largest_keys() -> None:
         bench.feed(1, *((3, 7, i) for i in range(1000)))
 
 
+@pytest.mark.timeout(400)  # every kernel there is, where none is in the cache
 def test_nothing_compiles_while_it_runs() -> None:
     bench = Bench("full")
     warm()

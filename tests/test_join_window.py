@@ -213,6 +213,7 @@ def test_state_is_given_up_with_the_windows() -> None:
         assert join.state_bytes < 6_000
 
 
+@pytest.mark.timeout(400)  # every kernel there is, where none is in the cache
 def test_nothing_compiles_while_it_runs() -> None:
     join = operator(how="full")
     warm()

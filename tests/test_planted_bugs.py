@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from tests.planted_bugs import BUGS, Bug
 
 ROOT = Path(__file__).parent.parent

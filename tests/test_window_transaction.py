@@ -93,9 +93,7 @@ def test_a_row_on_which_a_condition_fails_is_a_dead_letter_and_not_taken() -> No
 
 
 def test_long_transactions_of_texts() -> None:
-    members = [
-        Row(i, i, "ab"[i % 2], i, 1e300, f"text {i * 7919 % 1000} of more than fifteen bytes", i % 700 == 1, i % 700 == 698)
-        for i in range(5_000)
-    ]
+    texts = [f"text {i * 7919 % 1000} of more than fifteen bytes" for i in range(5_000)]
+    members = [Row(i, i, "ab"[i % 2], i, 1e300, text, i % 700 == 1, i % 700 == 698) for i, text in enumerate(texts)]
     answers, _ = run(operator_of(WINDOW, FIELDS), members, Plan(20, (64, 1), (1, 2), 2_222))
     assert answers == expected(members, False)

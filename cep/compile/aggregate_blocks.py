@@ -165,5 +165,7 @@ class FirstRows(State):
         return [reserve, loop, f"    {self._add(at, row, 'other_arena')}"]
 
     def merge_room(self, at: str, s: str) -> str:
-        text = f" + texts_room(other, {s}, other_arena, {self.slot}, {self.slot - 8})" if self.column.type.is_bytes else ""
-        return f"rows_room(entries, {at}, other[{s} + 2], {self.slot}, {self.limit}){text}"
+        room = f"rows_room(entries, {at}, other[{s} + 2], {self.slot}, {self.limit})"
+        if not self.column.type.is_bytes:
+            return room
+        return f"{room} + texts_room(other, {s}, other_arena, {self.slot} * other[{s} + 2], {self.slot}, {self.slot - 8})"

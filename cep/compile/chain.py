@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cep.compile.chain_source import LoopSource, loop_source
-from cep.compile.chain_steps import Convert, LoopStep, Step, lower
+from cep.compile.chain_steps import CallUser, Convert, LoopStep, Step, lower
 from cep.compile.chain_text import convert, kernels_of
+from cep.compile.chain_user import UserCall
 from cep.kernels.columns import Column, Columns
 from cep.kernels.jit import Kernel, generate, warm
 from cep.model.operators import Filter, Map
@@ -97,6 +98,9 @@ class _Output:
         return Column(self.field.type, values, valid[0] if valid and not valid[0].all() else None)
 
 
+Part = Loop | Convert | UserCall
+
+
 @dataclass(frozen=True)
 class Chain:
     """Compiled Maps and Filters. It holds no state: any number of batches may be in it.
@@ -105,7 +109,7 @@ class Chain:
     """
 
     schema: Schema
-    parts: tuple[Loop | Convert, ...]
+    parts: tuple[Part, ...]
 
     def process(self, columns: Columns, n: int, now_us: int) -> Result:
         """Takes `n` rows through the chain.
@@ -123,13 +127,18 @@ class Chain:
             if isinstance(part, Convert):
                 columns = {**columns, **convert(part, columns, n)}
                 continue
-            result = part.run(columns, n, now_us)
+            result = part.run(columns, n, now_us) if isinstance(part, Loop) else _called(part, columns, n)
             failures += (_at(failure, kept) for failure in result.failures)
             columns = result.columns
             if result.kept is not None:
                 kept = result.kept if kept is None else kept[result.kept]
                 n = len(kept)
         return Result(columns, kept, tuple(sorted(failures, key=lambda failure: failure.row)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is slow in it, and why."""
+        return tuple(note for part in self.parts if isinstance(part, UserCall) for note in part.function.notes)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -166,6 +175,8 @@ def ready(chain: Chain) -> Chain:
     for part in chain.parts:
         if isinstance(part, Convert):
             warm(*kernels_of(part))
+        elif isinstance(part, UserCall):
+            part.function.warm()
         elif part.kernel is not None:
             warm(part.kernel)
     return chain
@@ -176,13 +187,13 @@ class _Builder:
 
     def __init__(self, fields: Mapping[str, Field]) -> None:
         self.fields = fields
-        self.parts: list[Loop | Convert] = []
+        self.parts: list[Part] = []
         self.steps: list[LoopStep] = []
 
     def add(self, step: Step) -> None:
-        if isinstance(step, Convert):
+        if isinstance(step, Convert | CallUser):
             self.close()
-            self.parts.append(step)
+            self.parts.append(step if isinstance(step, Convert) else UserCall(step))
             added = (step.target,) if step.ok is None else (step.target, Field(step.ok, BOOL))
             self.fields = {**self.fields, **{field.name: field for field in added}}
         else:
@@ -194,6 +205,16 @@ class _Builder:
             source = loop_source(self.steps, self.fields)
             self.parts.append(Loop(source, generate(source.text, "chain").loop if source.text else None))
             self.fields, self.steps = source.fields, []
+
+
+def _called(part: UserCall, columns: Columns, n: int) -> Result:
+    """A user's function, as a loop that keeps all rows but those that failed."""
+    made, failures = part.run(columns, n)
+    kept = _kept(n, None, np.array([row for row, _ in failures], np.int64))
+    columns = {**columns, **made}
+    if kept is not None:
+        columns = {name: column.take(kept) for name, column in columns.items()}
+    return Result(columns, kept, tuple(Failure(part.step.operator, row, reason) for row, reason in failures))
 
 
 def _arrays(column: Column, nullable: bool) -> list[np.ndarray | None]:

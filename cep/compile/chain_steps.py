@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from cep.compile.chain_functions import IN_LOOP
-from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, FLOAT64, INT64, DataType, Field, Schema
 from cep.plan.function_types import SIGNATURES
@@ -68,8 +68,25 @@ class Convert:
     ok: str | None = None
 
 
+@dataclass(frozen=True)
+class CallUser:
+    """A user's part: adds the column `target`, what a function (`tree`, a Udf of columns and literals) makes of each row.
+
+    It is called where the bool column `needed`, if there is one, is true. A row on which it fails fails in the part `where` of the
+    operator; or, if the bool column `ok` is named, it is false there. `returns` is what the function is declared to return.
+    """
+
+    operator: str
+    where: str
+    target: Field
+    tree: Typed
+    returns: Field
+    needed: str | None = None
+    ok: str | None = None
+
+
 LoopStep = Assign | Add | Keep | Check
-Step = LoopStep | Convert
+Step = LoopStep | Convert | CallUser
 
 
 @dataclass(frozen=True)
@@ -159,6 +176,8 @@ class Lowering:
         if is_leaf(tree):
             return tree
         match tree.expr:
+            case Udf():
+                return self._called_by_user(tree, needed)
             case Call("try", _):
                 return self._flat_try(tree)
             case Call(function, _) if function in SIGNATURES and function not in IN_LOOP | {"abs"}:
@@ -223,6 +242,19 @@ class Lowering:
         if not any(map(may_fail, tree.args)):  # else it depends on where it is needed
             self.made[id(tree.expr)] = made
         return made
+
+    def _called_by_user(self, tree: Typed, needed: Typed | None) -> Typed:
+        """A user's function, called only where it is needed: it may fail."""
+        assert isinstance(tree.expr, Udf)
+        args = tuple(self._leaf(self._flat(arg, needed), needed) for arg in tree.args)
+        nullable = tree.expr.nullable or needed is not None or any(arg.nullable for arg in args)
+        where = None if needed is None else _name_of(self._leaf(needed, None))
+        target, returns = Field(self._name(), tree.type, nullable), Field("", tree.type, tree.expr.nullable)
+        ok = None if self.tried is None else self._name()
+        self.steps.append(CallUser(self.operator, self.where, target, replace(tree, args=args), returns, where, ok))
+        if self.tried is not None and ok is not None:
+            self.tried.append(Typed(Column(ok), BOOL, False))
+        return Typed(Column(target.name), target.type, target.nullable)
 
     def _leaf(self, tree: Typed, needed: Typed | None) -> Typed:
         """`tree`, flat, as a column of its own, which fails only where it is needed."""

@@ -59,7 +59,8 @@ def constant(leaf: Typed, n: int) -> Column:
     return Column(leaf.type, np.full(n, len(body), np.int32), valid, data, np.zeros(n, np.int64))
 
 
-def _column(leaf: Typed, columns: Columns, n: int) -> Column:
+def column_of(leaf: Typed, columns: Columns, n: int) -> Column:
+    """A column, or a literal as one of `n` rows."""
     if isinstance(leaf.expr, expressions.Column):
         return replace(columns[leaf.expr.name], type=leaf.type)
     return constant(leaf, n)
@@ -69,8 +70,8 @@ def _called(tree: Typed, columns: Columns, n: int) -> Column:
     """A function of columns; literals that are no values but parts of the function are left to it."""
     assert isinstance(tree.expr, Call)
     if tree.expr.function in CALLS:
-        return CALLS[tree.expr.function](tree, [_column(arg, columns, n) for arg in tree.args])
-    first, *others = (_column(arg, columns, n) for arg in tree.args)
+        return CALLS[tree.expr.function](tree, [column_of(arg, columns, n) for arg in tree.args])
+    first, *others = (column_of(arg, columns, n) for arg in tree.args)
     match tree.expr.function:
         case "if_needed":
             only = first.values if others[0].valid is None else first.values & others[0].valid
@@ -86,7 +87,7 @@ def _cast(tree: Typed, columns: Columns, n: int) -> tuple[Column, np.ndarray]:
     if isinstance(arg.expr, Literal):  # once is enough
         value, fits = _cast_column(constant(arg, 1), tree.type)
         return value.take(np.zeros(n, np.int64)), np.repeat(fits, n)
-    return _cast_column(_column(arg, columns, n), tree.type)
+    return _cast_column(column_of(arg, columns, n), tree.type)
 
 
 def _cast_column(column: Column, target: DataType) -> tuple[Column, np.ndarray]:

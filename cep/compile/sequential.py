@@ -83,7 +83,7 @@ class SequentialState:
         self.heap = np.empty((0, 2), np.int64)
         self.desk = np.zeros(DESK_WORDS, np.int64)
         self.desk[FREE_SLOT] = self.desk[AT_WINDOW] = NONE
-        self._work = 0  # rows and watermarks since groups were looked through
+        self._work, self._due = 0, WORK_MIN  # rows and watermarks since groups were looked through, and after how many that is due
         self.assigner.warm()
         self.accumulator.warm()
 
@@ -137,7 +137,7 @@ class SequentialState:
             self._execute(self.accumulator.loops.nothing)
             yield from self._answers(None)
         self._work += WATERMARK_ROWS
-        if self._work >= max(self.groups.rows, self.accumulator.capacity, WORK_MIN):
+        if self._work >= self._due:
             self._forget(watermark)
 
     def finish(self) -> Iterator[Batch]:
@@ -268,7 +268,6 @@ class SequentialState:
 
     def _forget(self, watermark: int) -> None:
         """Groups that begin anew with whatever comes, if they are most; and what slots left behind."""
-        self._work = 0
         over = self.assigner.over(self.groups.matrix, watermark)
         if 2 * int(over.sum()) > len(over):
             slots = self.groups.matrix[over, SLOT]
@@ -276,6 +275,7 @@ class SequentialState:
             self._renumber_heap(self.groups.keep(~over))
         if 4 * len(self.accumulator.held()) < self.accumulator.capacity:
             self._renumber_slots()
+        self._work, self._due = 0, max(self.groups.rows, self.accumulator.capacity, WORK_MIN)
 
     def _free(self, slots: np.ndarray) -> None:
         self.accumulator.slots.entries[slots * self.spec.width] = 0

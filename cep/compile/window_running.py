@@ -36,7 +36,7 @@ class RunningFiring:
         self.groups = GroupTable((0,))
         self.accumulator = Accumulator(spec)
         self.accumulator.warm()
-        self._work = 0
+        self._work, self._due = 0, _WORK_MIN  # changes since groups were looked through, and after how many that is due
 
     @property
     def bytes(self) -> int:
@@ -87,12 +87,12 @@ class RunningFiring:
     def _forget(self, watermark: int, changes: int) -> None:
         """Groups that begin anew with whatever comes, if they are most."""
         self._work += changes
-        if self.ttl is None or self._work < max(self.groups.rows, _WORK_MIN):
+        if self.ttl is None or self._work < self._due:
             return
-        self._work = 0
         kept = self.groups.matrix[:, _LAST] >= watermark - self.ttl
         if 2 * int(kept.sum()) < len(kept):
             rows = np.flatnonzero(kept)
             self.groups.keep(kept)
             self.accumulator.rewrite(2 * len(rows), rows, np.arange(len(rows)))
             self.accumulator.forget()
+        self._work, self._due = 0, max(self.groups.rows, _WORK_MIN)

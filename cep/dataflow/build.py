@@ -5,59 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cep.compile.aggregate import AggregateSpec
-from cep.compile.chain import compile_chain
-from cep.compile.joined import JoinSpec
-from cep.compile.stateful import compile_stateful
-from cep.dataflow.as_of_join import AsOfJoinOperator
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.deduplicate import DeduplicateOperator
-from cep.dataflow.delay import DelayOperator
 from cep.dataflow.files import TextSource
-from cep.dataflow.flat_map import FlatMapOperator, as_map
-from cep.dataflow.hold import Hold
 from cep.dataflow.instance import Input, Node, SubqueryInstance
-from cep.dataflow.interval_join import IntervalJoinOperator
-from cep.dataflow.lookup import LookupOperator
-from cep.dataflow.matching import Matcher, SideFormat
-from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator
+from cep.dataflow.layout import Layout
+from cep.dataflow.making import Maker
+from cep.dataflow.operators import PassOperator
 from cep.dataflow.output import Output
-from cep.dataflow.pre_aggregation import PROBE_ROWS, Reduction
-from cep.dataflow.sequential import SequentialOperator
-from cep.dataflow.sequential_aggregate import SequentialAggregate
-from cep.dataflow.sort import SortOperator
+from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.source import Source
-from cep.dataflow.stateful_map import StatefulMapOperator
-from cep.dataflow.static_table import read_table
-from cep.dataflow.window_join import WindowJoinOperator
 from cep.elements import MAX_TIME
-from cep.errors import QueryError
 from cep.model.operators import (
     Aggregate,
-    AsOfJoin,
-    Deduplicate,
-    Delay,
     Filter,
-    FlatMap,
-    IntervalJoin,
-    Join,
-    Lookup,
     Map,
-    Sort,
-    StatefulMap,
-    TopN,
-    is_sequential,
 )
-from cep.model.schema import Field, Schema
+from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import TimeWindow
-from cep.plan.balance import route_fields
-from cep.plan.feeds import feeds_tie, ties, words
-from cep.plan.needed import grain, leaves_with_origin, needed_columns, restrict, wants_origin
+from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
-from cep.plan.validate import Validated, validate
 from cep.wire import Format
 
 STATE_BYTES_MAX = 4 << 30
@@ -76,65 +44,6 @@ class Wiring:
     probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
 
 
-class Layout:
-    """What the plan means for the data: the schema and format of everything that flows."""
-
-    def __init__(self, plan: PhysicalPlan) -> None:
-        self.plan, self.query = plan, plan.query
-        self.validated: Validated = validate(plan.query, plan.streams)
-        self.operators = {operator.name: operator for operator in plan.query.operators}
-        self.feeds_tie = feeds_tie(plan)  # rare, so then all columns travel everywhere
-
-    def columns(self, producer: str) -> Schema:
-        """The columns of `producer` that travel."""
-        schema = self.validated.schemas[producer]
-        if self.feeds_tie:
-            return schema
-        return restrict(schema, needed_columns(self.query, producer, schema))
-
-    def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
-        times = self.validated.event_time_columns[aggregate.input]
-        origin = stage != "partial" and self.origin(aggregate.name)
-        tied = ties(self.plan, aggregate.input)
-        words = self.words(aggregate.input)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words)
-
-    def origin(self, producer: str) -> bool:
-        """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""
-        return leaves_with_origin(self.query, producer) or self.ordered(producer)
-
-    def ordered(self, producer: str) -> bool:
-        """Does somebody below order the tuples of `producer` by origin?"""
-        return wants_origin(self.query, producer, lambda aggregate: self.spec(aggregate, "whole").needs_origin)
-
-    def words(self, producer: str) -> int:
-        """Of the origins of its tuples."""
-        return words(self.plan, producer)
-
-    def ties(self, producer: str) -> bool:
-        """May two of its tuples have one event time and origin?"""
-        return ties(self.plan, producer)
-
-    def format(self, edge: Edge) -> Format:
-        """How the batches of an edge look on the wire."""
-        if edge.partial:
-            aggregate = self.operators[edge.consumer]
-            assert isinstance(aggregate, Aggregate)
-            return Format(self.spec(aggregate, "partial").partial_schema)
-        return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
-
-    def route_fields(self, edge: Edge) -> tuple[Field, ...]:
-        return route_fields(self.plan, edge)
-
-    def late_format(self, edge: Edge) -> Format:
-        """How rows look that came too late: all columns of their stream."""
-        return Format(self.plan.streams[edge.producer].schema)
-
-    def source_index(self, stream: str) -> int:
-        """Its place among the sources that origins count; of what another query puts out, whose rows have theirs, 0."""
-        return 0 if stream in self.plan.feeds else self.plan.roots.index(stream)
-
-
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
     """Compiles what the subquery needs and wires it up. Nothing runs yet."""
     return _Builder(plan, subquery, index, wiring).build()
@@ -145,6 +54,7 @@ class _Builder:
         self.plan, self.subquery, self.index, self.wiring = plan, subquery, index, wiring
         self.layout = Layout(plan)
         self.dead_letters = DeadLetters()
+        self.make = Maker(self.layout, self.dead_letters, wiring.clock, wiring.state_limit, wiring.probe_rows)
         self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
         self.outputs: list[Output] = []
 
@@ -174,7 +84,7 @@ class _Builder:
     def _make_nodes(self) -> None:
         for group in self._groups():
             last = group[-1]
-            self.nodes[last] = Node(self._operator(group))
+            self.nodes[last] = Node(self.make.of(group, self._stage(group[0])))
         for group in self._groups():
             node = self.nodes[group[-1]]
             for producer in self.layout.operators[group[0]].inputs:
@@ -204,80 +114,15 @@ class _Builder:
         leaves = any(edge.producer == name for edge in self.plan.edges_out_of(self.subquery.name))
         return isinstance(self.layout.operators[name], Map | Filter) and len(inside) == 1 and not leaves
 
-    def _operator(self, group: list[str]) -> Operator:
-        first = self.layout.operators[group[0]]
-        match first:
-            case Aggregate():
-                return self._aggregate(first, "final" if self._reads_partials(first) else "whole")
-            case Join() | IntervalJoin() | AsOfJoin():
-                return self._join(first)
-            case Lookup(table=table):
-                return LookupOperator(self._join_spec(first, table.schema), read_table(table))
-            case FlatMap() | Delay() | Sort() | TopN() | Deduplicate() | StatefulMap():
-                return self._by_row(first)
-        stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
-        if not stateless:
-            return PassOperator(first.name, self.layout.words(first.name))
-        chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
-        return ChainOperator("+".join(group), chain, self.wiring.clock, self.dead_letters)
-
-    def _by_row(self, operator: FlatMap | Delay | Sort | TopN | Deduplicate | StatefulMap) -> Operator:
-        """What makes of a row rows, or takes rows in order; nothing is merged."""
-        schema, words = self.layout.columns(operator.input), self.layout.words(operator.input)
-        ties, limit, clock = self.layout.ties(operator.input), self.wiring.state_limit, self.wiring.clock
-        match operator:
-            case FlatMap():
-                return FlatMapOperator(operator, compile_chain((as_map(operator),), schema), clock, self.dead_letters)
-            case Delay():
-                return DelayOperator(operator)
-            case TopN() | Sort(window=TimeWindow()):
-                return SortOperator(operator, schema, words, ties, limit)
-            case Sort():
-                return SequentialOperator(operator.name, Hold(schema, words, ties), limit)
-            case Deduplicate():
-                return DeduplicateOperator(operator, Hold(schema, words, ties), limit)
-            case StatefulMap(function=None):
-                compiled = compile_stateful(operator, schema)
-                return StatefulMapOperator(operator, compiled, Hold(schema, words, ties), limit, clock, self.dead_letters)
-        raise QueryError(f"operator {operator.name!r}: a function cannot be run yet; use state, update and fields", "/function")
-
-    def _aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
-        spec = self.layout.spec(aggregate, stage)
-        if is_sequential(aggregate):
-            words = self.layout.words(aggregate.input)
-            return SequentialAggregate(aggregate.name, spec, words, self.wiring.state_limit, self.wiring.clock, self.dead_letters)
-        name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
-        adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"
-        reduction = Reduction(adaptive, self.wiring.probe_rows)
-        return AggregateOperator(name, spec, self.wiring.state_limit, self.dead_letters, reduction)
-
-    def _join(self, join: Join | IntervalJoin | AsOfJoin) -> WindowJoinOperator | IntervalJoinOperator | AsOfJoinOperator:
-        spec, limit = self._join_spec(join, self.layout.validated.schemas[join.right]), self.wiring.state_limit
-        schemas = [self.layout.columns(name) for name in join.inputs]
-        if isinstance(join, AsOfJoin):
-            words = [self.layout.words(name) for name in join.inputs]
-            ties = [self.layout.ties(name) for name in join.inputs]
-            left, right = (Hold(*each) for each in zip(schemas, words, ties, strict=True))
-            return AsOfJoinOperator(join, spec, (left, right), limit)
-        words = [self.layout.words(name) if spec.origin else 0 for name in join.inputs]
-        formats = SideFormat("left", 0, schemas[0], words[0]), SideFormat("right", 1, schemas[1], words[1])
-        matcher = Matcher(spec, self.wiring.clock, self.dead_letters)
-        if isinstance(join, IntervalJoin):
-            return IntervalJoinOperator(join, matcher, formats, limit)
-        return WindowJoinOperator(join, matcher, formats, limit)
-
-    def _join_spec(self, join: Join | IntervalJoin | AsOfJoin | Lookup, right: Schema) -> JoinSpec:
-        left = self.layout.validated.schemas[join.inputs[0]]
-        origin = self.layout.origin(join.name) and not isinstance(join, Lookup)  # that keeps the tuple's
-        return JoinSpec.of(join, left, right, self.layout.columns(join.name).names, origin)
-
-    def _reads_partials(self, aggregate: Aggregate) -> bool:
-        return any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == aggregate.name)
+    def _stage(self, operator: str) -> str:
+        """Of an Aggregate that answers."""
+        partials = any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == operator)
+        return "final" if partials else "whole"
 
     def _make_partial(self, name: str) -> None:
         aggregate = self.layout.operators[name]
         assert isinstance(aggregate, Aggregate)
-        node = Node(self._aggregate(aggregate, "partial"))
+        node = Node(self.make.aggregate(aggregate, "partial"))
         self._feed(self._producer(aggregate.input), node, aggregate.input, name)
         self.nodes[f"{name} (partial)"] = node
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from cep.dataflow.balancer import bucket_table, widened
-from cep.dataflow.build import Layout
+from cep.dataflow.layout import Layout
 from cep.dataflow.operators import Keep
 from cep.kernels.columns import Columns
 from cep.kernels.keys import encode_keys

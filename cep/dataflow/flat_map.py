@@ -26,6 +26,7 @@ class FlatMapOperator(Stateless):
     def __init__(self, operator: FlatMap, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
         self.name, self.explode = operator.name, operator.explode
         self.chain, self.clock, self.dead_letters = chain, clock, dead_letters
+        self.notes = chain.notes
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         mapped = outcome(batch, self.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)

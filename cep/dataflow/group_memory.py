@@ -83,11 +83,22 @@ class GroupMemory:
 
     def snapshot(self) -> pa.RecordBatch:
         """One row for each group that a row has touched."""
-        touched = np.flatnonzero(self.last[: len(self.numbers)] != NEVER)
+        touched = self.touched
         own = [Column(f.type, *pair) for f, pair in zip(self.state, zip(self.values, self.valid, strict=True), strict=True)]
-        columns = [column.take(touched) for column in (*self.numbers.columns.values(), Column(INT64, self.last), *own)]
+        return self._part([to_arrow(column) for column in (*self._known(touched), *(column.take(touched) for column in own))])
+
+    @property
+    def touched(self) -> np.ndarray:
+        """int64[any]: the groups for which a row counted."""
+        return np.flatnonzero(self.last[: len(self.numbers)] != NEVER)
+
+    def _known(self, groups: np.ndarray) -> list[Column]:
+        """The keys of groups, and when a row counted last."""
+        return [column.take(groups) for column in (*self.numbers.columns.values(), Column(INT64, self.last))]
+
+    def _part(self, arrays: list[pa.Array]) -> pa.RecordBatch:
         schema = pa.schema([pa.field(f.name, f.type.arrow, nullable=f.nullable) for f in self._fields])
-        return pa.RecordBatch.from_arrays([to_arrow(column) for column in columns], schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
         """Those of a snapshot."""

@@ -101,6 +101,11 @@ class SubqueryInstance:
         return min(promised, default=MAX_TIME)
 
     @property
+    def notes(self) -> list[str]:
+        """What is slow in it, and why."""
+        return [f"operator {node.operator.name!r}: {note}" for node in self.nodes for note in getattr(node.operator, "notes", ())]
+
+    @property
     def done(self) -> bool:
         return self.state in ("ended", "stopped", "failed")
 

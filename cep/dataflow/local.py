@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from cep import wire
-from cep.dataflow.build import Layout, Wiring, build
+from cep.dataflow.build import Wiring, build
 from cep.dataflow.channel import Channel, Credit, Inbox, LocalChannel
 from cep.dataflow.checkpoint import keep_of
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.layout import Layout
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource

@@ -45,6 +45,8 @@ Keep = Callable[[int, Columns], np.ndarray]
 
 
 class Operator(Protocol):
+    """`notes`, if it has any, say what is slow in it and why."""
+
     name: str
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
@@ -105,6 +107,7 @@ class ChainOperator(Stateless):
 
     def __init__(self, name: str, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
         self.name, self.chain, self.clock, self.dead_letters = name, chain, clock, dead_letters
+        self.notes = chain.notes
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         result = self.chain.process(batch.columns, len(batch), self.clock())
@@ -116,14 +119,15 @@ class ChainOperator(Stateless):
 def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
     """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
     for failure in result.failures:
-        dead_letters.put(Letter(failure.operator, failure.reason, position=_position(batch, failure.row)))
+        dead_letters.put(Letter(failure.operator, failure.reason, position=position(batch, failure.row)))
     time, origin = batch.time, batch.origin
     if result.kept is not None:
         time, origin = time[result.kept], None if origin is None else origin[result.kept]
     return Batch(result.columns, time, origin, batch.created)
 
 
-def _position(batch: Batch, row: int) -> str:
+def position(batch: Batch, row: int) -> str:
+    """Where a row comes from, for its dead letter."""
     where = f"event time {int(batch.time[row])} µs"
     return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
 

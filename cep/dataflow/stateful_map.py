@@ -21,6 +21,7 @@ class StatefulMapOperator(SequentialOperator):
         self, operator: StatefulMap, compiled: Stateful, hold: Hold, state_limit: int, clock: Clock, dead_letters: DeadLetters
     ) -> None:
         self.compiled, self.clock, self.dead_letters = compiled, clock, dead_letters
+        self.notes = compiled.before.notes
         self.groups = GroupMemory(tuple(hold.schema[name] for name in operator.by), operator.ttl, compiled.state)
         super().__init__(operator.name, hold, state_limit, self.groups)
 

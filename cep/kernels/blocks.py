@@ -123,7 +123,7 @@ def set_room(words: np.ndarray, at: int, w1: Any, data: np.ndarray) -> Any:
 
 @inlined
 def set_merge_room(words: np.ndarray, at: int, other: np.ndarray, s: int, other_arena: np.ndarray) -> Any:
-    return map_room(words, at, other[s + 2]) + texts_room(other, s, other_arena, PAIR, 8)
+    return map_room(words, at, other[s + 2]) + texts_room(other, s, other_arena, other[s + 1], PAIR, 8)
 
 
 @inlined
@@ -169,10 +169,11 @@ def tally_merge(words: np.ndarray, at: int, arena: np.ndarray, used: int, other:
 
 
 @inlined
-def texts_room(words: np.ndarray, at: int, arena: np.ndarray, slot: int, text: int) -> Any:
-    """Bytes of arena for copies of the long texts of a block of slots of `slot` bytes, with a second word of text at byte `text`."""
+def texts_room(words: np.ndarray, at: int, arena: np.ndarray, size: int, slot: int, text: int) -> Any:
+    """Bytes of arena for copies of the long texts in the first `size` bytes of a block of slots of `slot` bytes, with a second word of
+    text at byte `text`."""
     room = 0
-    for place in range(words[at], words[at] + words[at + 1], slot):
+    for place in range(words[at], words[at] + size, slot):
         room += text_room(load_word(arena, place + text), arena)
     return room
 

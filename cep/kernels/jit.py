@@ -72,7 +72,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs it. Raises TypeError for arguments that fit none of its signatures."""
-        if _counts["interpreting"] or config.DISABLE_JIT:
+        if interpreting():
             return _interpret(self.function, arguments)
         return (self._compiled or self.ready())(*arguments)
 
@@ -101,7 +101,7 @@ def warm(*kernels: Kernel) -> None:
 
     Does nothing where kernels are interpreted.
     """
-    if _counts["interpreting"] or config.DISABLE_JIT:
+    if interpreting():
         return
     for each in kernels or [each for each in _kernels if not each.function.__module__.startswith(_GENERATED)]:
         each.ready()
@@ -110,6 +110,16 @@ def warm(*kernels: Kernel) -> None:
 def compilations() -> int:
     """How many signatures were compiled or loaded in this process; it must not move after *ready*."""
     return _counts["compiled"]
+
+
+def count_compilation() -> None:
+    """Somebody has compiled something else than a kernel."""
+    _counts["compiled"] += 1
+
+
+def interpreting() -> bool:
+    """Do kernels run as plain Python now?"""
+    return bool(_counts["interpreting"] or config.DISABLE_JIT)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.errors import QueryError
+from cep.model.references import split_reference
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, DataType, parse_type
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%")
@@ -377,6 +378,16 @@ class Call(Expr):
     args: tuple[Expr, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Udf(Expr):
+    """A user's function "module:name" of the values of `args` in each row; where one of them is NULL it is not called: NULL."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: DataType
+    nullable: bool
+
+
 def col(name: str) -> Expr:
     """The column `name` of the operator's input."""
     return Column(name)
@@ -424,7 +435,7 @@ def columns_of(expr: Expr) -> frozenset[str]:
             return columns_of(left) | columns_of(right)
         case Unary(_, arg) | Cast(arg, _, _):
             return columns_of(arg)
-        case Call(_, args):
+        case Call(_, args) | Udf(_, args, _, _):
             return frozenset().union(*map(columns_of, args))
     return frozenset()
 
@@ -443,6 +454,8 @@ def to_json(expr: Expr) -> dict[str, Any]:
             return {"try_cast" if try_ else "cast": to_json(arg), "to": str(type_)}
         case Call(function, args):
             return {"call": function, "args": [to_json(arg) for arg in args]}
+        case Udf(function, args, type_, nullable):
+            return {"udf": function, "args": [to_json(arg) for arg in args], "returns": f"{type_}{'?' if nullable else ''}"}
     raise TypeError(f"not an expression: {expr!r}")
 
 
@@ -470,8 +483,13 @@ def from_json(document: Any, pointer: str = "") -> Expr:
                 expected = f"{fewest} or more" if most is None else fewest if fewest == most else f"{fewest} to {most}"
                 raise QueryError(f"{function} takes {expected} arguments, got {len(args)}", f"{pointer}/args")
             return Call(function, tuple(from_json(arg, f"{pointer}/args/{i}") for i, arg in enumerate(args)))
+        case {"udf": str(function), "args": list(args), "returns": str(returns)}:
+            split_reference(function, f"{pointer}/udf")
+            given = tuple(from_json(arg, f"{pointer}/args/{i}") for i, arg in enumerate(args))
+            return Udf(function, given, _type(returns, f"{pointer}/returns"), returns.endswith("?"))
     raise QueryError(
-        f"no expression: expected column, literal, op with args, cast, try_cast, or call of {', '.join(FUNCTIONS)}; got {document!r}",
+        "no expression: expected column, literal, op with args, cast, try_cast, udf with args and returns, or call of "
+        f"{', '.join(FUNCTIONS)}; got {document!r}",
         pointer,
     )
 

@@ -7,7 +7,8 @@ from enum import Enum
 from typing import Any
 
 from cep.errors import QueryError
-from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of
+from cep.model.references import split_reference
+from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
 
 
 class Order(Enum):
@@ -58,6 +59,26 @@ class Function:
         if column == FLOAT64 and self.name in _SUMS:
             return f"the exact {self.name} of {self.column} (float64) has no small partial"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction(Function):
+    """A user's class of the name "module:Class", over the columns `arguments`; `nullable`: may its result be None?"""
+
+    arguments: tuple[str, ...] = ()
+    type: DataType = FLOAT64
+    nullable: bool = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.arguments
+
+    @property
+    def order(self) -> Order:
+        return Order.MERGEABLE  # its rows are collected, with their places
+
+    def why_large(self, column: DataType | None) -> str:
+        return f"a partial {self.name} holds its rows"
 
 
 #: name -> must it have a column (None: may have one)
@@ -234,11 +255,16 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
 
 
 def to_json(function: Function) -> dict[str, object]:
+    if isinstance(function, UserFunction):
+        returns = f"{function.type}{'?' if function.nullable else ''}"
+        return {"function": function.name, "columns": list(function.arguments), "returns": returns}
     columns = {"column": function.column, "by": function.by}
     return {"function": function.name} | {key: name for key, name in columns.items() if name is not None} | dict(function.parameters)
 
 
 def from_json(document: object, pointer: str = "") -> Function:
+    if isinstance(document, dict) and ":" in str(document.get("function")):
+        return _user_from_json(document, pointer)
     if not isinstance(document, dict) or document.get("function") not in FUNCTIONS:
         raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {document!r}', pointer)
     name, column, by = document["function"], document.get("column"), document.get("by")
@@ -255,6 +281,16 @@ def from_json(document: object, pointer: str = "") -> Function:
         raise QueryError(f"unknown key {key!r}; {name} has {', '.join(('column', *known))}", f"{pointer}/{key}")
     given: Any = tuple((key, document.get(key, parameter.default)) for key, parameter in known.items())
     return _checked(Function(name, column, by, given), pointer)
+
+
+def _user_from_json(document: dict[str, Any], pointer: str) -> UserFunction:
+    match document:
+        case {"function": str(name), "columns": [_, *_] as columns, "returns": str(returns), **rest} if not rest:
+            split_reference(name, f"{pointer}/function")
+            if all(isinstance(column, str) for column in columns):
+                return UserFunction(name, arguments=tuple(columns), type=parse_type(returns)[0], nullable=returns.endswith("?"))
+    form = '{"function": "module:Class", "columns": [name, ...], "returns": type}'
+    raise QueryError(f"a user's aggregate function: expected {form}, got {document!r}", pointer)
 
 
 def _checked(function: Function, pointer: str = "") -> Function:

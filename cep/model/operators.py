@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from cep.errors import QueryError
 from cep.model.expr import Expr, Literal
 from cep.model.functions import Function, Order
+from cep.model.references import split_reference
 from cep.model.schema import Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import SizeWindow, TimeWindow, TransactionWindow, Window, check_span
@@ -109,6 +110,11 @@ class Apply(_OneInput):
     function: str
     columns: tuple[str, ...]
     schema: Schema
+
+    def __post_init__(self) -> None:
+        split_reference(self.function, "/function")
+        if not self.columns:
+            raise QueryError(f"operator {self.name!r}: expected at least one column for the function", "/columns")
 
 
 @dataclass(frozen=True)
@@ -318,6 +324,8 @@ class StatefulMap(_OneInput):
         _check_ttl(self.ttl)
         if bool(self.state) == (self.function is not None):
             raise QueryError(f"operator {self.name!r}: expected either state, update and fields, or a function")
+        if self.function is not None:
+            split_reference(self.function, "/function")
         if (self.schema is None) != (self.function is None):
             raise QueryError(f"operator {self.name!r}: expected a schema beside a function, and nowhere else", "/schema")
         if tuple(name for name, _ in self.update) != tuple(name for name, _ in self.state):

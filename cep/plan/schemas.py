@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from cep.errors import QueryError
 from cep.model.expr import Expr
-from cep.model.functions import FUNCTIONS, Function, result_field
+from cep.model.functions import FUNCTIONS, Function, UserFunction, result_field
 from cep.model.operators import (
     Aggregate,
     Apply,
@@ -161,6 +161,8 @@ def _aggregate_schema(operator: Aggregate, schema: Schema) -> Schema:
 
 def _result(operator: Aggregate, name: str, function: Function, schema: Schema) -> Field:
     where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
+    if isinstance(function, UserFunction):
+        return _user_result(operator, name, function, schema)
     if FUNCTIONS[function.name] and function.column is None:
         raise QueryError(f"{where}: {function.name} takes one column", pointer)
     if function.name in ("window_start", "window_end") and isinstance(operator.window, UnboundedWindow) and operator.window.advance is None:
@@ -173,6 +175,19 @@ def _result(operator: Aggregate, name: str, function: Function, schema: Schema) 
         return result_field(name, function, column, by)
     except QueryError as error:
         raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
+
+
+def _user_result(operator: Aggregate, name: str, function: UserFunction, schema: Schema) -> Field:
+    """NULL where it fails, whatever it is declared to return."""
+    where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
+    for i, column in enumerate(function.arguments):
+        if column not in schema:
+            raise QueryError(f"{where}: no column {column!r}; there {listing(schema.names)}", f"{pointer}/columns/{i}")
+        if schema[column].type.is_list:
+            raise QueryError(
+                f"{where}: column {column!r} is a list, which a user's aggregate function does not take", f"{pointer}/columns/{i}"
+            )
+    return Field(name, function.type, True)
 
 
 # --- joins -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.errors import QueryError
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, FUNCTIONS, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, FUNCTIONS, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
 from cep.plan.function_types import SIGNATURES, literal_arguments, result_type
 
@@ -76,6 +76,9 @@ def typed(expr: Expr, fields: Mapping[str, Field]) -> Typed:
             return _cast(expr, _part(arg, fields, "/try_cast" if try_ else "/cast"))
         case Call(_, args):
             return _call(expr, tuple(_argument(arg, fields, i) for i, arg in enumerate(args)))
+        case Udf(_, args, type_, nullable):
+            made = tuple(_argument(arg, fields, i) for i, arg in enumerate(args))
+            return Typed(expr, type_, nullable or any(arg.nullable for arg in made), made)
     raise QueryError(f"not an expression: {expr!r}")
 
 
@@ -152,6 +155,8 @@ def _text(expr: Expr) -> str:
         case Call("when", args):
             return _text_of_when(args)
         case Call(function, args):
+            return f"{function}({', '.join(map(_text, args))})"
+        case Udf(function, args, _, _):
             return f"{function}({', '.join(map(_text, args))})"
     return repr(expr)
 

@@ -12,7 +12,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from cep.errors import QueryError
 from cep.model import streams
-from cep.model.expr import Call, Column
+from cep.model.expr import Call, Column, Udf
 from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
@@ -123,10 +123,16 @@ def _check_event_time(stream: Stream, pointer: str) -> None:
         raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", pointer)
     if _reads_clock(tree):  # what is late is a function of the data alone (DESIGN 4.7)
         raise QueryError(f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer)
+    if _calls_user(tree):  # publishers compute it too, which may be anywhere
+        raise QueryError(f"{where}: a user's function does not run in publishers; compute the time before you publish", pointer)
 
 
 def _reads_clock(tree: Typed) -> bool:
     return (isinstance(tree.expr, Call) and tree.expr.function == "now") or any(map(_reads_clock, tree.args))
+
+
+def _calls_user(tree: Typed) -> bool:
+    return isinstance(tree.expr, Udf) or any(map(_calls_user, tree.args))
 
 
 def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:

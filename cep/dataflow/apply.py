@@ -1,0 +1,46 @@
+"""Apply: a user's function over batches. Each row that it makes is at the event time of the row it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep.compile.user_batches import BatchFunction, Made
+from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.operators import Stateless, position
+from cep.elements import Batch
+from cep.model.operators import Apply
+from cep.model.schema import Schema
+
+
+class ApplyOperator(Stateless):
+    """`schema` is that of its input; an origin gets one word more, the row's number among those made of one row."""
+
+    def __init__(self, operator: Apply, schema: Schema, dead_letters: DeadLetters) -> None:
+        self.name, self.dead_letters = operator.name, dead_letters
+        self.function = BatchFunction(operator.function, Schema(tuple(schema[name] for name in operator.columns)), operator.schema)
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        made, failures = self.function.run(batch.columns, len(batch))
+        for row, reason in failures:
+            self.dead_letters.put(Letter(self.name, reason, position=position(batch, row)))
+        for piece in made:
+            if len(piece.rows):
+                yield _placed(batch, piece)
+
+
+def _placed(batch: Batch, made: Made) -> Batch:
+    origin = None if batch.origin is None else np.column_stack((batch.origin[made.rows], _ordinals(made.rows)))
+    return Batch(made.columns, batch.time[made.rows], origin, batch.created)
+
+
+def _ordinals(rows: np.ndarray) -> np.ndarray:
+    """int64[n]: how often the same number stands before it."""
+    order = np.argsort(rows, kind="stable")
+    sorted_ = rows[order]
+    begins = np.flatnonzero(np.concatenate(([True], sorted_[1:] != sorted_[:-1])))
+    lengths = np.diff(np.append(begins, len(rows)))
+    ordinals = np.empty(len(rows), np.int64)
+    ordinals[order] = np.arange(len(rows)) - np.repeat(begins, lengths)
+    return ordinals

@@ -1,0 +1,55 @@
+"""An Aggregate with users' functions: the engine's part collects their values, and what it answers is folded here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cep.compile.aggregate import AggregateSpec
+from cep.compile.aggregate_results import describe
+from cep.compile.user_aggregates import Folds
+from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.operators import AggregateOperator, Clock
+from cep.dataflow.sequential_aggregate import SequentialAggregate
+from cep.elements import Batch
+from cep.model.operators import Aggregate
+
+
+class Folding:
+    """From the answers of the aggregate that collects (`cep.compile.user_aggregates`) to those of `aggregate`."""
+
+    def __init__(self, aggregate: Aggregate, spec: AggregateSpec, dead_letters: DeadLetters) -> None:
+        self.name, self.by, self.folds, self.dead_letters = aggregate.name, spec.by, Folds(aggregate), dead_letters
+
+    def of(self, batch: Batch) -> Batch:
+        columns, failures = self.folds.run(batch.columns, len(batch))
+        for failure in failures:
+            group = describe(dict(batch.columns), self.by, failure.row)
+            where = f"group {group}, event time {int(batch.time[failure.row])} µs"
+            self.dead_letters.put(Letter(self.name, failure.reason, position=where))
+        return Batch(columns, batch.time, batch.origin, batch.created)
+
+
+class UserAggregateOperator(AggregateOperator):
+    """`spec` is of the aggregate that collects, "whole" or "final"."""
+
+    def __init__(self, aggregate: Aggregate, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
+        super().__init__(aggregate.name, spec, state_limit, dead_letters)
+        self.folding = Folding(aggregate, spec, dead_letters)
+        self.notes = self.folding.folds.notes
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        yield from map(self.folding.of, super().on_watermark(watermark))
+
+
+class UserSequentialAggregate(SequentialAggregate):
+    """The same for windows whose tuples are taken in stream order."""
+
+    def __init__(
+        self, aggregate: Aggregate, spec: AggregateSpec, origin_words: int, limit: int, clock: Clock, dead_letters: DeadLetters
+    ) -> None:
+        super().__init__(aggregate.name, spec, origin_words, limit, clock, dead_letters)
+        self.folding = Folding(aggregate, spec, dead_letters)
+        self.notes = self.folding.folds.notes
+
+    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        yield from map(self.folding.of, super().on_watermark(watermark))
