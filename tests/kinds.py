@@ -22,7 +22,7 @@ KINDS = (
 )
 
 #: What the engine runs yet.
-SUPPORTED = frozenset(KINDS) - {"apply", "stateful_map function"}
+SUPPORTED = frozenset(KINDS)
 
 _TYPE_OF = {cls: type_ for type_, (cls, _) in TYPES.items()}
 

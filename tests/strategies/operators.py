@@ -69,8 +69,11 @@ def maps(draw: DrawFn, node: Node, name: str) -> Map:
 
 @st.composite
 def changes(draw: DrawFn, node: Node, name: str) -> Map:
-    """The same columns, one of them computed anew."""
-    changed = draw(st.sampled_from(node.schema.names))
+    """The same columns, one of them computed anew; no expression makes lists of anything but strings."""
+    able = [field for field in node.schema.fields if kind_of_type(field.type) != "other"]
+    if not able:
+        return Map(name, node.name, tuple((n, Column(n)) for n in node.schema.names))
+    changed = draw(st.sampled_from(able)).name
     expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type)))
     return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
 
@@ -112,7 +115,7 @@ def applies(draw: DrawFn, node: Node, name: str) -> Apply:
 @st.composite
 def lookups(draw: DrawFn, node: Node, name: str) -> Lookup:
     """A table of a few rows, with a column like one of the tuple's and another."""
-    like = draw(st.sampled_from([field for field in node.schema.fields if not field.type.is_list] or node.schema.fields))
+    like = draw(st.sampled_from([field for field in node.schema.fields if not field.type.is_list]))
     fields = (Field("k", like.type, draw(st.booleans())), Field("v", draw(st.sampled_from(TYPES)), True))
     rows = draw(st.lists(st.tuples(*(cells(field, values_of(field.type)) for field in fields)), max_size=4))
     schema = Schema(fields)
@@ -123,14 +126,11 @@ def lookups(draw: DrawFn, node: Node, name: str) -> Lookup:
 
 def _ipc(schema: Schema, rows: Sequence[tuple[object, ...]]) -> bytes:
     columns = [pa.array([row[i] for row in rows], field.type.arrow) for i, field in enumerate(schema.fields)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema([field.with_nullable(True) for field in schema.arrow])) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=writer_schema(schema)))
-    return bytes(sink.getvalue())
-
-
-def writer_schema(schema: Schema) -> pa.Schema:
-    return pa.schema([field.with_nullable(True) for field in schema.arrow])
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
 
 
 # --- aggregates ------------------------------------------------------------------------------------------------------
