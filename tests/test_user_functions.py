@@ -215,6 +215,12 @@ def test_called_only_where_it_is_needed(expr: Expr, expected: list[Any]) -> None
     assert [value for (value,) in rows] == [wanted for wanted in expected if wanted != "dead"]
 
 
+def test_one_call_in_two_places_is_made_wherever_it_is_needed() -> None:
+    length = udf(functions.shout)(col("text")).length()
+    rows, _ = through(chain(Map("m", "s", (("x", when(col("a") > 2, length).otherwise(0)), ("y", length)))))
+    assert rows == [(0, 2), (0, 2), (2, 2), (2, 2)]
+
+
 def test_nothing_compiles_after_it_is_ready() -> None:
     made = chain(Map("m", "s", (("r", RATIO(col("a"), col("b"))), ("s", udf(functions.shout)(col("text"))))))
     before = compilations()
