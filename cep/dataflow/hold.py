@@ -16,9 +16,10 @@ from cep.compile.aggregate_ties import rows_of
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.output import concat
 from cep.elements import Batch
+from cep.kernels.column import Column
 from cep.kernels.columns import compact
 from cep.kernels.jit import kernel
-from cep.model.schema import Schema
+from cep.model.schema import INT64, Schema
 from cep.wire import Format
 
 ROWS_MAX = 65_536
@@ -71,6 +72,11 @@ class Hold:
     def snapshot(self) -> pa.RecordBatch:
         """What is held, with event time and origin in hidden columns."""
         return self.format.to_arrow(concat(self._batches)) if self._batches else pa.RecordBatch.from_pylist([], self.format.arrow)
+
+    def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
+        """Of the rows of a `snapshot`; the event time is among them, since there may be no other."""
+        rows = self.format.from_arrow(batch)
+        return {**rows.columns, "__time": Column(INT64, rows.time)}
 
     def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
         """Adds the rows of a `snapshot` that `kept`, bool[n], names."""

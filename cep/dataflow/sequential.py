@@ -14,7 +14,6 @@ from cep.dataflow.group_memory import GroupMemory
 from cep.dataflow.hold import Hold
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.elements import MIN_TIME, Batch
-from cep.kernels.columns import columns_from_arrow
 
 HELD, GROUPS = "held", "groups"
 
@@ -61,7 +60,7 @@ class SequentialOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             if part.name == HELD:
-                self.hold.restore(part.batch, keep(0, columns_from_arrow(part.batch, self.hold.schema)))
+                self.hold.restore(part.batch, keep(0, self.hold.columns(part.batch)))
             elif self.memory is not None:
                 self.memory.restore(part.batch, keep(0, self.memory.columns(part.batch)))
         self._check()

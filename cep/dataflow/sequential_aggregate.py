@@ -16,7 +16,7 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.hold import Hold
 from cep.dataflow.operators import ChainOperator, Clock, Keep, Part, bury, check_state
 from cep.elements import MAX_TIME, MIN_TIME, Batch
-from cep.kernels.columns import Column, columns_from_arrow
+from cep.kernels.columns import Column
 from cep.model.expr import col
 from cep.model.operators import Map
 from cep.model.windows import TransactionWindow, to_json
@@ -82,8 +82,7 @@ class SequentialAggregate:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             if part.name == "held":
-                columns = columns_from_arrow(part.batch, self.hold.schema)
-                self.hold.restore(part.batch, keep(0, columns).astype(bool))
+                self.hold.restore(part.batch, keep(0, self.hold.columns(part.batch)).astype(bool))
             else:
                 restore(self.state, part.batch, lambda columns: keep(0, columns))
 
