@@ -8,6 +8,7 @@ other in turn. A balancer counts where it leads to several instances, but for po
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cep.model.operators import Operator
@@ -55,6 +56,16 @@ def cells_of(query: Query, plan: PhysicalPlan) -> set[Cell]:
         for edge in plan.edges
         if edge.is_inner and (size[edge.target] > 1 or (size[edge.source] > 1 and edge.balancer == "point-to-point"))
     }
+
+
+def to_json() -> list[tuple[str, str, int]]:
+    return [(cell.kind, cell.balancer, count) for cell, count in executed.items()]
+
+
+def add_json(document: Iterable[tuple[str, str, int]]) -> None:
+    """What another process has executed."""
+    for kind, balancer, count in document:
+        executed[Cell(kind, balancer)] += count
 
 
 def table() -> list[str]:

@@ -31,6 +31,18 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", wanted))
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A process that runs a share of the tests tells the one that began them what it has executed."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["executed"] = cells.to_json()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    cells.add_json(getattr(node, "workeroutput", {}).get("executed", []))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Which cells of operator, window and balancer the properties executed, and how often."""
     if cells.executed:

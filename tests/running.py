@@ -204,7 +204,7 @@ def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[
 
 
 def local_run(made: PhysicalPlan, *arguments: Any, **named: Any) -> LocalRun:
-    """Where the functions of the tests may run."""
+    """Where the functions of `tests.user_functions` may run."""
     with allowed("tests.user_functions", "tests.functions_of_users"):
         return LocalRun(made, *arguments, **named)
 

@@ -70,7 +70,7 @@ def _failing(folder: Path) -> str | None:
     """The first property that fails; None if all pass in the time they are given."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "HYPOTHESIS_PROFILE": "planted"}
     present = [name for name in PROPERTIES if (folder / name).exists()]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *present]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "--tb=no", "-p", "no:cacheprovider", *present]
     try:
         ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=GIVEN_S, check=False)
     except subprocess.TimeoutExpired:

@@ -159,7 +159,9 @@ def test_states_are_written_and_read(state: object) -> None:
     assert repr(unpacked(packed(state))) == repr(state)
 
 
-@pytest.mark.parametrize("state", [{1}, [object()], {"a": np.float64(1)}, {"b": bytearray(b"b")}, np.zeros(3), 1j, ...], ids=repr)
+@pytest.mark.parametrize(
+    "state", [{1}, [object()], {"a": np.float64(1)}, {"b": bytearray(b"b")}, np.zeros(3), 1j, ...], ids=lambda state: type(state).__name__
+)
 def test_what_is_no_state(state: object) -> None:
     with pytest.raises(WrongResult, match=r"got (float64|bytearray|ndarray|object|complex|ellipsis|set) in it"):
         packed(state)

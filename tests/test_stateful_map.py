@@ -281,9 +281,3 @@ def test_text_made_of_the_state_is_refused_and_says_what_to_do() -> None:
     with pytest.raises(QueryError, match=r"operator 'm', fields 'text': .*\('count'\); give the state out as a field") as error:
         make_stateful(described, SCHEMA)
     assert error.value.pointer == "/fields/text"
-
-
-def test_a_function_is_refused_when_it_is_built() -> None:
-    described = StatefulMap("m", "s", (), None, function="module:name", columns=("n",), schema=Schema.of({"n": "int64"}))
-    with pytest.raises(QueryError, match="operator 'm': a function cannot be run yet"):
-        run_planned(query_of(SCHEMA, described), [], random.Random(0))

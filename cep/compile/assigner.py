@@ -9,8 +9,9 @@ import numpy as np
 
 from cep.kernels.assign_size import assign_size, end_size
 from cep.kernels.assigners import assign_sessions, assign_transactions, assign_unbounded, close_sessions, end_transactions, open_sessions
+from cep.kernels.group_table import number_groups
 from cep.kernels.jit import Kernel, warm
-from cep.kernels.programs import BACK, COUNT, FRONT, LAST, NONE, SLOT, free_slots, list_slots, number_groups
+from cep.kernels.programs import BACK, COUNT, FRONT, LAST, NONE, SLOT, free_slots, list_slots
 from cep.model.windows import SessionWindow, SizeWindow, TransactionWindow, UnboundedWindow, Window
 
 

@@ -22,9 +22,9 @@ from cep.compile.aggregate_results import GroupFailure
 from cep.compile.aggregate_rows import TupleRows, tuple_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.assigner import assigner_of
-from cep.compile.group_table import GroupTable
 from cep.elements import EVENT_TIME_MAX, Batch
 from cep.kernels.assigners import close_sessions, open_sessions
+from cep.kernels.group_table import GroupTable
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.programs import (
     ANSWERS,

@@ -15,8 +15,8 @@ from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_rows import PartialRows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Extreme
-from cep.compile.group_table import GroupTable
 from cep.compile.window_panes import Panes
+from cep.kernels.group_table import GroupTable
 from cep.kernels.keys import Keys
 from cep.kernels.table import Table
 from cep.model.windows import UnboundedWindow

@@ -27,9 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from cep.kernels.hashing import is_long
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, ROWS, key_room, look_ahead, put_key, same_long
 
 RESET, FREE, UPDATE, MERGE, EMIT, ADD = range(6)
 GROUP, ROW, TIME, START, END = range(5)
@@ -91,64 +89,6 @@ def emit(
     emitted[n, GROUP], emitted[n, ROW], emitted[n, TIME], emitted[n, START], emitted[n, END] = group, row, time, start, end
     desk[ANSWERS] = n + 1
     tell(program, desk, EMIT, slot, 0)
-
-
-@kernel(
-    "int64(int32[:], int64[:], int64[:], uint8[:], int64, const uint64[:], const uint64[:], const uint8[:], int64, int64, "
-    "const int64[:], int64[:])"
-)
-def number_groups(
-    slots: np.ndarray,
-    entries: np.ndarray,
-    control: np.ndarray,
-    arena: np.ndarray,
-    width: int,
-    key0: np.ndarray,
-    key1: np.ndarray,
-    key_data: np.ndarray,
-    start: int,
-    stop: int,
-    fresh: np.ndarray,
-    numbers: np.ndarray,
-) -> int:
-    """The number of the group of each key, its entry in a table; a new one gets the words `fresh` behind its key. Returns `stop`, or
-    the row for which the table lacked room."""
-    rows, used = control[ROWS], control[ARENA_USED]
-    capacity, mask = len(slots) // 2, len(slots) - 1
-    for block in range(start, stop, AHEAD):
-        end = min(block + AHEAD, stop)
-        look_ahead(slots, entries, width, key0, key1, block, end, control)
-        for i in range(block, end):
-            w0, w1, place = key0[i], key1[i], control[AHEAD_FROM + i - block]
-            elsewhere = is_long(w1)
-            row = np.int64(slots[place])
-            while row != 0:
-                at = (row - 1) * width
-                if entries[at] == np.int64(w0):
-                    if not elsewhere:
-                        if entries[at + 1] == np.int64(w1):
-                            break
-                    elif same_long(entries[at + 1], arena, w1, key_data):
-                        break
-                place = (place + 1) & mask
-                row = np.int64(slots[place])
-            if row == 0:
-                wanted = key_room(w1, key_data)
-                if rows == capacity or used + wanted > len(arena):
-                    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, wanted
-                    return i
-                at = rows * width
-                rows += 1
-                row = rows
-                slots[place] = rows
-                entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
-                if elsewhere:
-                    used = put_key(entries, at, arena, used, w1, key_data)
-                for k in range(len(fresh)):
-                    entries[at + 2 + k] = fresh[k]
-            numbers[i] = row - 1
-    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, 0
-    return stop
 
 
 @kernel("void(const int64[:], int64[:], int64[:])")
