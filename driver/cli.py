@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
+from cep.yaml_documents import load_yaml
 from driver.cluster import Cluster
 from driver.local import LocalCluster
 
@@ -112,11 +112,11 @@ def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
     try:
         text = path.read_text()
-        document = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
+        document = load_yaml(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
         queries.from_json(document)
     except OSError as error:
         raise CepError(f"{path}: {error.strerror}") from None
-    except (ValueError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
     except QueryError as error:
         raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None

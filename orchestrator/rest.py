@@ -12,7 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
@@ -27,6 +26,7 @@ from cep.model.streams import Stream
 from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.physical import Files
+from cep.yaml_documents import load_yaml
 from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
@@ -429,8 +429,8 @@ async def _document(request: Request) -> Any:
     """The body as a value. Raises ProtocolError: it is neither JSON nor YAML, as its content type says."""
     body = await request.body()
     try:
-        return yaml.safe_load(body) if "yaml" in request.headers.get("content-type", "") else json.loads(body)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        return load_yaml(body) if "yaml" in request.headers.get("content-type", "") else json.loads(body)
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"the document cannot be read: {error}") from None
 
 

@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
 from cep.model.query import from_json
 from cep.plan.validate import validate
+from cep.yaml_documents import load_yaml
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -28,7 +27,7 @@ def test_the_example_prints_its_window() -> None:
 
 def test_the_document_is_a_query() -> None:
     (document,) = re.findall(r"```yaml\n(.*?)```", README.read_text(), re.DOTALL)
-    query = from_json(yaml.safe_load(document))
+    query = from_json(load_yaml(document))
     assert validate(query, {}).schemas["window"].names == ("ip", "visits", "start")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import yaml
 
 from cep.kernels.jit import interpreted
 from cep.model import operator_documents
@@ -23,6 +22,7 @@ from cep.model.schema import Field, Schema, parse_type
 from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.model.tables import to_json as table_to_json
+from cep.yaml_documents import load_yaml
 from tests.kinds import JOINS, KINDS, SUPPORTED, kind_of
 from tests.reference import Answer, Partition, assert_same_answer
 from tests.reference.schemas import schemas_of
@@ -101,7 +101,7 @@ def _operator(name: str, type_: str, inputs: str, text: str) -> Operator:
     names = inputs.split(", ")
     sides = dict(zip(("left", "right"), names, strict=False))
     keys = {"union": {"inputs": names}, **{join: sides for join in JOINS}}.get(type_, {"input": names[0]})
-    document = {"name": name, "type": type_, **keys, **yaml.safe_load(text)}
+    document = {"name": name, "type": type_, **keys, **load_yaml(text)}
     if document.get("table") == "T":
         document["table"] = table_to_json(_table())
     return operator_documents.from_json(document)

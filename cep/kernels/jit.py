@@ -31,7 +31,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -184,11 +184,11 @@ def _lock() -> Iterator[None]:
 
 def _written(path: Path, source: str) -> Path:
     if not path.exists():
-        with _lock():
-            if not path.exists():  # a second writer would change its mtime: to Numba another source
-                unfinished = path.with_suffix(".unfinished")
-                unfinished.write_text(source)
-                unfinished.rename(path)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".unfinished") as unfinished:
+            unfinished.write(source)
+            unfinished.flush()
+            with suppress(FileExistsError):  # a second writer must not change its mtime: to Numba another source
+                os.link(unfinished.name, path)
     return path
 
 

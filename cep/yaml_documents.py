@@ -1,0 +1,28 @@
+"""YAML as its version 1.2 has it: of the words of version 1.1 only true and false are bools, so that a join's `on` stays a key."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # which has no types
+    pass
+
+
+_BOOL = "tag:yaml.org,2002:bool"
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if tag != _BOOL]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """The document. Raises ValueError where it is none."""
+    try:
+        return yaml.load(text, _Loader)  # safe: built on SafeLoader
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
