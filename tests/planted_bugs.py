@@ -25,10 +25,10 @@ BUGS = (
         "numbers[runs] = (time[i] - 1) // pane",
     ),
     Bug(
-        "panes begin at zero, also before the epoch",
+        "panes before the epoch are numbered toward zero",
         f"{_COMPILE}/window_panes.py",
-        "low = time[i] // pane * pane ",
-        "low = int(time[i] / pane) * pane ",
+        "numbers[runs] = time[i] // pane",
+        "numbers[runs] = int(time[i] / pane)",
     ),
     Bug(
         "a pane is merged twice into a sliding window",
