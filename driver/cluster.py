@@ -15,6 +15,17 @@ from driver.query import Query
 from driver.rest import Rest, path
 from driver.subscription import BUDGET_BYTES, Subscription
 
+POLL_S = 5.0
+"""How long one request waits for a query's state. Compiling a query for the first time can take minutes, which no single request
+would outlive; and one that is short may be asked again when an orchestrator dies under it."""
+
+_BEFORE = {
+    "ready": frozenset(("accepted", "deploying")),
+    "running": frozenset(("accepted", "deploying", "ready")),
+    "stopped": frozenset(("accepted", "deploying", "ready", "running", "draining", "stopping", "recovering")),
+}
+"""Goal -> the states from which a query still comes to it."""
+
 
 class Running:
     """A deployed query."""
@@ -31,7 +42,8 @@ class Running:
 
     def start(self) -> Running:
         """Runs a query that was deployed with `start=False`."""
-        self._settle(self.cluster.rest.post(self._path("/start?wait=true")))
+        self.cluster.rest.post(self._path("/start"))
+        self._wait("running")
         return self
 
     def subscribe(
@@ -72,14 +84,19 @@ class Running:
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""
-        self.cluster.rest.post(self._path(f"/stop?wait=true&drain={str(drain).lower()}"))
+        self.cluster.rest.post(self._path(f"/stop?drain={str(drain).lower()}"))
+        self._wait("stopped", fails=False)
 
     def delete(self) -> None:
         """Stops and forgets it."""
         self.cluster.rest.delete(self._path("?wait=true"))
 
-    def _settle(self, answer: Mapping[str, Any]) -> None:
-        if answer["state"] == "failed":
+    def _wait(self, goal: str, fails: bool = True) -> None:
+        """Returns when the query has come to `goal`, however long that takes. Raises QueryFailed if it failed instead, unless `fails` is
+        False."""
+        while (answer := self.cluster.rest.get(self._path(f"?until={goal}&timeout={POLL_S:g}")))["state"] in _BEFORE[goal]:
+            pass
+        if fails and answer["state"] == "failed":
             cause = answer["cause"] or {}
             raise QueryFailed(self.name, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
 
@@ -107,9 +124,9 @@ class Cluster:
             QueryFailed: it could not be started; says where and why.
         """
         document = query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
-        answer = self.rest.post(f"/queries?wait=true&start={str(start).lower()}", document)
+        answer = self.rest.post(f"/queries?start={str(start).lower()}", document)
         running = Running(self, answer["name"])
-        running._settle(answer)
+        running._wait("running" if start else "ready")
         for publisher in self.publishers:
             publisher.refresh()
         return running

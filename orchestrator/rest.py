@@ -165,6 +165,7 @@ def _api(request: Request) -> Api:
 Cluster = Annotated[Api, Depends(_api)]
 Wait = Annotated[bool, Query(description="Answer only when it is done.")]
 Timeout = Annotated[float, Query(gt=0, le=3600, description="How long to wait at most, in seconds.")]
+Until = Annotated[str | None, Query(description="Answer only when the query is in this state, or over: `ready`, `running`, `stopped`.")]
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
@@ -209,8 +210,14 @@ async def list_queries(api: Cluster) -> Any:
 
 
 @router.get("/queries/{name}", response_model=models.QueryDetail)
-async def inspect(name: str, api: Cluster) -> Any:
-    """One query: its document, plan, instances, and what each instance waits for."""
+async def inspect(name: str, api: Cluster, until: Until = None, timeout: Timeout = 600.0) -> Any:
+    """One query: its document, plan, instances, and what each instance waits for.
+
+    With `until` the answer comes when the query is in that state or over, at the latest at the time-out.
+    """
+    if until is not None:
+        await api.ask(_detail(name))
+        await _settled(api, name, until, timeout)
     detail = await api.ask(_detail(name))
     return await _with_figures(api, detail)
 

@@ -18,8 +18,9 @@ import yaml
 import zmq
 from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, until
 
+import driver
 from cep.config import ClusterConfig, argument
-from cep.errors import ClusterError, QueryError
+from cep.errors import ClusterError, QueryError, QueryFailed
 from cep.model.streams import TextFiles
 from orchestrator.__main__ import listen
 from orchestrator.door import Gateway
@@ -135,6 +136,30 @@ class TestQueries:
         two.stand_ins["im-1"].mute = True
         answer = client.post("/queries?wait=true&timeout=0.2", json=QUERY_EXAMPLE)
         assert (answer.status_code, answer.json()["state"]) == (202, "deploying")
+
+    def test_a_state_is_waited_for_until_the_query_is_over(self, two: Cluster, client: httpx.Client) -> None:
+        two.stand_ins["im-1"].mute = True
+        client.post("/queries", json=QUERY_EXAMPLE)
+        assert client.get("/queries/per-ip?until=running&timeout=0.2").json()["state"] == "deploying"
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(client.get, "/queries/per-ip?until=running")
+            until(lambda: "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
+            two.stand_ins["im-1"].say("per-ip~SQ2~1", "failed", "no kernel")
+            assert answer.result(HANG_S).json()["state"] == "failed"
+        is_problem(client.get("/queries/other?until=running"), 404, "NotFound", "there is no query 'other'")
+
+    def test_a_driver_waits_longer_than_one_request(self, two: Cluster, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("driver.cluster.POLL_S", 0.05)
+        two.stand_ins["im-1"].mute = True
+        asked: list[httpx.Request] = []
+        with driver.Cluster(server.url) as deploying, ThreadPoolExecutor() as pool:
+            deploying.rest.client.event_hooks = {"request": [asked.append]}
+            deployed = pool.submit(deploying.deploy, QUERY_EXAMPLE)
+            until(lambda: len(asked) > 3 and "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
+            two.stand_ins["im-1"].say("per-ip~SQ2~1", "failed", "no kernel")
+            with pytest.raises(QueryFailed, match="no kernel"):
+                deployed.result(HANG_S)
+        assert [each.method for each in asked].count("POST") == 1
 
 
 class TestProblems:
