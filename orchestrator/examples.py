@@ -1,11 +1,14 @@
-"""A query with each operator, as documents: what the OpenAPI document shows, and tests deploy."""
+"""A query with each operator, as documents: what the OpenAPI document shows, and tests deploy.
+
+All can be deployed in one cluster. None has a null, since FastAPI leaves nulls out of the OpenAPI document.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-VISITS = {
-    "name": "visits",
+PAGE_VIEWS = {
+    "name": "page_views",
     "schema": [
         {"name": "ip", "type": "string"},
         {"name": "ts", "type": "timestamp[ms]"},
@@ -31,7 +34,7 @@ def _over(column: str, value: Any) -> dict[str, Any]:
     return {"op": ">", "args": [_column(column), value]}
 
 
-def _query(*operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (VISITS,), outputs: tuple[str, ...] = ()) -> dict[str, Any]:
+def _query(*operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (PAGE_VIEWS,), outputs: tuple[str, ...] = ()) -> dict[str, Any]:
     last = operators[-1]["name"]
     found = outputs or (last,)
     return {
@@ -42,48 +45,48 @@ def _query(*operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (VI
     }
 
 
-def _on_visits(name: str, type_: str, **keys: Any) -> dict[str, Any]:
-    return _query({"name": name, "type": type_, "input": "visits", **keys})
+def _on_page_views(name: str, type_: str, **keys: Any) -> dict[str, Any]:
+    return _query({"name": name, "type": type_, "input": "page_views", **keys})
 
 
 def _with_sales(name: str, type_: str, **keys: Any) -> dict[str, Any]:
-    return _query({"name": name, "type": type_, "left": "visits", "right": "sales", "on": ["ip"], **keys}, streams=(VISITS, SALES))
+    return _query({"name": name, "type": type_, "left": "page_views", "right": "sales", "on": ["ip"], **keys}, streams=(PAGE_VIEWS, SALES))
 
 
 def _aggregate(name: str, **window: Any) -> dict[str, Any]:
-    return _on_visits(name, "aggregate", window=window, by=["ip"], functions={"visits": {"function": "count"}})
+    return _on_page_views(name, "aggregate", window=window, by=["ip"], functions={"visits": {"function": "count"}})
 
 
 _30S = {"type": "time", "size": "30s"}
 
 #: operator (an aggregate once for each window) -> a query with it
 EXAMPLES: dict[str, dict[str, Any]] = {
-    "map": _on_visits("picked", "map", fields={"ip": _column("ip"), "s": {"op": "/", "args": [_column("ms"), 1000]}}),
-    "filter": _on_visits("slow", "filter", condition=_over("ms", 100)),
+    "map": _on_page_views("picked", "map", fields={"ip": _column("ip"), "s": {"op": "/", "args": [_column("ms"), 1000]}}),
+    "filter": _on_page_views("slow", "filter", condition=_over("ms", 100)),
     "union": _query(
-        {"name": "slow", "type": "filter", "input": "visits", "condition": _over("ms", 100)},
-        {"name": "quick", "type": "filter", "input": "visits", "condition": {"op": "<", "args": [_column("ms"), 10]}},
+        {"name": "slow", "type": "filter", "input": "page_views", "condition": _over("ms", 100)},
+        {"name": "quick", "type": "filter", "input": "page_views", "condition": {"op": "<", "args": [_column("ms"), 10]}},
         {"name": "both", "type": "union", "inputs": ["slow", "quick"]},
     ),
     "demux": _query(
-        {"name": "route", "type": "demux", "input": "visits", "cases": {"slow": _over("ms", 100)}, "otherwise": "quick"},
+        {"name": "route", "type": "demux", "input": "page_views", "cases": {"slow": _over("ms", 100)}, "otherwise": "quick"},
         outputs=("route.slow", "route.quick"),
     ),
-    "flat_map": _on_visits(
+    "flat_map": _on_page_views(
         "words",
         "flat_map",
         fields={"ip": _column("ip"), "word": {"call": "split", "args": [_column("url"), "/"]}},
         explode="word",
     ),
-    "apply": _on_visits(
+    "apply": _on_page_views(
         "applied",
         "apply",
         function="my_functions:seconds",
         columns=["ip", "ms"],
         schema=[{"name": "ip", "type": "string"}, {"name": "s", "type": "float64"}],
     ),
-    "delay": _on_visits("later", "delay", by="5s"),
-    "lookup": _on_visits(
+    "delay": _on_page_views("later", "delay", by="5s"),
+    "lookup": _on_page_views(
         "named",
         "lookup",
         table={"schema": [{"name": "ip", "type": "string"}, {"name": "owner", "type": "string"}], "path": "/data/owners.csv"},
@@ -94,18 +97,18 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "aggregate, size": _aggregate("hundreds", type="size", size=100, advance=10),
     "aggregate, session": _aggregate("sessions", type="session", gap="5m"),
     "aggregate, transaction": _aggregate("transactions", type="transaction", open=_over("ms", 10), close=_over("ms", 100)),
-    "aggregate, unbounded": _aggregate("so_far", type="unbounded", every=None, ttl="1h"),
+    "aggregate, unbounded": _aggregate("so_far", type="unbounded", ttl="1h"),
     "join": _with_sales("joined", "join", window=_30S, how="left"),
     "interval_join": _with_sales("soon_after", "interval_join", lower="0s", upper="10s"),
     "as_of_join": _with_sales("as_of", "as_of_join", how="left", tolerance="1m"),
-    "sort": _on_visits("sorted", "sort", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}]),
-    "top_n": _on_visits("slowest", "top_n", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}], n=3),
-    "deduplicate": _on_visits("once", "deduplicate", by=["ip", "url"], ttl="1h"),
-    "stateful_map": _on_visits(
+    "sort": _on_page_views("sorted", "sort", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}]),
+    "top_n": _on_page_views("slowest", "top_n", window=_30S, by=["ip"], order=[{"column": "ms", "descending": True}], n=3),
+    "deduplicate": _on_page_views("once", "deduplicate", by=["ip", "url"], ttl="1h"),
+    "stateful_map": _on_page_views(
         "numbered",
         "stateful_map",
         by=["ip"],
-        ttl=None,
+        ttl="1h",
         state={"n": {"literal": 0, "type": "int64"}},
         update={"n": {"op": "+", "args": [_column("n"), 1]}},
         fields={"ip": _column("ip"), "n": _column("n")},

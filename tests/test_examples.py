@@ -15,13 +15,13 @@ from driver import SESSION, SIZE, TIME, TRANSACTION, UNBOUNDED, Query, col, coun
 from orchestrator import query_schema
 from orchestrator.examples import EXAMPLES
 
-VISITS = stream("visits", ip=str, ts="timestamp[ms]", url=str, ms="int64", event_time="ts", disorder="2s")
+PAGE_VIEWS = stream("page_views", ip=str, ts="timestamp[ms]", url=str, ms="int64", event_time="ts", disorder="2s")
 SALES = stream("sales", ip=str, at="timestamp[ms]", price="float64", event_time="at", disorder="2s")
 SLOW, QUICK = col("ms") > 100, col("ms") < 10
 
 
 def _visits(name: str) -> Query:
-    return Query(f"with-{name}").source(VISITS)
+    return Query(f"with-{name}").source(PAGE_VIEWS)
 
 
 def _counted(name: str, window: Window) -> Query:
@@ -32,7 +32,7 @@ def _counted(name: str, window: Window) -> Query:
 BUILT = {
     "map": _visits("picked").map("picked", ip=col("ip"), s=col("ms") / 1000),
     "filter": _visits("slow").filter("slow", SLOW),
-    "union": _visits("both").filter("slow", SLOW).at("visits").filter("quick", QUICK).union("both", "slow", "quick"),
+    "union": _visits("both").filter("slow", SLOW).at("page_views").filter("quick", QUICK).union("both", "slow", "quick"),
     "demux": _visits("route").demux("route", {"slow": SLOW}, otherwise="quick").at("route.slow").output("out_route_slow").at("route.quick"),
     "flat_map": _visits("words").flat_map("words", explode="word", ip=col("ip"), word=col("url").split("/")),
     "apply": _visits("applied").apply("applied", "my_functions:seconds", ["ip", "ms"], {"ip": str, "s": float}),
@@ -50,7 +50,7 @@ BUILT = {
     "top_n": _visits("slowest").top("slowest", 3, TIME("30s"), by="ip", order="-ms"),
     "deduplicate": _visits("once").deduplicate("once", by=("ip", "url"), ttl="1h"),
     "stateful_map": _visits("numbered").stateful_map(
-        "numbered", by="ip", ttl=None, state={"n": 0}, update={"n": col("n") + 1}, fields={"ip": col("ip"), "n": col("n")}
+        "numbered", by="ip", ttl="1h", state={"n": 0}, update={"n": col("n") + 1}, fields={"ip": col("ip"), "n": col("n")}
     ),
 }
 

@@ -161,6 +161,14 @@ class TestQueries:
                 deployed.result(HANG_S)
         assert [each.method for each in asked].count("POST") == 1
 
+    def test_the_examples_of_the_openapi_document_can_be_deployed_side_by_side(self, tmp_path: Path, client: httpx.Client) -> None:
+        (tmp_path / "data" / "owners.csv").write_text("ip,owner\n")
+        content = client.get("/openapi.json").json()["paths"]["/queries"]["post"]["requestBody"]["content"]
+        for name, example in content["application/json"]["examples"].items():
+            document = json.loads(json.dumps(example["value"]).replace("/data/", f"{tmp_path}/data/"))
+            answer = client.post("/queries", json=document)
+            assert answer.status_code == (422 if name == "apply" else 201), (name, answer.text)  # its module is not there
+
 
 class TestProblems:
     def test_options_beyond_all_bounds(self, client: httpx.Client) -> None:
