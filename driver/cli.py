@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import threading
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
@@ -22,7 +23,11 @@ PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
 
 app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
-out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
+PIPED_WIDTH = 200
+"""Columns of a table that no terminal's width limits."""
+
+err = Console(stderr=True, soft_wrap=True)
+out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address.")]
 Token = Annotated[str | None, typer.Option(envvar="CEP_TOKEN", help="The cluster's token, if it has one.")]
@@ -130,7 +135,7 @@ def _manager_line(manager: dict[str, Any]) -> str:
 
 
 def _status_table(found: list[dict[str, Any]]) -> Table:
-    table = Table("query", "state", "instance", "on", "rows", "waits for")
+    table = Table("query", "state", "instance", "on", "rows", Column("waits for", overflow="fold"))
     for query in found:
         cause = query["cause"]
         state = query["state"] + (f": {cause['subquery']}: {cause['cause']}" if cause else "")
