@@ -12,6 +12,8 @@ from cep.model.topology import Topology
 from cep.plan.explain import explain
 from cep.plan.physical import Worker
 from cep.plan.planner import plan
+from driver import query as driver_query
+from driver import stream
 from tests import plans
 from tests.plans import files, fixed_window, group, pick, planned, query
 
@@ -124,6 +126,14 @@ def test_no_numa() -> None:
 def test_workers_that_are_not_bound() -> None:
     unbound = [Worker(f"im-{i}", None, None, f"ipc:///tmp/{i}") for i in range(2)]
     assert "no node  no core  im-0 … im-1  SQ1[0-1] SQ2[0-1]" in explain(plan(fixed_window(), {}, unbound, plans.one_node(2)))
+
+
+def test_joins_by_time_say_how_far_they_look() -> None:
+    s = stream("s", k=str, t="timestamp[ms]", event_time="t", disorder="0s")
+    asked = driver_query.Query("q").source(s).interval_join("near", s, "-5s", "1m", on="k", prefix="r_").output("o")
+    asked = asked.at("s").as_of_join("last", s, on="k", tolerance="20s", prefix="r_").output("p")
+    text = explain(planned(asked.build()))
+    assert "inner interval join from -5s to 1m on k" in text and "inner as-of join on k, tolerance 20s" in text
 
 
 @settings(deadline=None)

@@ -98,9 +98,10 @@ def _stateful(operator: Operator) -> str:
             where = "" if condition is None else f" where {text_of(condition)}"
             return f"{how} join {windows}{' on ' + _pairs(on) if on else ''}{where}"
         case IntervalJoin(on=on, how=how, lower=lower, upper=upper):
-            return f"{how} interval join from {lower} µs to {upper} µs{' on ' + _pairs(on) if on else ''}"
-        case AsOfJoin(on=on, how=how):
-            return f"{how} as-of join{' on ' + _pairs(on) if on else ''}"
+            return f"{how} interval join from {_signed(lower)} to {_signed(upper)}{' on ' + _pairs(on) if on else ''}"
+        case AsOfJoin(on=on, how=how, tolerance=tolerance):
+            limit = "" if tolerance is None else f", tolerance {format_duration(tolerance)}"
+            return f"{how} as-of join{' on ' + _pairs(on) if on else ''}{limit}"
         case Sort(window=None):
             return "sort by event time"
         case Sort(window=TimeWindow() as window, by=by, order=order):
@@ -116,6 +117,10 @@ def _stateful(operator: Operator) -> str:
 
 def _fields(fields: tuple[tuple[str, Expr], ...]) -> str:
     return ", ".join(name if _is(expr, name) else f"{name} = {text_of(expr)}" for name, expr in fields)
+
+
+def _signed(us: int) -> str:
+    return "-" * (us < 0) + format_duration(abs(us))
 
 
 def _pairs(on: tuple[tuple[str, str], ...]) -> str:
