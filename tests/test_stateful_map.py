@@ -28,10 +28,12 @@ from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.errors import QueryError
 from cep.kernels.jit import compilations, interpreted
 from cep.model.expr import Cast, Expr, Literal, coalesce, col, lit
+from cep.model.expr_functions import hash_, when
 from cep.model.operators import Map, StatefulMap, Union
 from cep.model.schema import DataType, Schema
 from cep.plan.schemas import state_schema
 from cep.plan.validate import validate
+from driver.functions import udf
 from tests.reference.expressions import Failed, evaluate
 from tests.single_operator import (
     FLOATS,
@@ -268,6 +270,16 @@ def test_groups_whose_ttl_has_passed_are_swept() -> None:
     [
         (stateful({"s": "a"}, {"s": col("word")}, {"s": col("s")}), "state 's': expected one of bool.*got string; a function", "/state/s"),
         (stateful({"m": 0}, {"m": col("m")}, {"m": col("m")}), "the input has a column of that name", "/state/m"),
+        (
+            stateful({"rows": 0}, {"rows": col("rows") + 1}, {"many": when(col("rows") > 9, "many").otherwise(col("word"))}),
+            "fields 'many': case when rows > 9 .* is string, which cannot be computed over the state; give the state out as a field",
+            "/fields/many",
+        ),
+        (
+            stateful({"rows": 0}, {"rows": udf("module:next", returns=int)(col("rows"))}, {"rows": col("rows")}),
+            "update 'rows': module:next.rows. is a user's function .stateful_function keeps a state of its own., which cannot",
+            "/update/rows",
+        ),
     ],
 )
 def test_what_validation_refuses(described: StatefulMap, message: str, pointer: str) -> None:
@@ -276,8 +288,8 @@ def test_what_validation_refuses(described: StatefulMap, message: str, pointer: 
     assert error.value.pointer == f"/operators/0{pointer}"
 
 
-def test_text_made_of_the_state_is_refused_and_says_what_to_do() -> None:
-    described = stateful({"count": 0}, {"count": col("count") + 1}, {"text": col("count").cast(str)})
+def test_a_hash_of_text_and_the_state_is_refused_when_it_is_compiled() -> None:
+    described = stateful({"count": 0}, {"count": col("count") + 1}, {"text": hash_(col("word"), col("count"))})
     with pytest.raises(QueryError, match=r"operator 'm', fields 'text': .*\('count'\); give the state out as a field") as error:
         make_stateful(described, SCHEMA)
     assert error.value.pointer == "/fields/text"

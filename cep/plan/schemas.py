@@ -5,11 +5,11 @@ Every function here raises QueryError that names the operator and the field; its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cep.errors import QueryError
-from cep.model.expr import Expr
+from cep.model.expr import Column, Expr, Udf
 from cep.model.functions import FUNCTIONS, Function, UserFunction, result_field
 from cep.model.operators import (
     Aggregate,
@@ -32,7 +32,7 @@ from cep.model.operators import (
 )
 from cep.model.schema import BOOL, INT64, DataType, Field, Schema
 from cep.model.windows import TransactionWindow, UnboundedWindow
-from cep.plan.types import escaped, infer, listing, promoted, text_of
+from cep.plan.types import Typed, escaped, infer, listing, promoted, text_of, typed
 
 #: What state that expressions change may be: machine words.
 STATE_TYPES = ("bool", "int32", "int64", "float64", "timestamp")
@@ -261,7 +261,10 @@ def _stateful_map_schema(operator: StatefulMap, schema: Schema) -> Schema:
         return operator.schema
     if not operator.fields:
         raise QueryError(f"operator {operator.name!r}: expected at least one field", "/fields")
-    return computed(operator.name, "fields", operator.fields, state_schema(operator, schema))
+    both = state_schema(operator, schema)
+    made = computed(operator.name, "fields", operator.fields, both)
+    _check_over_state(operator, both)
+    return made
 
 
 def state_schema(operator: StatefulMap, schema: Schema) -> Schema:
@@ -291,6 +294,36 @@ def _check_updates(operator: StatefulMap, made: Schema) -> None:
         if made[name].type != literal.type:
             message = f"operator {operator.name!r}: state {name!r} is {literal.type}, its update is {made[name].type}; cast one of them"
             raise QueryError(message, f"/update/{escaped(name)}")
+
+
+def _check_over_state(operator: StatefulMap, both: Schema) -> None:
+    """The state is computed row after row in machine code, which neither makes text nor lists nor calls Python."""
+    state = {name for name, _ in operator.state}
+    for key, exprs in (("update", operator.update), ("fields", operator.fields)):
+        for name, expr in exprs:
+            if (found := _beyond_loop(typed(expr, both.by_name), state)) is not None:
+                where = f"operator {operator.name!r}, {key} {name!r}: {text_of(found.expr)} is {_kind(found)}"
+                message = f"{where}, which cannot be computed over the state; give the state out as a field and compute it in a map behind"
+                raise QueryError(message, f"/{key}/{escaped(name)}")
+
+
+def _beyond_loop(tree: Typed, state: set[str]) -> Typed | None:
+    """The innermost part that is computed from the state and that no loop can compute."""
+    if (inner := next((found for arg in tree.args if (found := _beyond_loop(arg, state))), None)) is not None:
+        return inner
+    is_beyond = isinstance(tree.expr, Udf) or tree.type.name in ("string", "binary", "list")
+    return tree if is_beyond and not state.isdisjoint(_read(tree)) else None
+
+
+def _read(tree: Typed) -> Iterator[str]:
+    if isinstance(tree.expr, Column):
+        yield tree.expr.name
+    for arg in tree.args:
+        yield from _read(arg)
+
+
+def _kind(tree: Typed) -> str:
+    return "a user's function (stateful_function keeps a state of its own)" if isinstance(tree.expr, Udf) else str(tree.type)
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
