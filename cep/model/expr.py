@@ -487,8 +487,12 @@ def from_json(document: Any, pointer: str = "") -> Expr:
             split_reference(function, f"{pointer}/udf")
             given = tuple(from_json(arg, f"{pointer}/args/{i}") for i, arg in enumerate(args))
             return Udf(function, given, _type(returns, f"{pointer}/returns"), returns.endswith("?"))
+        case {"udf": _, **rest} if not rest.keys() >= {"args", "returns"}:
+            raise QueryError(f"a call of a user's function lacks {'args' if 'args' not in rest else 'returns'!r}", pointer)
+        case {"call": str(function), **rest} if function not in FUNCTIONS:
+            raise QueryError(f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}", f"{pointer}/call")
     raise QueryError(
-        "no expression: expected column, literal, op with args, cast, try_cast, udf with args and returns, or call of "
+        "no expression: expected column, literal, op with args, cast, try_cast, udf with args and returns, or call with args of "
         f"{', '.join(FUNCTIONS)}; got {document!r}",
         pointer,
     )
