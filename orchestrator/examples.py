@@ -34,7 +34,9 @@ def _over(column: str, value: Any) -> dict[str, Any]:
     return {"op": ">", "args": [_column(column), value]}
 
 
-def _query(*operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (PAGE_VIEWS,), outputs: tuple[str, ...] = ()) -> dict[str, Any]:
+def _query(
+    *operators: dict[str, Any], streams: tuple[dict[str, Any], ...] = (PAGE_VIEWS,), outputs: tuple[str, ...] = ()
+) -> dict[str, Any]:
     last = operators[-1]["name"]
     found = outputs or (last,)
     return {

@@ -336,3 +336,12 @@ def test_where_modules_lie(tmp_path: Any) -> None:
     assert folder_of("sys", []) is None
     with pytest.raises(ClusterError, match="module 'no_such_module' is not found where Python looks: give its folder"):
         folder_of("no_such_module", [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"), [(["int64"], "missing a required argument"), (["int64"] * 9, "too many positional arguments")]
+)
+def test_a_function_that_cannot_be_called_so(arguments: list[str], got: str) -> None:
+    types = [parse_type(each) for each in arguments]
+    with pytest.raises(QueryError, match=rf"functions_of_users:ratio'\(.*called with {len(types)} argument.*{got}"):
+        RowFunction(f"{MODULE}:ratio", types, Field("f", parse_type("float64")))

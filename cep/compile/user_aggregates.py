@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cep.compile.user_functions import resolve
+from cep.compile.user_functions import check_callable_with, resolve
 from cep.compile.user_rows import slow_note
 from cep.compile.user_values import check_of, column_of_values, python_values
 from cep.errors import QueryError
@@ -76,6 +76,7 @@ class _Fold:
             what = f"without {', '.join(missing)}" if missing else "that is no class"
             raise QueryError(f"aggregate function {function.name!r}: expected a class with init, add and result, got one {what}")
         self.instance: Any = made()
+        check_callable_with(f"{function.name}.add", self.instance.add, 1 + len(function.arguments))
         self.arguments = [_argument(name, k) for k in range(len(function.arguments))]
         self.check = check_of(Field(name, function.type, function.nullable))
         column_of_values([], function.type)  # Arrow looks for pandas at the first one

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep.compile.user_functions import failure_text, resolve
+from cep.compile.user_functions import check_callable_with, failure_text, resolve
 from cep.compile.user_values import WrongResult
 from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow, from_arrow
 from cep.model.schema import INT64, Field, Schema
@@ -32,6 +32,7 @@ class BatchFunction:
     def __init__(self, reference: str, columns: Schema, schema: Schema) -> None:
         self.reference, self.columns, self.schema = reference, columns, schema
         self.function: Callable[[pa.RecordBatch], Any] = resolve(reference)
+        check_callable_with(reference, self.function, 1)
 
     def run(self, columns: Columns, n: int) -> tuple[list[Made], list[tuple[int, str]]]:
         """What it made of `n` rows, piece by piece, and (row, what happened) of the rows on which it failed, in order."""

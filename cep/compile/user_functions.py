@@ -7,6 +7,7 @@ module has only imported (`os.system`) is none of its functions.
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,19 @@ def resolve(reference: str) -> Callable[..., Any]:
         other = f"; it is defined in {where!r}" if where is not None and where != module else ""
         raise QueryError(f"function {reference!r}: expected a function that module {module!r} defines, got {found!r}{other}")
     return found  # type: ignore[no-any-return]  # callable, as was seen
+
+
+def check_callable_with(reference: str, function: Callable[..., Any], arguments: int) -> None:
+    """Raises QueryError for a function that no call with so many arguments suits. One that does not say what it takes passes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*[None] * arguments)
+    except TypeError as error:
+        message = f"function {reference!r}{signature}: it is called with {arguments} argument{'s' * (arguments != 1)}: {error}"
+        raise QueryError(message) from None
 
 
 def call_text(reference: str, arguments: Sequence[object]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cep.compile.user_functions import failure_text, resolve
+from cep.compile.user_functions import check_callable_with, failure_text, resolve
 from cep.compile.user_values import WrongResult, check_of, column_of_values, python_values
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreting
@@ -29,6 +29,7 @@ class RowFunction:
     def __init__(self, reference: str, arguments: Sequence[DataType], result: Field) -> None:
         self.reference, self.arguments, self.result = reference, tuple(arguments), result
         self.function: Callable[..., Any] = resolve(reference)
+        check_callable_with(reference, self.function, len(self.arguments))
         self.notes: tuple[str, ...] = ()
         self._check = check_of(result)
         self._loop: Loop | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate_results import describe
-from cep.compile.user_functions import failure_text, resolve
+from cep.compile.user_functions import check_callable_with, failure_text, resolve
 from cep.compile.user_rows import slow_note
 from cep.compile.user_state import Packed, packed, read, unpacked, written
 from cep.compile.user_values import WrongResult, check_of, column_of_values, python_values
@@ -80,6 +80,7 @@ class StatefulFunctionOperator(SequentialOperator):
         assert operator.function is not None and operator.schema is not None
         self.reference, self.dead_letters = operator.function, dead_letters
         self.function: Callable[..., Any] = resolve(operator.function)
+        check_callable_with(operator.function, self.function, 1 + len(operator.columns))
         self.columns, self.schema = operator.columns, operator.schema
         self.notes = (slow_note(operator.function, "a function with state is not compiled"),)
         self._checks = [check_of(field) for field in operator.schema.fields]
