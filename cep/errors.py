@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def escaped(name: str) -> str:
+    """`name` as one step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
 class CepError(Exception):
     """Base of all errors of this project."""
 

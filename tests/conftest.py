@@ -6,11 +6,13 @@ A failing example is printed whole, the seed of its schedule with it, and with a
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from cep.compile.user_functions import allowed
 from tests import cells
 
 #: Two cores are shared by many, so nothing has a deadline; and a large query takes a while to draw.
@@ -29,6 +31,13 @@ settings.register_profile("planted", max_examples=100, phases=[Phase.generate], 
 def pytest_configure(config: pytest.Config) -> None:
     wanted = "long" if config.getoption("markexpr") == "long" else "ci"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", wanted))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def users_modules() -> Iterator[None]:
+    """The modules of users' functions that this process would have been started with."""
+    with allowed("tests.user_functions", "tests.functions_of_users"):
+        yield
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

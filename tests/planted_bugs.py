@@ -206,7 +206,7 @@ BUGS = (
     Bug(
         "Delay shifts the watermark twice",
         f"{_FLOW}/delay.py",
-        "min(watermark + self.by, MAX_TIME - 1)",
-        "min(watermark + 2 * self.by, MAX_TIME - 1)",
+        "min(watermark + self.by, EVENT_TIME_MAX)",
+        "min(watermark + 2 * self.by, EVENT_TIME_MAX)",
     ),
 )

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate_results import origins
-from cep.compile.user_functions import allowed
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.local import LocalRun, Outcome, Script
 from cep.dataflow.source import Closing, Published, stamp_of
@@ -197,16 +196,10 @@ def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
 
 
 def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
-    local = local_run(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, probe_rows=1 + execution.seed % 8)
+    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, probe_rows=1 + execution.seed % 8)
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
     return ran_of(outcome)
-
-
-def local_run(made: PhysicalPlan, *arguments: Any, **named: Any) -> LocalRun:
-    """Where the functions of `tests.user_functions` may run."""
-    with allowed("tests.user_functions", "tests.functions_of_users"):
-        return LocalRun(made, *arguments, **named)
 
 
 def ran_of(outcome: Outcome) -> Ran:
@@ -280,7 +273,6 @@ __all__ = [
     "Ran",
     "cut_of",
     "expected_of",
-    "local_run",
     "origin_of_engine",
     "outputs_of",
     "plan_of",

@@ -128,3 +128,10 @@ def test_over_its_limit_it_names_groups_and_keys() -> None:
         for start in range(0, 10_000, 100):
             list(full.on_batch(batch_of(many(start, 100), SCHEMA), 0))
             list(watermark(full, start + 100))
+
+
+def test_over_its_limit_it_names_the_keys_of_the_tuples_that_it_holds() -> None:
+    full = operator(("word",), None, limit=1_000)
+    said = r"0 groups \(last: none\); 100 rows held .*; largest keys of these: .*key number \d+' \(1 rows\)"
+    with pytest.raises(StateLimitExceeded, match=said):
+        list(full.on_batch(batch_of(many(0, 100), SCHEMA), 0))

@@ -17,7 +17,7 @@ from cep.errors import DataError
 from cep.model.functions import count
 from cep.model.operators import Aggregate, Deduplicate, Delay
 from cep.model.schema import Schema
-from cep.model.windows import SIZE_MAX, TimeWindow
+from cep.model.windows import SIZE_MAX, SizeWindow, TimeWindow
 from tests.single_operator import Row, Tuple, as_planned, drawn, made, planned_rows, query_of, run_alone, run_planned, without_origins
 
 SCHEMA = Schema.of({"t": "timestamp[us]", "n": "int64"})
@@ -47,8 +47,8 @@ def test_columns_and_origins_stay() -> None:
         (MIN_TIME, MIN_TIME),
         (MIN_TIME + 1, MIN_TIME + 1 + SIZE_MAX),
         (5, 5 + SIZE_MAX),
-        (2 * EVENT_TIME_MAX, 2 * EVENT_TIME_MAX + SIZE_MAX),
-        (MAX_TIME - 1, MAX_TIME - 1),  # not the end
+        (EVENT_TIME_MAX - 1, EVENT_TIME_MAX),  # where partial windows come out at the end
+        (MAX_TIME - 1, EVENT_TIME_MAX),
         (MAX_TIME, MAX_TIME),
     ],
 )
@@ -85,3 +85,15 @@ def test_in_a_plan_before_what_takes_rows_in_order(seed: int) -> None:
     ran = run_planned(query_of(SCHEMA, Delay("d", "s", 7), Deduplicate("first", "d", ("n",), None)), arrivals, choose)
     firsts = {each.row["n"]: each for each in reversed(as_planned(arrivals))}
     assert planned_rows(ran) == without_origins(delayed(list(firsts.values()), 7))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_partial_windows_behind_it_are_not_older_than_its_watermark(seed: int) -> None:
+    """Tuples at the end of event time are delayed beyond it; what is incomplete of them comes out there."""
+    choose = random.Random(seed)
+    arrivals = [Tuple(EVENT_TIME_MAX - 9 + n, (0, n), {"t": EVENT_TIME_MAX - 9 + n, "n": n % 2}) for n in range(10)]
+    pairs = Aggregate("w", "d", SizeWindow(3, 3), ("n",), (("rows", count()),), emit_partial=True)
+    counted = Aggregate("c", "w", TimeWindow(SIZE_MAX, SIZE_MAX), (), (("windows", count()),))
+    ran = run_planned(query_of(SCHEMA, Delay("d", "s", 1000), pairs, counted, disorder=0), arrivals, choose)
+    ((end, windows),) = ((time, values[0]) for time, values in ran.outputs["out"])
+    assert (end + 1) % SIZE_MAX == 0 and windows == 4

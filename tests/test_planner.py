@@ -10,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.errors import ProtocolError, QueryError
-from cep.model.query import Query
+from cep.model.functions import count
+from cep.model.operators import Aggregate
+from cep.model.query import Output, Query
+from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.topology import Topology
+from cep.model.windows import TimeWindow
 from cep.plan.physical import Edge, PhysicalPlan, Worker, channel_name, from_json, to_json
 from cep.plan.planner import plan
 from cep.plan.split import topological
@@ -76,6 +80,20 @@ def test_channels_join_instances_that_exist(made: PhysicalPlan) -> None:
 def test_names_of_channels_are_unique(made: PhysicalPlan) -> None:
     names = [channel_name("q", edge.name, i, j) for edge in made.edges for i, j in made.channels(edge)]
     assert len(set(names)) == len(names)
+
+
+def test_names_of_channels_are_unique_whatever_operators_are_called() -> None:
+    """Joined by the sign between them, a>b and c would be a and b>c."""
+    stream = Stream("s", Schema.of({"k": "string"}), files=None)
+    operators = tuple(
+        Aggregate(name, input_, TimeWindow(5, 5), ("k",), (("n", count()),))
+        for name, input_ in (("a", "s"), ("a>b", "s"), ("b>c", "a"), ("c", "a>b"), ("~2", "a"), (">", "a"))
+    )
+    outputs = tuple(Output(f"to {name}", name) for name in ("b>c", "c", "~2", ">"))
+    made = planned(Query("q", (stream,), operators, outputs))
+    names = [edge.name for edge in made.edges]
+    assert len(set(names)) == len(names)
+    assert channel_name("q/a", "b>c", 0, 0) != channel_name("q", "a/b>c", 0, 0)
 
 
 @settings(deadline=None)

@@ -19,12 +19,12 @@ from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Idle, St
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model.expr import Column, col, lit
-from cep.model.functions import count, first, last, max_, sum_
+from cep.model.functions import collect, count, first, last, max_, sum_
 from cep.model.operators import Aggregate, AsOfJoin, Filter, FlatMap, IntervalJoin, Join, Map, Operator, Union
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import TimeWindow
+from cep.model.windows import SizeWindow, TimeWindow
 from cep.plan import physical
 from cep.plan.expand import expanded
 from cep.plan.explain import explain
@@ -366,3 +366,14 @@ def test_ordinals_of_the_first_query_are_part_of_the_origins_in_the_second() -> 
     stream, feed = feed_of(made, 1, "x")
     again = plan(reader(), {"x": stream}, workers(MACHINE), MACHINE, feeds={"x": feed})
     assert (feed.origin_words, words(again, "x"), words(again, "w")) == (3, 3, 2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_elements_of_the_first_query_keep_their_order_in_the_second(seed: int) -> None:
+    split = FlatMap("each", "s", (("k", lit("b,a").split(",")),), "k")
+    pairs = Aggregate("pairs", "x", SizeWindow(2, 2), (), (("k", collect("k", 2)),))
+    chain = Chain(Query("left", (READINGS,), (split,), (Output("x", "each"),)), Query("right", (), (pairs,), (Output("y", "pairs"),)))
+    given_ = {"s": [Partition(0, [(time, "", 0, 0) for time in range(4)])]}
+    with interpreted():
+        ran = chain.run(given_, execution(2, seed))
+    assert ran["y"] == [(time, (["b", "a"],)) for time in range(4)]

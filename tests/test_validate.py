@@ -276,3 +276,20 @@ def test_an_output_that_exists_otherwise_is_refused() -> None:
     assert (message.split(",")[0], part) == ("output 'out' exists already with the schema (x: int64)", "out")
     message, _ = refused(query(out="visits"), Stream("out", SCHEMA, col("ts"), 0))
     assert "fed from outside" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "pointer"),
+    [
+        ("a/b", 1, "/a~1b"),
+        ("operators", [{"name": "m", "type": "map", "input": "s", "fields": {"a/b~": {"nothing": 1}}}], "/operators/0/fields/a~1b~0"),
+        ("operators", [{"name": "m", "type": "map", "input": "s", "fields": {"a": {"column": "k"}}, "x/y": 1}], "/operators/0/x~1y"),
+        ("streams", [{"name": "s", "schema": [], "x/y": 1}], "/streams/0/x~1y"),
+        ("options", {"balancers": {"o/p": "any"}}, "/options/balancers/o~1p"),
+        ("options", {"x/y": 1}, "/options/x~1y"),
+    ],
+)
+def test_pointers_into_documents_escape_names(key: str, value: Any, pointer: str) -> None:
+    with pytest.raises(QueryError) as raised:
+        from_json({"name": "q", key: value})
+    assert raised.value.pointer == pointer

@@ -112,3 +112,10 @@ def test_too_much_state_names_the_largest_keys() -> None:
     members = [Row(i, i, "b" if i % 3 else "a") for i in range(3_000)]
     with pytest.raises(StateLimitExceeded, match=r"'windows'.*3000 tuples held.*'session'.*key='b' \(2000 rows\).*key='a'"):
         list(operator.on_batch(batch_of(members), 0))
+
+
+def test_long_keys_of_tuples_held_are_counted_together() -> None:
+    operator = sequential(operator_of(SessionWindow(10), (("rows", count()),)), limit=100_000)
+    members = [Row(i, i, LONG if i % 3 else LONG + "!") for i in range(3_000)]
+    with pytest.raises(StateLimitExceeded, match=rf"key='{LONG}' \(2000 rows\).*key='{LONG}!' \(1000 rows\)"):
+        list(operator.on_batch(batch_of(members), 0))

@@ -16,13 +16,13 @@ from cep.compile.chain import Chain, Loop, chain_of, ready
 from cep.compile.chain_expr import Value, Writer
 from cep.compile.chain_source import LoopSource, LoopWriter
 from cep.compile.chain_steps import Assign, Lowering, Step
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.kernels.jit import generate, warm
 from cep.model.expr import Column, Expr
 from cep.model.operators import StatefulMap
 from cep.model.schema import BOOL, DataType, Field, Schema
 from cep.plan.schemas import operator_schema, state_schema
-from cep.plan.types import Typed, escaped
+from cep.plan.types import Typed
 
 _ARRAYS = {"bool": "uint8", "timestamp": "int64"}
 

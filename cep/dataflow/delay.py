@@ -1,4 +1,8 @@
-"""Delay: the same tuples, later in event time. It holds nothing: time and watermark are shifted alike."""
+"""Delay: the same tuples, later in event time. It holds nothing: time and watermark are shifted alike.
+
+But no watermark other than the end goes beyond EVENT_TIME_MAX, where that of no source goes: what is incomplete at the end
+comes out there (`emit_partial`), and may not be older than what was promised.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import numpy as np
 
 from cep.compile.aggregate_spec import TIME_MAX
 from cep.dataflow.operators import Stateless
-from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError
 from cep.model.operators import Delay
 
@@ -27,4 +31,4 @@ class DelayOperator(Stateless):
         yield replace(batch, time=batch.time + np.int64(self.by))
 
     def watermark_after(self, watermark: int) -> int:
-        return watermark if watermark in (MIN_TIME, MAX_TIME) else min(watermark + self.by, MAX_TIME - 1)
+        return watermark if watermark in (MIN_TIME, MAX_TIME) else min(watermark + self.by, EVENT_TIME_MAX)

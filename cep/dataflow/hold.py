@@ -12,14 +12,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
+from cep.compile.aggregate_results import describe
 from cep.compile.aggregate_ties import rows_of
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.output import concat
 from cep.elements import Batch
 from cep.kernels.column import Column
 from cep.kernels.columns import compact
+from cep.kernels.group_numbers import GroupNumbers
 from cep.kernels.jit import kernel
-from cep.model.schema import INT64, Schema
+from cep.model.schema import INT64, Field, Schema
 from cep.wire import Format
 
 ROWS_MAX = 65_536
@@ -42,10 +44,14 @@ class Hold:
         """The least event time that is held."""
         return self._first if self._batches else None
 
-    @property
-    def rows(self) -> Batch | None:
-        """What is held, as it came."""
-        return concat(self._batches) if self._batches else None
+    def largest_keys(self, by: tuple[Field, ...], most: int) -> list[str]:
+        """The keys with most of what is held, for a person to read."""
+        if not self._batches:
+            return []
+        held, numbers = concat(self._batches), GroupNumbers(by)
+        counts = np.bincount(numbers.of(held.columns, len(held)))
+        largest = np.argsort(-counts, kind="stable")[:most].tolist()
+        return [f"{describe(numbers.columns, by, group)} ({counts[group]} rows)" for group in largest]
 
     def add(self, batch: Batch) -> None:
         if len(batch):

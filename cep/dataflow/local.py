@@ -244,7 +244,8 @@ class LocalRun:
             blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
             return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, self.clock, self.read_bytes)
         if stream.name in self.plan.feeds:
-            return self._feed(stream.name, self.plan.feeds[stream.name], Format(columns, 2 if origin else 0))
+            feed = self.plan.feeds[stream.name]
+            return self._feed(stream.name, feed, Format(columns, feed.origin_words if origin else 0))
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
         for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
             inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)

@@ -78,7 +78,7 @@ class SequentialOperator:
         held = f"{len(self.hold)} rows held until the watermark has passed them, from {self.hold.first} µs on"
         if self.memory is None:
             return held
-        latest = self.memory.latest(3)
         columns = self.memory.numbers.columns
-        keys = "; ".join(describe(columns, self.memory.by, number) for number in latest)
-        return f"{len(self.memory.numbers)} groups (last: {keys}); {held}"
+        keys = "; ".join(describe(columns, self.memory.by, number) for number in self.memory.latest(3)) or "none"
+        largest = self.hold.largest_keys(self.memory.by, 3)
+        return f"{len(self.memory.numbers)} groups (last: {keys}); {held}; largest keys of these: {largest}"

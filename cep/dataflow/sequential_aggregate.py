@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from cep.compile.aggregate_results import describe
-from cep.compile.aggregate_rows import keys_of
 from cep.compile.aggregate_spec import AggregateSpec, free_prefix
 from cep.compile.chain import Chain, compile_chain
 from cep.compile.sequential import SequentialState
@@ -93,13 +91,7 @@ class SequentialAggregate:
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups of which most tuples are held; where none are, of which most were taken."""
-        held = self.hold.rows
-        if held is None:
-            return self.state.largest_keys(most)
-        keys = keys_of(held.columns, self.spec.by, len(held))
-        _, first, counts = np.unique(np.stack([keys.w0, keys.w1]), axis=1, return_index=True, return_counts=True)
-        order = np.argsort(-counts, kind="stable")[:most].tolist()
-        return [f"{describe(dict(held.columns), self.spec.by, int(first[i]))} ({counts[i]} rows)" for i in order]
+        return self.hold.largest_keys(self.spec.by, most) or self.state.largest_keys(most)
 
 
 def _conditions(spec: AggregateSpec) -> Chain | None:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import expr as expressions
 from cep.model import functions, tables, windows
 from cep.model.duration import format_duration, parse_duration
@@ -82,7 +82,7 @@ def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any], kind: s
     def read_all(value: Any) -> tuple[tuple[str, Any], ...]:
         if not isinstance(value, dict) or not value:
             raise QueryError(f"expected an object with at least one entry, got {value!r}")
-        return tuple((name, read(each, f"/{name}")) for name, each in value.items())
+        return tuple((name, read(each, f"/{escaped(name)}")) for name, each in value.items())
 
     schema = {"type": "object", "minProperties": 1, "additionalProperties": reference(kind)}
     return Form(lambda value: {name: write(each) for name, each in value}, read_all, schema)
@@ -250,7 +250,7 @@ def from_json(document: Any, pointer: str = "") -> Operator:
 def _check_keys(document: Mapping[str, Any], forms: Mapping[str, Form], pointer: str) -> None:
     for key in document.keys() - forms.keys() - {"name", "type"}:
         keys = ", ".join(sorted(forms))
-        raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{key}")
+        raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{escaped(key)}")
     for key in needed_keys(document["type"]):
         if key not in document:
             raise QueryError(f"operator {document['name']!r} ({document['type']}) lacks {key!r}", pointer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import operator_documents, streams
 from cep.model.operators import Operator
 from cep.model.streams import Stream
@@ -82,7 +82,7 @@ def from_json(document: Any) -> Query:
         raise QueryError(f"expected a query (an object), got {type(document).__name__}")
     known = {"name", "streams", "operators", "outputs", "late", "options"}
     for key in document.keys() - known:
-        raise QueryError(f"unknown key {key!r}; a query has {', '.join(sorted(known))}", f"/{key}")
+        raise QueryError(f"unknown key {key!r}; a query has {', '.join(sorted(known))}", f"/{escaped(key)}")
     if not isinstance(document.get("name"), str) or not document["name"]:
         raise QueryError(f"a query needs a name, got {document.get('name')!r}", "/name")
     late = document.get("late")
@@ -117,7 +117,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
     default = options_to_json(Options())
     for key, value in document.items():
         if key not in default:
-            raise QueryError(f"unknown option {key!r}; there are {', '.join(default)}", f"{pointer}/{key}")
+            raise QueryError(f"unknown option {key!r}; there are {', '.join(default)}", f"{pointer}/{escaped(key)}")
         _check_option(key, value, f"{pointer}/{key}")
     merged = default | document
     return Options(
@@ -150,4 +150,4 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
             raise QueryError(f"balancers: expected an object from operator to balancer, got {value!r}", pointer)
         for operator, balancer in value.items():
             if balancer not in BALANCERS:
-                raise QueryError(f"balancer: expected one of {', '.join(BALANCERS)}, got {balancer!r}", f"{pointer}/{operator}")
+                raise QueryError(f"balancer: expected one of {', '.join(BALANCERS)}, got {balancer!r}", f"{pointer}/{escaped(operator)}")

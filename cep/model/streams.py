@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Column, Expr
@@ -91,7 +91,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
     known = {"name", "schema", "event_time", "disorder", "files"}
     for key in document.keys() - known:
-        raise QueryError(f"unknown key {key!r}; a stream has {', '.join(sorted(known))}", f"{pointer}/{key}")
+        raise QueryError(f"unknown key {key!r}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
     event_time = document.get("event_time")
     if isinstance(event_time, str):
         event_time = {"column": event_time}

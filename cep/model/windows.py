@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, as_expr
@@ -155,7 +155,7 @@ def from_json(document: object, pointer: str = "") -> Window:
     reader, needed, optional = _READERS[type_]
     for key in document.keys() - needed - optional - {"type"}:
         keys = ", ".join(sorted(needed | optional))
-        raise QueryError(f"unknown key {key!r}; a window of type {type_!r} has {keys}", f"{pointer}/{key}")
+        raise QueryError(f"unknown key {key!r}; a window of type {type_!r} has {keys}", f"{pointer}/{escaped(key)}")
     for key in sorted(needed - document.keys()):
         raise QueryError(f"a window of type {type_!r} lacks {key!r}", pointer)
     try:

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model.operators import Join, Operator
 from cep.model.schema import Field
 from cep.plan.lineage import CommonKey, common_key, entries_of, trace
 from cep.plan.parallelize import is_spread_theta, operators_of, replica_key
-from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery
+from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery, edge_name
 from cep.plan.types import promoted
 from cep.plan.validate import validate
 
@@ -64,7 +64,7 @@ def route_fields(plan: PhysicalPlan, edge: Edge) -> tuple[Field, ...]:
 def _input_edges(plan: PhysicalPlan, subquery: Subquery, keys: CommonKey) -> Iterator[Edge]:
     balancer = "round-robin" if subquery.parallelism > 1 else "point-to-point"
     for name in subquery.streams:
-        yield Edge(f">{name}", name, name, subquery.name, name, 0, balancer, keys.fields.get(name, ()))
+        yield Edge(edge_name("", name), name, name, subquery.name, name, 0, balancer, keys.fields.get(name, ()))
 
 
 def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
@@ -72,7 +72,7 @@ def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
     key = common_key(operators) if subquery.stateful and subquery.parallelism > 1 else CommonKey({})
     inside = {*subquery.operators, *subquery.streams}
     bare = [
-        Edge(f"{producer}>{operator.name}", plan.subquery_of(producer).name, producer, subquery.name, operator.name, port)
+        Edge(edge_name(producer, operator.name), plan.subquery_of(producer).name, producer, subquery.name, operator.name, port)
         for operator in operators
         for port, producer in enumerate(operator.inputs)
         if producer not in inside
@@ -90,7 +90,7 @@ def _inner_edges(plan: PhysicalPlan, subquery: Subquery) -> Iterator[Edge]:
 def _output_edges(plan: PhysicalPlan) -> Iterator[Edge]:
     for output in plan.query.outputs:
         source = plan.subquery_of(output.input).name
-        yield Edge(f"{output.input}>{output.stream}", source, output.input, OUTSIDE, output.stream)
+        yield Edge(edge_name(output.input, output.stream), source, output.input, OUTSIDE, output.stream)
 
 
 def _late_edges(plan: PhysicalPlan) -> Iterator[Edge]:
@@ -99,7 +99,7 @@ def _late_edges(plan: PhysicalPlan) -> Iterator[Edge]:
     for subquery in plan.subqueries if late is not None else ():
         for name in subquery.streams:
             if late is not None and plan.streams[name].event_time is not None:
-                yield Edge(f"{name}>{late}", subquery.name, name, OUTSIDE, late, late=True)
+                yield Edge(edge_name(name, late), subquery.name, name, OUTSIDE, late, late=True)
 
 
 # --- balancers -------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _unsound_theta(target: Subquery, edge: Edge, balancer: str) -> str:
 
 
 def _refusal(operator: str, balancer: str, natural: str, why: str) -> QueryError:
-    return QueryError(f"balancer {balancer!r} before operator {operator!r}: {why}; use {natural!r}", f"{POINTER}/{operator}")
+    return QueryError(f"balancer {balancer!r} before operator {operator!r}: {why}; use {natural!r}", f"{POINTER}/{escaped(operator)}")
 
 
 def _check_overridden(plan: PhysicalPlan) -> None:
@@ -198,7 +198,7 @@ def _check_overridden(plan: PhysicalPlan) -> None:
     operators = {operator.name: operator for operator in plan.query.operators}
     for name, balancer in plan.query.options.balancers:
         if name not in operators:
-            raise QueryError(f"balancers: no operator {name!r}; there are {', '.join(operators)}", f"{POINTER}/{name}")
+            raise QueryError(f"balancers: no operator {name!r}; there are {', '.join(operators)}", f"{POINTER}/{escaped(name)}")
         home = plan.subquery_of(name)
         if any(input_ not in home.operators + home.streams for input_ in operators[name].inputs):
             continue
@@ -206,7 +206,7 @@ def _check_overridden(plan: PhysicalPlan) -> None:
         if set(operators[name].inputs) <= set(home.operators):
             raise QueryError(
                 f"balancers: operator {name!r} reads inside {home.name}, where there is no balancer",
-                f"{POINTER}/{name}",
+                f"{POINTER}/{escaped(name)}",
             )
         if balancer != shared_out:
             raise _refusal(name, balancer, shared_out, "a stream is shared out before it is read, by blocks or batches")

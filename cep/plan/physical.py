@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from cep.errors import ProtocolError, QueryError
+from cep.errors import ProtocolError, QueryError, escaped
 from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.query import Query
@@ -251,9 +251,19 @@ def channel_pairs(balancer: str, sources: int, targets: int) -> tuple[tuple[int,
     return tuple((i, j) for i in range(sources) for j in range(targets))
 
 
+def edge_name(producer: str, consumer: str) -> str:
+    """Two edges have one name only if they have the same ends, whatever these are called."""
+    return f"{_unmarked(producer)}>{_unmarked(consumer)}"
+
+
 def channel_name(query: str, edge: str, source: int, target: int) -> str:
     """The name of a channel, of which its 64-bit id is the hash. `edge` is the edge's name."""
-    return f"{query}/{edge}/{source}>{target}"
+    return f"{_unmarked(query)}/{edge}/{source}>{target}"
+
+
+def _unmarked(name: str) -> str:
+    """`name` without the signs that stand between names."""
+    return escaped(name).replace(">", "~2")
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------

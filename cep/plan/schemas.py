@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model.expr import Column, Expr, Udf
 from cep.model.functions import FUNCTIONS, Function, UserFunction, result_field
 from cep.model.operators import (
@@ -32,7 +32,7 @@ from cep.model.operators import (
 )
 from cep.model.schema import BOOL, INT64, DataType, Field, Schema
 from cep.model.windows import TransactionWindow, UnboundedWindow
-from cep.plan.types import Typed, escaped, infer, listing, promoted, text_of, typed
+from cep.plan.types import Typed, infer, listing, promoted, text_of, typed
 
 #: What state that expressions change may be: machine words.
 STATE_TYPES = ("bool", "int32", "int64", "float64", "timestamp")

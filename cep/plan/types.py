@@ -342,11 +342,6 @@ def _as_instant(arg: Typed, type_: DataType, index: int) -> Typed:
     return replace(arg, expr=literal, type=type_)
 
 
-def escaped(name: str) -> str:
-    """`name` as one step of a JSON pointer (RFC 6901)."""
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 def listing(names: Mapping[str, object] | tuple[str, ...]) -> str:
     return f"are {', '.join(names)}" if names else "are none"
 
