@@ -48,7 +48,7 @@ def test_rows_that_tie_in_event_time_and_origin_are_ordered_by_their_columns(cas
 
 
 # Always the same examples, so that their machine code is in the cache from the second run on.
-@settings(max_examples=12, derandomize=True, database=None)
+@settings(max_examples=6, derandomize=True, database=None)
 @given(cases(operators_max=3), executions())
 def test_machine_code_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
     check(case, execution)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep.dataflow.channel import batch_bytes
@@ -54,6 +54,7 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
     return scripts
 
 
+@settings(max_examples=40)
 @given(cases(), executions(), st.integers(2, 3))
 def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, replicas: int) -> None:
     options = replace(execution.options, replicas=replicas, parallelism=None)

@@ -14,7 +14,7 @@ from cep.compile.accumulator_source import SlotLoops, compile_slot_loops
 from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_ties import ROW
-from cep.kernels.exact_sum import POOL_WORDS
+from cep.kernels.exact_sum import POOL_WORDS, round_exact
 from cep.kernels.jit import warm
 from cep.kernels.programs import EMIT, GROUP
 from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, POOL_USED, Table
@@ -42,7 +42,7 @@ class Accumulator:
 
     def warm(self) -> None:
         """Makes its machine code now."""
-        warm(self.loops.execute, self.loops.absorb)
+        warm(self.loops.execute, self.loops.absorb, *([round_exact] if self.sums else []))
 
     @property
     def bytes(self) -> int:

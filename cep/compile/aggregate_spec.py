@@ -14,6 +14,7 @@ from cep.compile.aggregate_states import Count, Extreme, FloatSum, IntegerSum, P
 from cep.compile.aggregate_ties import ROW
 from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
+from cep.kernels.exact_sum import round_exact
 from cep.kernels.jit import warm
 from cep.model.functions import Function, result_field
 from cep.model.operators import Aggregate
@@ -159,7 +160,7 @@ class AggregateSpec:
 
     def warm(self) -> None:
         """Makes its machine code now."""
-        warm(self.loops.update, self.loops.merge)
+        warm(self.loops.update, self.loops.merge, *([round_exact] if self.sums else []))
 
     def _column(self, name: str | None) -> Field | None:
         if name is not None and name not in self.schema:

@@ -20,7 +20,7 @@ _NO_UNIT, _NANOSECONDS = -1, 0  # in place of the µs of a timestamp's unit
 # NULL or says a value, to SLOW where `real` leaves it to Python, else to 0; values[i] to 0 where there is none.
 
 
-@kernel(f"void({_TEXT}, int64[:], uint8[:])")
+@kernel(f"void({_TEXT}, int64[:], uint8[:])", on_demand=True)
 def read_integers(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array) -> None:
     """int64 out of text."""
     for i in range(len(starts)):
@@ -30,7 +30,7 @@ def read_integers(data: Array, starts: Array, lengths: Array, valid: Array, valu
             values[i], fits[i] = value, error == 0
 
 
-@kernel(f"void({_TEXT}, int32[:], uint8[:])")
+@kernel(f"void({_TEXT}, int32[:], uint8[:])", on_demand=True)
 def read_small_integers(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array) -> None:
     """int32 out of text."""
     for i in range(len(starts)):
@@ -40,7 +40,7 @@ def read_small_integers(data: Array, starts: Array, lengths: Array, valid: Array
             values[i], fits[i] = value, error == 0
 
 
-@kernel(f"void({_TEXT}, uint8[:], uint8[:])")
+@kernel(f"void({_TEXT}, uint8[:], uint8[:])", on_demand=True)
 def read_booleans(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array) -> None:
     """bool out of text."""
     for i in range(len(starts)):
@@ -50,7 +50,7 @@ def read_booleans(data: Array, starts: Array, lengths: Array, valid: Array, valu
             values[i], fits[i] = value, error == 0
 
 
-@kernel(f"void({_TEXT}, float64[:], uint8[:])")
+@kernel(f"void({_TEXT}, float64[:], uint8[:])", on_demand=True)
 def read_reals(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array) -> None:
     """float64 out of text; SLOW rows are left."""
     for i in range(len(starts)):
@@ -60,7 +60,7 @@ def read_reals(data: Array, starts: Array, lengths: Array, valid: Array, values:
             values[i], fits[i] = value, SLOW if error == SLOW else error == 0
 
 
-@kernel(f"void({_TEXT}, int64[:], uint8[:], int64)")
+@kernel(f"void({_TEXT}, int64[:], uint8[:], int64)", on_demand=True)
 def read_instants(data: Array, starts: Array, lengths: Array, valid: Array, values: Array, fits: Array, unit_us: int) -> None:
     """Timestamps: ISO 8601, or an integer of `unit_us` µs (0: ns; -1: no integer)."""
     for i in range(len(starts)):

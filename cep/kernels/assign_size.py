@@ -45,7 +45,7 @@ from cep.kernels.programs import (
 _OPERATIONS = 10
 
 
-@kernel(ASSIGNER)
+@kernel(ASSIGNER, on_demand=True)
 def assign_size(
     groups: np.ndarray,
     width: int,
@@ -130,7 +130,7 @@ def _leave(groups: np.ndarray, at: int, first: int, program: np.ndarray, links: 
         groups[at + SLOT] = NONE
 
 
-@kernel(ENDING)
+@kernel(ENDING, on_demand=True)
 def end_size(
     groups: np.ndarray,
     width: int,

@@ -42,7 +42,7 @@ ASSIGNER = (
 )
 
 
-@kernel(ASSIGNER)
+@kernel(ASSIGNER, on_demand=True)
 def assign_unbounded(
     groups: np.ndarray,
     width: int,
@@ -79,7 +79,7 @@ def assign_unbounded(
     return stop
 
 
-@kernel(ASSIGNER)
+@kernel(ASSIGNER, on_demand=True)
 def assign_transactions(
     groups: np.ndarray,
     width: int,
@@ -123,7 +123,7 @@ def assign_transactions(
 ENDING = "int64(int64[:], int64, int64, const int64[:], int64, int64[:, :], int64[:, :], int64[:], int64[:], int64[:])"
 
 
-@kernel(ENDING)
+@kernel(ENDING, on_demand=True)
 def end_transactions(
     groups: np.ndarray,
     width: int,
@@ -150,7 +150,7 @@ def end_transactions(
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
-@kernel(ASSIGNER)
+@kernel(ASSIGNER, on_demand=True)
 def assign_sessions(
     groups: np.ndarray,
     width: int,
@@ -189,7 +189,7 @@ def assign_sessions(
     return stop
 
 
-@kernel("int64(int64[:], int64, int64, int64, int64[:, :], int64[:, :], int64[:], int64[:], int64[:, :])")
+@kernel("int64(int64[:], int64, int64, int64, int64[:, :], int64[:, :], int64[:], int64[:], int64[:, :])", on_demand=True)
 def close_sessions(
     groups: np.ndarray,
     width: int,
@@ -220,7 +220,7 @@ def close_sessions(
     return 1
 
 
-@kernel("void(const int64[:], int64, int64, const int64[:], int64[:], int64[:, :])")
+@kernel("void(const int64[:], int64, int64, const int64[:], int64[:], int64[:, :])", on_demand=True)
 def open_sessions(groups: np.ndarray, width: int, gap: int, numbers: np.ndarray, desk: np.ndarray, heap: np.ndarray) -> None:
     """Puts the open sessions of groups `numbers` into the heap."""
     for i in range(len(numbers)):

@@ -241,7 +241,7 @@ def whole_number(words: np.ndarray, pool: np.ndarray) -> int:
     return int.from_bytes(words[1:].tobytes(), "little", signed=True) << (64 * _FIRST)
 
 
-@kernel("void(const int64[:], int64, int64, const int64[:, :], int64[:])")
+@kernel("void(const int64[:], int64, int64, const int64[:, :], int64[:])", on_demand=True)
 def round_exact(words: np.ndarray, first: int, stride: int, pool: np.ndarray, out: np.ndarray) -> None:
     """Rounds the n sums at `words[first]`, `words[first + stride]`, ...: `out`, int64[n], gets the bits of float64s."""
     whole = np.zeros(POOL_WORDS, np.int64)
@@ -249,7 +249,7 @@ def round_exact(words: np.ndarray, first: int, stride: int, pool: np.ndarray, ou
         out[i] = _result(words, first + i * stride, pool, whole)
 
 
-@kernel("void(int64[:], int64[:, :], const int64[:])")
+@kernel("void(int64[:], int64[:, :], const int64[:])", on_demand=True)
 def add_all(words: np.ndarray, pool: np.ndarray, values: np.ndarray) -> None:
     """Adds all of `values`, the int64 bits of float64s, to the one sum in `words`; `pool` has at least one row."""
     used = 1 if words[0] & SPILLED else 0

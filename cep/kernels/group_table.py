@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.kernels.hashing import is_long
-from cep.kernels.jit import kernel
+from cep.kernels.jit import kernel, warm
 from cep.kernels.keys import Keys
 from cep.kernels.table import (
     AHEAD,
@@ -27,7 +27,8 @@ _KEY_WORDS = 2
 
 @kernel(
     "int64(int32[:], int64[:], int64[:], uint8[:], int64, const uint64[:], const uint64[:], const uint8[:], int64, int64, "
-    "const int64[:], int64[:])"
+    "const int64[:], int64[:])",
+    on_demand=True,
 )
 def number_groups(
     slots: np.ndarray,
@@ -90,6 +91,7 @@ class GroupTable:
         self.fresh = np.array(fresh, np.int64)
         self.width = _KEY_WORDS + len(fresh)
         self.table = Table.make(self.width, 0)
+        warm(number_groups)
 
     @property
     def rows(self) -> int:

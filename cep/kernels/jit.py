@@ -63,8 +63,8 @@ _counts = {"compiled": 0, "interpreting": 0}
 class Kernel:
     """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for."""
 
-    def __init__(self, function: Callable[..., Any], signatures: Sequence[str]) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], signatures: Sequence[str], on_demand: bool = False) -> None:
+        self.function, self.on_demand = function, on_demand
         self.signatures = tuple(signatures)
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self._compiled: Callable[..., Any] | None = None
@@ -84,10 +84,11 @@ class Kernel:
         return self._compiled
 
 
-def kernel(signature: str | Sequence[str]) -> Callable[[Callable[..., Any]], Kernel]:
-    """Marks an entry point compiled for `signature`, for example `"int64(const uint8[:], int64, uint64[:])"`."""
+def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Marks an entry point compiled for `signature`, for example `"int64(const uint8[:], int64, uint64[:])"`; `on_demand`: whoever builds
+    what runs it warms it, since few queries need it."""
     signatures = [signature] if isinstance(signature, str) else signature
-    return lambda function: Kernel(function, signatures)
+    return lambda function: Kernel(function, signatures, on_demand)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
@@ -97,13 +98,14 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warm(*kernels: Kernel) -> None:
-    """Compiles or loads `kernels`; without arguments every hand-written one imported so far (whoever generates one, warms it).
+    """Compiles or loads `kernels`; without arguments every hand-written one imported so far but those `on_demand` (whoever generates one,
+    warms it).
 
     Does nothing where kernels are interpreted.
     """
     if interpreting():
         return
-    for each in kernels or [each for each in _kernels if not each.function.__module__.startswith(_GENERATED)]:
+    for each in kernels or [k for k in _kernels if not k.on_demand and not k.function.__module__.startswith(_GENERATED)]:
         each.ready()
 
 

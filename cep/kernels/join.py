@@ -113,7 +113,10 @@ def _look_ahead(w0: np.ndarray, w1: np.ndarray, i: int, shift: Any, slots: np.nd
         prefetch(group_w0, np.int64(slots[np.int64(hash64(w0[i + AHEAD], w1[i + AHEAD]) >> shift)]) - 1)
 
 
-@kernel("int64(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, int32[:], uint64[:], uint64[:], int32[:])")
+@kernel(
+    "int64(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, int32[:], uint64[:], uint64[:], int32[:])",
+    on_demand=True,
+)
 def _group(
     w0: np.ndarray,
     w1: np.ndarray,
@@ -145,7 +148,7 @@ def _group(
     return count
 
 
-@kernel("void(const int32[:], int64, int64[:], int64[:], int64[:])")
+@kernel("void(const int32[:], int64, int64[:], int64[:], int64[:])", on_demand=True)
 def _arrange(group: np.ndarray, groups: int, starts: np.ndarray, cursor: np.ndarray, order: np.ndarray) -> None:
     """Sorts by counting. `starts` is all zeros."""
     for i in range(len(group)):
@@ -161,7 +164,8 @@ def _arrange(group: np.ndarray, groups: int, starts: np.ndarray, cursor: np.ndar
 
 @kernel(
     "void(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, const int32[:], const uint64[:], const uint64[:], "
-    "const uint8[:], const int64[:], int64[:], int64[:])"
+    "const uint8[:], const int64[:], int64[:], int64[:])",
+    on_demand=True,
 )
 def _find(
     w0: np.ndarray,
@@ -192,7 +196,7 @@ def _find(
             first[i], stop[i] = starts[g], starts[g + 1]
 
 
-@kernel("void(const int64[:], const int64[:], const int64[:], const int64[:], int64[:], int64[:])")
+@kernel("void(const int64[:], const int64[:], const int64[:], const int64[:], int64[:], int64[:])", on_demand=True)
 def _narrow(order: np.ndarray, time: np.ndarray, low: np.ndarray, high: np.ndarray, first: np.ndarray, stop: np.ndarray) -> None:
     for i in range(len(first)):
         a, b = first[i], stop[i]
@@ -213,7 +217,7 @@ def _narrow(order: np.ndarray, time: np.ndarray, low: np.ndarray, high: np.ndarr
         stop[i] = a
 
 
-@kernel("void(const int64[:], const int64[:], const int64[:], boolean, int64[:], int64[:], int64[:], int64[:])")
+@kernel("void(const int64[:], const int64[:], const int64[:], boolean, int64[:], int64[:], int64[:], int64[:])", on_demand=True)
 def _take_pairs(
     order: np.ndarray,
     first: np.ndarray,

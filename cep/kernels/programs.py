@@ -91,7 +91,7 @@ def emit(
     tell(program, desk, EMIT, slot, 0)
 
 
-@kernel("void(const int64[:], int64[:], int64[:])")
+@kernel("void(const int64[:], int64[:], int64[:])", on_demand=True)
 def free_slots(slots: np.ndarray, links: np.ndarray, desk: np.ndarray) -> None:
     """Adds `slots` to those that are free."""
     for i in range(len(slots)):
@@ -104,7 +104,7 @@ def free_slots(slots: np.ndarray, links: np.ndarray, desk: np.ndarray) -> None:
 IN_FRONT, IN_BACK, ITS_OWN = range(3)
 
 
-@kernel("int64(const int64[:], int64, int64, boolean, const int64[:], int64[:, :])")
+@kernel("int64(const int64[:], int64, int64, boolean, const int64[:], int64[:, :])", on_demand=True)
 def list_slots(groups: np.ndarray, width: int, rows: int, stacks: bool, links: np.ndarray, out: np.ndarray) -> int:
     """Group, what it is, how deep in its stack, and number of each slot that is held; returns how many. `stacks`: may there be some?"""
     count = 0
