@@ -94,7 +94,7 @@ def test_machine_code_with_every_kind_of_state() -> None:
     cells = [(t // 3, choose.choice("abc"), choose.randint(0, 5), choose.choice(("x" * 17, "y", None, "z" * 30))) for t in range(600)]
     members = [Row(t, i, k, v, s=w) for i, (t, k, v, w) in enumerate(cells)]
     functions = (("best", arg_max("s", by="n")), ("different", count_distinct("s")), ("all", collect("s", at_most=5)))
-    for window in (SIZE(50, 6), SESSION("1us"), UNBOUNDED(ttl="2us")):
+    for window in (SIZE(50, 6), UNBOUNDED(ttl="2us")):
         plan = Plan(5, (37, 1), (2, 3), 300)
         compiled, _ = run(operator_of(window, functions), members, plan)
         with interpreted():
