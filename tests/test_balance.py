@@ -19,9 +19,10 @@ from cep.model.windows import SessionWindow
 from cep.plan.lineage import common_key
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.pre_aggregate import decisions
+from cep.plan.route import Route
 from cep.plan.split import topological
 from tests import plans
-from tests.plans import SCHEMA, figure_3, files, fixed_window, group, keep, pick, planned, query
+from tests.plans import SCHEMA, figure_3, files, fixed_window, group, keep, one_node, pick, planned, query
 
 OTHERS = tuple(name for name in SCHEMA.names if name != "ip")
 PER_IP = group("a", "s", "ip", functions=tuple((name, last(name)) for name in OTHERS))
@@ -440,3 +441,12 @@ def test_streams_that_meet_late_still_need_one_key() -> None:
     )
     assert common_key((*meet, group("c", "u", "k"))).fields == {"s": ("ip",), "t": ("url",)}
     assert common_key((*meet, group("c", "u", "n"))).obstacle is not None
+
+
+def test_streams_that_never_meet_are_routed_by_their_own_types() -> None:
+    """Replicas of two chains side by side, one keyed by a text and one by a number."""
+    asked = query(group("a", "s", "ip"), group("b", "r", "bytes"), replicas=2)
+    made = planned(asked, one_node(2), numa=False)
+    routes = {edge.producer: Route.of(made, edge) for edge in made.edges if edge.is_input}
+    types = {name: [str(field.type) for field in route.fields] for name, route in routes.items() if route}
+    assert types == {"s": ["string"], "r": ["int64"]}

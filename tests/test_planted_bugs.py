@@ -21,7 +21,13 @@ from tests.planted_bugs import BUGS, Bug
 
 ROOT = Path(__file__).parent.parent
 #: The property tests, in the order in which they are tried.
-PROPERTIES = ("tests/test_cells.py", "tests/test_properties.py", "tests/test_restart.py", "tests/test_file_properties.py")
+PROPERTIES = (
+    "tests/test_cells.py",
+    *(f"tests/test_window_{window}.py" for window in ("session", "periodic", "unbounded", "size", "transaction")),
+    "tests/test_properties.py",
+    "tests/test_restart.py",
+    "tests/test_file_properties.py",
+)
 #: What CI gives the properties, s.
 GIVEN_S = 300.0
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from cep.errors import QueryError, escaped
 from cep.model.operators import Join, Operator
-from cep.model.schema import Field
+from cep.model.schema import Field, Schema
 from cep.plan.lineage import CommonKey, common_key, entries_of, trace
 from cep.plan.parallelize import is_spread_theta, operators_of, replica_key
 from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery, edge_name
@@ -49,13 +49,16 @@ def route_fields(plan: PhysicalPlan, edge: Edge) -> tuple[Field, ...]:
     schemas = validate(plan.query, plan.streams).schemas
     alike = [e for e in plan.edges if e.is_input == edge.is_input and not e.is_output and len(e.fields) == len(edge.fields)]
     meeting = alike if edge.is_input else [e for e in alike if e.target == edge.target]
-    found = []
-    for i, name in enumerate(edge.fields):
-        fields = [schemas[e.producer][e.fields[i]] for e in meeting]
-        type_ = promoted(tuple(field.type for field in fields))
-        assert type_ is not None, f"edge {edge.name!r}: rows are routed by columns that cannot be equal"
-        found.append(Field(name, type_, any(field.nullable for field in fields)))
-    return tuple(found)
+    return tuple(_meeting_field(schemas, edge, meeting, i) for i in range(len(edge.fields)))
+
+
+def _meeting_field(schemas: Mapping[str, Schema], edge: Edge, others: Sequence[Edge], i: int) -> Field:
+    """Field i of `edge` in the type that holds it and all that it can be equal to. Edges that it cannot never meet it."""
+    own = schemas[edge.producer][edge.fields[i]]
+    fields = [schemas[other.producer][other.fields[i]] for other in others]
+    comparable = [field for field in fields if promoted((own.type, field.type)) is not None]
+    type_ = promoted(tuple(field.type for field in comparable))
+    return Field(own.name, own.type if type_ is None else type_, any(field.nullable for field in comparable))
 
 
 # --- edges -----------------------------------------------------------------------------------------------------------
