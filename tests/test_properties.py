@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
-from cep.model.expr import Column, col
+from cep.model.expr import Column, Literal, col
 from cep.model.functions import avg, count, first, last, max_, min_, sum_
-from cep.model.operators import Aggregate, Filter, Map, Union
+from cep.model.operators import Aggregate, Deduplicate, Filter, Map, StatefulMap, Union
 from cep.model.query import Output, Query
-from cep.model.schema import Schema
+from cep.model.schema import INT64, Schema
 from cep.model.streams import Stream
-from cep.model.windows import TimeWindow
-from tests.reference import assert_same_answer
+from cep.model.windows import SizeWindow, TimeWindow, UnboundedWindow
+from tests.reference import Partition, assert_same_answer
 from tests.running import expected_of, outputs_of, run_case
 from tests.strategies import Case, Execution, cases, executions, partitions, tied_cases
 
@@ -96,6 +96,46 @@ def data_for_everything(draw: st.DrawFn) -> Case:
 @given(data_for_everything(), executions())
 def test_a_query_that_depends_on_everything_as_machine_code(case: Case, execution: Execution) -> None:
     check(case, execution)
+
+
+# --- operators for which the order of rows is everything ----------------------------------------------------------------
+
+MOMENTS = Stream("s", Schema.of({"t": "timestamp[us]", "k": "int64", "v": "int64"}), Column("t"), 1)
+
+
+def in_order() -> Query:
+    """Two ways to one union, whose rows tie on event time and origin, and what takes them one by one."""
+    both = (Map("one", "s", tuple((n, col(n)) for n in "tkv")), Map("other", "s", (("t", col("t")), ("k", col("k")), ("v", 5 - col("v")))))
+    functions = (("n", count()), ("first", first("v")), ("last", last("v")))
+    change = {"state": (("before", Literal(-1, INT64)),), "update": (("before", (col("before") * 7 + col("v")) % 100_003),)}
+    return Query(
+        "in-order",
+        (MOMENTS,),
+        (
+            *both,
+            Union("all", ("one", "other")),
+            Aggregate("so far", "all", UnboundedWindow(None, 2), ("k",), functions),
+            Aggregate("pairs", "all", SizeWindow(3, 2), ("k",), functions),
+            Deduplicate("once", "all", ("k",), 1),
+            StatefulMap("chain", "all", ("k",), None, fields=(("k", col("k")), ("so far", col("before"))), **change),
+        ),
+        tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "chain")),
+    )
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> Case:
+    """Partitions that meet at a few instants again and again."""
+    row = st.tuples(st.integers(0, 3), st.integers(0, 1), st.integers(0, 5))
+    drawn = draw(st.lists(st.lists(row, min_size=4, max_size=12), min_size=2, max_size=4))
+    return Case(in_order(), {"s": [Partition(i, sorted(rows, key=lambda each: each[0])) for i, rows in enumerate(drawn)]})
+
+
+@settings(max_examples=60)
+@given(moments(), executions())
+def test_rows_are_taken_in_stream_order(case: Case, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
 
 
 # --- the long run ------------------------------------------------------------------------------------------------------
