@@ -117,7 +117,7 @@ def in_order() -> Query:
             Aggregate("so far", "all", UnboundedWindow(None, 2), ("k",), functions),
             Aggregate("pairs", "all", SizeWindow(3, 2), ("k",), functions),
             Deduplicate("once", "all", ("k",), 1),
-            StatefulMap("chain", "all", ("k",), None, fields=(("k", col("k")), ("so far", col("before"))), **change),
+            StatefulMap("chain", "all", ("k",), None, fields=(("k", col("k")), ("so far", col("before") // (col("v") - 3))), **change),
         ),
         tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "chain")),
     )
