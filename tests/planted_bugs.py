@@ -192,10 +192,10 @@ BUGS = (
         "return self.format.to_arrow(concat(self._batches[:1])) if self._batches else",
     ),
     Bug(
-        "a restored window fires again",
-        f"{_COMPILE}/aggregate.py",
-        "while self._restored and self._restored[0][0] <= watermark:",
-        "while self._restored:",
+        "a restored row is taken by several instances",
+        f"{_FLOW}/checkpoint.py",
+        "mine: np.ndarray = targets == index",
+        "mine: np.ndarray = targets >= index",
     ),
     Bug(
         "all elements of a list have one origin",
