@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
-from cep.model.expr import Column, Literal, col
+from cep.model.expr import Column, Literal, col, lit
 from cep.model.functions import avg, count, first, last, max_, min_, sum_
-from cep.model.operators import Aggregate, Deduplicate, Filter, Map, StatefulMap, Union
+from cep.model.operators import Aggregate, Deduplicate, Delay, Filter, FlatMap, Map, StatefulMap, Union
 from cep.model.query import Output, Query
 from cep.model.schema import INT64, Schema
 from cep.model.streams import Stream
@@ -114,12 +114,16 @@ def in_order() -> Query:
         (
             *both,
             Union("all", ("one", "other")),
+            FlatMap("each", "s", (("k", col("k")), ("v", lit("b,c,a").split(","))), "v"),
+            Aggregate("elements", "each", UnboundedWindow(None, None), ("k",), functions),
+            Delay("later", "s", 1),
+            Aggregate("delayed", "later", TimeWindow(2, 2), ("k",), functions),
             Aggregate("so far", "all", UnboundedWindow(None, 2), ("k",), functions),
             Aggregate("pairs", "all", SizeWindow(3, 2), ("k",), functions),
             Deduplicate("once", "all", ("k",), 1),
             StatefulMap("chain", "all", ("k",), None, fields=(("k", col("k")), ("so far", col("before") // (col("v") - 3))), **change),
         ),
-        tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "chain")),
+        tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "chain", "elements", "delayed")),
     )
 
 
