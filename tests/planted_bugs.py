@@ -117,10 +117,10 @@ BUGS = (
         "np.searchsorted(self.batch.time, before + 1))",
     ),
     Bug(
-        "a window join keeps the rows of the window before",
+        "a window join takes the rows behind its end",
         f"{_FLOW}/window_join.py",
-        "bisect_left(self._numbers, k - self.reach) : bisect_left",
-        "bisect_left(self._numbers, k - self.reach - 1) : bisect_left",
+        "bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k)]",
+        "bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k + 1)]",
     ),
     Bug(
         "an as-of join takes the first partner of a time",
