@@ -86,11 +86,6 @@ class AggregateSpec:
         return window
 
     @property
-    def is_sequential(self) -> bool:
-        """Does its window take the rows of a group one by one?"""
-        return not isinstance(self.operator.window, TimeWindow) and not self.periodic
-
-    @property
     def periodic(self) -> bool:
         """UNBOUNDED with an answer `every` so often."""
         return isinstance(self.operator.window, UnboundedWindow) and self.operator.window.advance is not None

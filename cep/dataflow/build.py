@@ -17,11 +17,7 @@ from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
-from cep.model.operators import (
-    Aggregate,
-    Filter,
-    Map,
-)
+from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.needed import grain

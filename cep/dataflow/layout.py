@@ -62,7 +62,7 @@ class Layout:
         return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:
-        return route_fields(self.plan, edge)
+        return route_fields(self.plan, edge, self.validated.schemas)
 
     def late_format(self, edge: Edge) -> Format:
         """How rows look that came too late: all columns of their stream."""

@@ -45,6 +45,7 @@ from cep.model.operators import (
     Sort,
     StatefulMap,
     TopN,
+    is_sequential,
 )
 from cep.model.schema import Schema
 from cep.model.windows import TimeWindow
@@ -115,7 +116,7 @@ class Maker:
     def aggregate(self, aggregate: Aggregate, stage: str) -> Operator:
         spec = self.layout.spec(aggregate, stage)
         users = stage != "partial" and any(isinstance(function, UserFunction) for _, function in aggregate.functions)
-        if spec.is_sequential:
+        if is_sequential(aggregate):
             words = self.layout.words(aggregate.input)
             if users:
                 return UserSequentialAggregate(aggregate, spec, words, self.state_limit, self.clock, self.dead_letters)

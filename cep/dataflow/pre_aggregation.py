@@ -18,7 +18,7 @@ RETRY = 64
 
 
 class Reduction:
-    """What is known of one stage. `enabled`: the plan leaves the choice to it; otherwise it only counts. `probe_rows`: tuples that
+    """What is known of one stage. `enabled`: the plan leaves the choice to it; otherwise every tuple is taken. `probe_rows`: tuples that
     have to be taken before it decides."""
 
     def __init__(self, enabled: bool, probe_rows: int = PROBE_ROWS) -> None:
@@ -41,16 +41,16 @@ class Reduction:
 
     def look(self, state: WindowState) -> None:
         """After tuples were taken: are there far too many groups already?"""
-        if self._taken >= self.probe_rows:
+        if self.enabled and self._taken >= self.probe_rows:
             self._decide(self._left + state.groups, TOO_MANY)
 
     def ended(self, groups: int, open_panes: int) -> None:
         """Panes have ended, of `groups` groups; `open_panes` are left."""
         self._left += groups
-        if self._taken >= self.probe_rows and not open_panes:
+        if self.enabled and self._taken >= self.probe_rows and not open_panes:
             self._decide(self._left, TOO_MANY_IN_ALL)
             self._taken = self._left = 0
 
     def _decide(self, groups: int, too_many: float) -> None:
-        if self.enabled and groups > too_many * self._taken:
+        if groups > too_many * self._taken:
             self.bypassing, self._until = True, self.bypassed + RETRY * self.probe_rows

@@ -24,7 +24,6 @@ from cep.plan.lineage import CommonKey, common_key, entries_of, trace
 from cep.plan.parallelize import is_spread_theta, operators_of, replica_key
 from cep.plan.physical import OUTSIDE, Edge, PhysicalPlan, Subquery, edge_name
 from cep.plan.types import promoted
-from cep.plan.validate import validate
 
 POINTER = "/options/balancers"
 
@@ -43,10 +42,9 @@ def connect(plan: PhysicalPlan) -> PhysicalPlan:
     return replace(plan, edges=plan.edges + tuple(_output_edges(plan)) + tuple(_late_edges(plan)))
 
 
-def route_fields(plan: PhysicalPlan, edge: Edge) -> tuple[Field, ...]:
+def route_fields(plan: PhysicalPlan, edge: Edge, schemas: Mapping[str, Schema]) -> tuple[Field, ...]:
     """The columns by which rows of `edge` are routed, in the types in which they meet those of the other edges like it: equal numbers
-    have to have equal hashes."""
-    schemas = validate(plan.query, plan.streams).schemas
+    have to have equal hashes. `schemas` are those of the validated query."""
     alike = [e for e in plan.edges if e.is_input == edge.is_input and not e.is_output and len(e.fields) == len(edge.fields)]
     meeting = alike if edge.is_input else [e for e in alike if e.target == edge.target]
     return tuple(_meeting_field(schemas, edge, meeting, i) for i in range(len(edge.fields)))

@@ -8,6 +8,7 @@ from typing import Any
 from cep.model.schema import Field, Schema
 from cep.plan.balance import route_fields
 from cep.plan.physical import Edge, PhysicalPlan
+from cep.plan.validate import validate
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Route:
         """On an input edge; None: any reader may get any row."""
         if not edge.fields or plan.query.options.replicas == 1:
             return None
-        return Route(route_fields(plan, edge), plan.buckets, plan.query.options.replicas)
+        schemas = validate(plan.query, plan.streams).schemas
+        return Route(route_fields(plan, edge, schemas), plan.buckets, plan.query.options.replicas)
 
     def to_json(self) -> dict[str, Any]:
         return {"fields": Schema(self.fields).to_json(), "buckets": self.buckets, "replicas": self.replicas}
