@@ -29,6 +29,8 @@ PublishedHandler = Callable[[Header, Any], bool]
 class RemoteChannel:
     """The sending end of a channel to another process."""
 
+    shares = False
+
     def __init__(self, sockets: Sockets, name: str, stream: str, endpoint: str, wire_format: Format, share: int, epoch: int = 0) -> None:
         self.sockets, self.endpoint, self.format = sockets, endpoint, wire_format
         self.id, self.stream, self.epoch = wire.name_id(name), wire.stream_id(stream), epoch

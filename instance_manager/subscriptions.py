@@ -67,6 +67,8 @@ class HeldCredit(Credit):
 class Subscription:
     """The sending end of the channel to one client; it holds what the client has no credit for."""
 
+    shares = False
+
     def __init__(
         self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, now: float, sent_until: int = MIN_TIME
     ) -> None:

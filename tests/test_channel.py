@@ -279,7 +279,7 @@ def test_a_batch_over_the_size_of_a_batch_is_cut(make: Make) -> None:
     link = make(share=1)
     target = Target(link.channel)
     rows = 3 * BATCH_BYTES_MAX // 16
-    target.gather(batch(rows))
+    target.add(batch(rows), rows, MIN_TIME, 1 << 40)
     target.cut(rows, MIN_TIME)
     pieces: list[tuple[Batch, int]] = []
     while not target.pump():

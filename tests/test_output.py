@@ -20,7 +20,8 @@ SCHEMA = Schema.of({"n": int, "text": str})
 class Wire:
     """A channel that keeps what it is sent, each element with the watermark after it; `room` bytes may go, then nothing."""
 
-    def __init__(self, room: int = 1 << 40) -> None:
+    def __init__(self, room: int = 1 << 40, shares: bool = False) -> None:
+        self.shares = shares
         self.credit = Credit()
         self.credit.limit = room
         self.sent: list[tuple[Element, int]] = []
@@ -128,12 +129,24 @@ def test_a_batch_carries_the_watermark_after_it() -> None:
     assert wire.watermarks == [50]
 
 
+def test_a_neighbour_gets_a_large_batch_as_it_is_and_behind_the_small_ones() -> None:
+    wire = Wire(shares=True)
+    out = output([wire], PointToPoint())
+    small, large = batch(10, 100), batch(10_000, 110)
+    out.add(small)
+    out.add(large)
+    assert wire.rows == list(range(100, 10_110))
+    element, _ = wire.sent[-1]
+    assert isinstance(element, Batch)
+    assert element.columns["text"].data is large.columns["text"].data
+
+
 def test_only_the_last_piece_of_a_cut_carries_it() -> None:
     wire = Wire()
     out = output([wire], PointToPoint())
     out.advance(5)
     out.flush()
-    out.targets[0].gather(batch(40_000, 100, width=60))
+    out.targets[0].add(batch(40_000, 100, width=60), 5, MIN_TIME, 1 << 40)
     out.advance(70)
     out.flush_rows()
     pieces = [watermark for element, watermark in wire.sent if isinstance(element, Batch)]

@@ -62,6 +62,7 @@ class Channel(Protocol):
     """The sending end."""
 
     credit: Credit
+    shares: bool  # it hands batches over as they are: no copy, no bytes
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         """Sends at once; the caller has asked `credit.allows(size)` if it is a batch."""
@@ -119,6 +120,8 @@ class Inbox:
 
 class LocalChannel:
     """Both ends in one process: the same rules, no copy, no transport."""
+
+    shares = True
 
     def __init__(self, inbox: Inbox, epoch: int = 0) -> None:
         self.inbox, self.epoch = inbox, epoch

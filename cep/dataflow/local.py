@@ -43,15 +43,16 @@ def check(grammar: Grammar, element: Element, watermark: int) -> None:
 
 
 class CheckedChannel(LocalChannel):
-    """Asserts the grammar of what it carries, and takes every batch through the bytes it would be between two processes."""
+    """Asserts the grammar of what it carries, and takes every batch through the bytes it would be between two processes, unless
+    its ends share memory."""
 
-    def __init__(self, inbox: Inbox, wire_format: Format) -> None:
+    def __init__(self, inbox: Inbox, wire_format: Format, shares: bool = False) -> None:
         super().__init__(inbox)
-        self.format, self.grammar = wire_format, Grammar(inbox.name)
+        self.format, self.shares, self.grammar = wire_format, shares, Grammar(inbox.name)
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         check(self.grammar, element, watermark)
-        if isinstance(element, Batch):
+        if isinstance(element, Batch) and not self.shares:
             header = Header(wire.BATCH, 0, fingerprint=self.format.fingerprint, created=element.created)
             element = wire.element_of(header, wire.body_of(element, self.format), self.format)
         super().send(element, size, watermark, since)
@@ -64,6 +65,8 @@ class Unlimited(Credit):
 
 class Sink:
     """The shipped double of a subscription: keeps every element."""
+
+    shares = False
 
     def __init__(self, name: str) -> None:
         self.elements: list[Element] = []
@@ -222,9 +225,13 @@ class LocalRun:
     # Wiring
 
     def _connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
-        channel = CheckedChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)), wire_format)
+        neighbours = self._manager(edge.source, i) == self._manager(edge.target, j)
+        channel = CheckedChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)), wire_format, neighbours)
         self.channels.append(channel)
         return channel
+
+    def _manager(self, subquery: str, index: int) -> str:
+        return next(instance.im for instance in self.plan.instances_of(subquery) if instance.index == index)
 
     def _listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
         return self._inbox(channel_name(self.plan.query.name, edge.name, i, j))

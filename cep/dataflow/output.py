@@ -1,7 +1,7 @@
 """Where the tuples of a subquery leave it: balancer → one buffer per target → channel.
 
 A buffer goes when the input is empty, when it holds `batch_bytes`, or when a watermark passes a point that somebody downstream
-waits for (a multiple of `grain`); batches carry the watermark that holds after them, a separate Watermark goes only to targets
+waits for (a multiple of `grain`); to a neighbour in the same process what is worth a turn goes at once, uncopied. Batches carry the watermark that holds after them, a separate Watermark goes only to targets
 that got no batch (DESIGN 4.14). What finds no credit waits in its target's queue, in order, and blocks the instance.
 """
 
@@ -24,6 +24,7 @@ from cep.kernels.columns import Column, compact
 BATCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MANY = 64 << 10
 FEW_TARGETS = 8
+HANDED_OVER = 64 << 10  # bytes of a batch that a neighbour gets as it is; smaller ones are gathered
 
 
 class Target:
@@ -36,10 +37,19 @@ class Target:
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
         self.promised = MIN_TIME
 
-    def gather(self, batch: Batch) -> None:
-        columns = {name: compact(column) for name, column in batch.columns.items()}
-        self.parts.append(replace(batch, columns=columns, origin=batch.origin if self.origin else None))
-        self.bytes += batch_bytes(self.parts[-1])
+    def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
+        """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over."""
+        batch = batch if self.origin or batch.origin is None else replace(batch, origin=None)
+        size = batch_bytes(batch)
+        if self.channel.shares and size >= HANDED_OVER:
+            self.cut(watermark, since)
+            self.parts, self.bytes = [batch], size
+            self.cut(watermark, since)
+            return
+        self.parts.append(replace(batch, columns={name: compact(column) for name, column in batch.columns.items()}))
+        self.bytes += size
+        if self.bytes >= full:
+            self.cut(watermark, since)
 
     def cut(self, watermark: int, since: int) -> bool:
         """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""
@@ -49,7 +59,8 @@ class Target:
         bounds = [0, len(batch)] if self.bytes <= BATCH_BYTES_MAX else cuts(row_bytes(batch), BATCH_BYTES_MAX)
         for start, end in pairwise(bounds):
             piece = batch if len(bounds) == 2 else batch.take(slice(start, end))
-            self.queue.append((piece, batch_bytes(piece), watermark if end == len(batch) else self.promised, since))
+            size = self.bytes if len(bounds) == 2 else batch_bytes(piece)
+            self.queue.append((piece, size, watermark if end == len(batch) else self.promised, since))
         self.parts, self.bytes, self.promised = [], 0, watermark
         return True
 
@@ -92,10 +103,7 @@ class Output:
         self.sent_until = max(self.sent_until, int(batch.time.max(initial=MIN_TIME)))
         self.discarded += 0 if self.targets else len(batch)
         for index, part in self.balancer.route(self._leaving(batch)):
-            target = self.targets[index]
-            target.gather(part)
-            if target.bytes >= self.batch_bytes:
-                target.cut(self.watermark, self.since)
+            self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
         self.pump()
 
     def _leaving(self, batch: Batch) -> Batch:

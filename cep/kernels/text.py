@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, high_block, load_word, lowest_bit, match_block
+from cep.kernels.memory import BLOCK, high_block, load_word, lowest_bit, match_block, store_word
 
 NEWLINE: Any = np.uint8(10)
 RETURN: Any = np.uint8(13)
@@ -102,9 +102,14 @@ def _utf8_length(data: np.ndarray, at: int, stop: int) -> int:
 def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.ndarray) -> None:
     """Copies the bytes of text i from `data[starts[i]]` on to `body[offsets[i] : offsets[i + 1]]`, for n starts."""
     for i in range(len(starts)):
-        start, to = starts[i], offsets[i]
-        for k in range(offsets[i + 1] - to):
-            body[to + k] = data[start + k]
+        start, to, length = starts[i], np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
+        if length <= 16 and 0 <= start <= len(data) - 16 and to <= len(body) - 16:
+            # What is written behind the text is where the next one goes.
+            store_word(body, to, load_word(data, start))
+            store_word(body, to + 8, load_word(data, start + 8))
+        else:
+            for k in range(length):
+                body[to + k] = data[start + k]
 
 
 @inlined
