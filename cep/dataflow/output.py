@@ -1,8 +1,9 @@
 """Where the tuples of a subquery leave it: balancer → one buffer per target → channel.
 
 A buffer goes when the input is empty, when it holds `batch_bytes`, or when a watermark passes a point that somebody downstream
-waits for (a multiple of `grain`); to a neighbour in the same process what is worth a turn goes at once, uncopied. Batches carry the watermark that holds after them, a separate Watermark goes only to targets
-that got no batch (DESIGN 4.14). What finds no credit waits in its target's queue, in order, and blocks the instance.
+waits for (a multiple of `grain`); to a neighbour that shares memory what is worth a turn goes at once, uncopied. Batches carry the
+watermark that holds after them, a separate Watermark goes only to targets that got no batch (DESIGN 4.14). What finds no credit
+waits in its target's queue, in order, and blocks the instance.
 """
 
 from __future__ import annotations
