@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from cep.errors import QueryError
 from cep.model import query as model
+from cep.model import sinks
 from cep.model.duration import parse_duration
 from cep.model.expr import Column, Expr, Literal, as_expr
 from cep.model.functions import Function
@@ -261,9 +263,13 @@ class Query:
                 raise QueryError(f"operator {name!r}, field {field_name!r}: expected a function such as count(), got {function!r}")
         return self._then(Aggregate(name, self._input(name), window, keys, found))
 
-    def output(self, stream: str) -> Query:
-        """What stands before it leaves the query as the stream `stream`."""
-        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(stream))))
+    def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
+        """What stands before it leaves the query as the stream `stream`; and goes to files in `folder`, where one is named:
+        `files` are `format`, `separator`, `header` and `overwrite` of `cep.model.sinks.Files`."""
+        if folder is None and files:
+            raise QueryError(f"output {stream!r}: {', '.join(files)} are of files, and there is no folder: output({stream!r}, folder=...)")
+        sink = None if folder is None else sinks.from_json({"folder": str(Path(folder).absolute()), **files})
+        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(stream), sink)))
 
     def late(self, stream: str) -> Query:
         """Late rows leave the query as the stream `stream` instead of only being counted."""

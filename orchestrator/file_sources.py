@@ -1,5 +1,5 @@
-"""The files of a query: only under the cluster's folders. Those of its sources are resolved and measured once, when the plan is made; those
-of its static tables are read where they are needed.
+"""The files of a query: only under the cluster's folders, what it writes too. Those of its sources are resolved and measured once,
+when the plan is made; those of its static tables are read where they are needed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ def check_tables(query: Query, folders: tuple[str, ...]) -> None:
             if not os.path.isabs(path):
                 raise QueryError(f"table {path!r}: expected an absolute path", where)
             _size(str(_inside(path, allowed, where)), where)
+
+
+def check_folders(query: Query, folders: tuple[str, ...]) -> None:
+    """Raises QueryError, pointing at the folder, where an output is to be written outside the cluster's folders."""
+    allowed = [Path(folder).resolve() for folder in folders]
+    for i, output in enumerate(query.outputs):
+        if output.files is not None:
+            where = f"/outputs/{i}/files/folder"
+            if not os.path.isabs(output.files.folder):
+                raise QueryError(f"folder {output.files.folder!r}: expected an absolute path", where)
+            _inside(output.files.folder, allowed, where)
 
 
 def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:

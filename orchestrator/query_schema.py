@@ -8,8 +8,9 @@ from cep.model import expr as expressions
 from cep.model.functions import FUNCTIONS, PARAMETERS
 from cep.model.operator_documents import TYPES, needed_keys, reference
 from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS
+from cep.model.sinks import FORMATS
 
-_STRING = {"type": "string"}
+_STRING, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 _DURATION = {"type": "string", "examples": ["30s"]}
 
 
@@ -104,11 +105,13 @@ def _query() -> dict[str, Any]:
         "replicas": {"type": "integer", "minimum": 1},
         "buckets": {"type": "integer", "minimum": 1},
     }
+    files = {"folder": _STRING, "format": {"enum": list(FORMATS)}, "separator": _STRING, "header": _BOOLEAN, "overwrite": _BOOLEAN}
+    output = _object({"stream": _STRING, "input": _STRING, "files": _object(files, ["folder"])}, ["stream", "input"])
     properties = {
         "name": _STRING,
         "streams": {"type": "array", "items": stream},
         "operators": {"type": "array", "items": reference("Operator")},
-        "outputs": {"type": "array", "items": _object({"stream": _STRING, "input": _STRING}), "minItems": 1},
+        "outputs": {"type": "array", "items": output, "minItems": 1},
         "late": {"anyOf": [_STRING, {"type": "null"}]},
         "options": _object(options, []),
     }

@@ -31,7 +31,7 @@ from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
 from orchestrator.examples import EXAMPLES
-from orchestrator.file_sources import check_tables, files_of
+from orchestrator.file_sources import check_folders, check_tables, files_of
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
@@ -91,6 +91,7 @@ class Api:
     async def files(self, query: CepQuery) -> Files:
         known = await self.ask(lambda state: dict(state.streams))
         await run_in_threadpool(check_tables, query, self.config.data)
+        await run_in_threadpool(check_folders, query, self.config.data)
         return await run_in_threadpool(files_of, query, known, self.config.data)
 
     async def figures(self, **question: Any) -> dict[str, Any]:

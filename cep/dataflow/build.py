@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
@@ -15,6 +15,7 @@ from cep.dataflow.making import Maker
 from cep.dataflow.operators import PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
+from cep.dataflow.sink import FileSink
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
@@ -177,13 +178,19 @@ class _Builder:
             pairs = [(i, j) for i, j in self.plan.channels(edge) if i == self.index]
             channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
         else:
-            channels = self.wiring.subscribe(edge, self.index, wire_format)
+            channels = [*self.wiring.subscribe(edge, self.index, wire_format), *self._files(edge, wire_format.schema)]
         carried = edge.is_inner and wire_format.origin > 0
         output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
+
+    def _files(self, edge: Edge, schema: Schema) -> Iterator[FileSink]:
+        """Where the stream is written to, beside those who subscribe to it."""
+        files = next(output.files for output in self.plan.query.outputs if output.stream == edge.consumer)
+        if files is not None:
+            yield FileSink(files, edge.consumer, self.index, schema, self.dead_letters)
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""

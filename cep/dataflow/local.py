@@ -22,8 +22,9 @@ from cep.dataflow.layout import Layout
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
+from cep.dataflow.sink import Boundless
 from cep.dataflow.source import Published, PublishedSource, Publisher, Source
-from cep.elements import MAX_TIME, Batch, Element, Grammar, Watermark
+from cep.elements import Batch, Element, Grammar, Watermark
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
@@ -58,11 +59,6 @@ class CheckedChannel(LocalChannel):
         super().send(element, size, watermark, since)
 
 
-class Unlimited(Credit):
-    def allows(self, size: int) -> bool:
-        return True
-
-
 class Sink:
     """The shipped double of a subscription: keeps every element."""
 
@@ -70,8 +66,7 @@ class Sink:
 
     def __init__(self, name: str) -> None:
         self.elements: list[Element] = []
-        self.credit: Credit = Unlimited()
-        self.credit.returned = MAX_TIME
+        self.credit: Credit = Boundless()
         self.grammar = Grammar(name)
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:

@@ -102,7 +102,8 @@ def _utf8_length(data: np.ndarray, at: int, stop: int) -> int:
 def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.ndarray) -> None:
     """Copies the bytes of text i from `data[starts[i]]` on to `body[offsets[i] : offsets[i + 1]]`, for n starts."""
     for i in range(len(starts)):
-        start, to, length = starts[i], np.int64(offsets[i]), np.int64(offsets[i + 1] - offsets[i])
+        start, to = starts[i], offsets[i]
+        length = np.int64(offsets[i + 1] - to)
         if length <= 16 and 0 <= start <= len(data) - 16 and to <= len(body) - 16:
             # What is written behind the text is where the next one goes.
             store_word(body, to, load_word(data, start))

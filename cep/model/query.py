@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep.errors import QueryError, escaped
-from cep.model import operator_documents, streams
+from cep.model import operator_documents, sinks, streams
 from cep.model.operators import Operator
+from cep.model.sinks import Files
 from cep.model.streams import Stream
 
 SPLITS = ("stateful", "single", "per-operator")
@@ -18,10 +19,11 @@ BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 @dataclass(frozen=True)
 class Output:
-    """An output stream fed by an operator (or straight from a stream)."""
+    """An output stream fed by an operator (or straight from a stream), perhaps written to files."""
 
     stream: str
     input: str
+    files: Files | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def to_json(query: Query) -> dict[str, Any]:
         "name": query.name,
         "streams": [streams.to_json(stream) for stream in query.streams],
         "operators": [operator_documents.to_json(operator) for operator in query.operators],
-        "outputs": [{"stream": output.stream, "input": output.input} for output in query.outputs],
+        "outputs": [_output_to_json(output) for output in query.outputs],
     }
     if query.late is not None:
         document["late"] = query.late
@@ -105,10 +107,18 @@ def _list(document: dict[str, Any], key: str) -> list[Any]:
     return value
 
 
+def _output_to_json(output: Output) -> dict[str, Any]:
+    document: dict[str, Any] = {"stream": output.stream, "input": output.input}
+    return document if output.files is None else document | {"files": sinks.to_json(output.files)}
+
+
 def _output(document: Any, pointer: str) -> Output:
     if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("stream", "input")):
         raise QueryError(f'expected {{"stream": ..., "input": ...}}, got {document!r}', pointer)
-    return Output(document["stream"], document["input"])
+    for key in document.keys() - {"stream", "input", "files"}:
+        raise QueryError(f"unknown key {key!r}; an output has stream, input, files", f"{pointer}/{escaped(key)}")
+    files = document.get("files")
+    return Output(document["stream"], document["input"], None if files is None else sinks.from_json(files, f"{pointer}/files"))
 
 
 def options_from_json(document: Any, pointer: str = "") -> Options:

@@ -25,6 +25,7 @@ from cep.model.operators import (
     TopN,
     Union,
 )
+from cep.model.query import Output
 from cep.model.streams import Stream
 from cep.model.topology import core_list
 from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
@@ -54,9 +55,14 @@ def explain(plan: PhysicalPlan) -> str:
 def _query(plan: PhysicalPlan) -> Iterator[str]:
     rows = [("", name, _stream(plan, stream)) for name, stream in plan.streams.items()]
     rows += [(", ".join(o.inputs), name, _operator(o)) for name, o in topological(plan.query).items()]
-    rows += [(output.input, output.stream, "output stream") for output in plan.query.outputs]
+    rows += [(output.input, output.stream, _output(output)) for output in plan.query.outputs]
     rows += [] if plan.query.late is None else [("late rows", plan.query.late, "output stream")]
     return _table([(f"{inputs} →" if inputs else "", name, what) for inputs, name, what in rows])
+
+
+def _output(output: Output) -> str:
+    files = output.files
+    return "output stream" if files is None else f"output stream, and files of {files.format} in {files.folder!r}"
 
 
 def _stream(plan: PhysicalPlan, stream: Stream) -> str:

@@ -14,7 +14,7 @@ from cep.errors import QueryError
 from cep.model import streams
 from cep.model.expr import Call, Column, Udf
 from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
-from cep.model.query import Query
+from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.expand import expanded, in_full, yielded
@@ -67,6 +67,7 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
             times[full.name] = _passed_time(full, times)
     for i, output in enumerate(query.outputs):
         _check_known_output(i, output.stream, schemas[output.input], known)
+        _check_files(i, output, schemas[output.input])
         schemas[output.stream], times[output.stream] = schemas[output.input], times[output.input]
     if query.late is not None:
         schemas[query.late], times[query.late] = _late(query, sources, schemas), frozenset()
@@ -220,6 +221,13 @@ def _passed_time(operator: Operator, times: Mapping[str, frozenset[str]]) -> fro
         case Union():
             return frozenset.intersection(*inputs)
     return frozenset()
+
+
+def _check_files(index: int, output: Output, schema: Schema) -> None:
+    for field in schema.fields if output.files is not None and output.files.format == "text" else ():
+        if field.type.is_list:
+            message = f"output {output.stream!r}, field {field}: files of text hold no lists; write format 'arrow', or map it to text"
+            raise QueryError(message, f"/outputs/{index}/files/format")
 
 
 def _check_known_output(index: int, name: str, schema: Schema, known: Mapping[str, Stream]) -> None:

@@ -1,0 +1,121 @@
+"""Columns to text records: the way back of `cep.compile.text`, which reads what this writes as the same values.
+
+Fields stand between separators, without quoting; a record ends with '\\n'. NULL is an empty field. A timestamp is an integer of its
+unit, without a unit ISO 8601. Rows that cannot be written so that they are read again as they were (a text with the separator or
+a line end, an instant that is no whole number of the unit) are left out and described.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep.kernels.columns import Column, Columns, from_arrow, to_arrow
+from cep.kernels.jit import warm
+from cep.kernels.writing import number_lengths, unwritable, write_numbers, write_texts
+from cep.model.schema import STRING, UNIT_US, Field, Schema
+
+NEWLINE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A row that was left out, and why."""
+
+    row: int
+    reason: str
+
+
+class TextRows:
+    """Writes rows of `schema`, which has no lists, as text."""
+
+    def __init__(self, schema: Schema, separator: str) -> None:
+        self.schema, self.separator = schema, ord(separator)
+
+    def warm(self) -> None:
+        warm(number_lengths, write_numbers, write_texts, unwritable)
+
+    @property
+    def header(self) -> bytes:
+        return chr(self.separator).join(self.schema.names).encode() + b"\n"
+
+    def write(self, columns: Columns) -> tuple[np.ndarray, list[Unwritten]]:
+        """The records, uint8[any], and the rows that were left out."""
+        fields = [columns[name] for name in self.schema.names]
+        unwritten = self._unwritten(fields)
+        if unwritten:
+            rows = len(fields[0])
+            kept = np.delete(np.arange(rows), [each.row for each in unwritten])
+            fields = [column.take(kept) for column in fields]
+        return self._records([self._writable(field, column) for field, column in zip(self.schema.fields, fields, strict=True)]), unwritten
+
+    def _records(self, fields: list[Column]) -> np.ndarray:
+        lengths = np.full(len(fields[0]), len(fields), np.int64)  # the separators and the line end
+        for column in fields:
+            if column.type == STRING:
+                lengths += column.values
+            else:
+                number_lengths(column.values, lengths)
+        ends = np.cumsum(lengths)
+        out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        places = ends - lengths
+        for i, column in enumerate(fields):
+            behind = NEWLINE if i == len(fields) - 1 else self.separator
+            if column.type == STRING:
+                write_texts(column.data, column.starts, column.values, out, places, behind)
+            else:
+                write_numbers(column.values, out, places, behind)
+        return out
+
+    def _unwritten(self, fields: list[Column]) -> list[Unwritten]:
+        found: dict[int, str] = {}
+        for field, column in zip(self.schema.fields, fields, strict=True):
+            for row in _unreadable(field, column, self.separator).tolist():
+                found.setdefault(row, f"field {field.name!r}: {_REASONS[field.type.name].format(unit=field.type.unit)}")
+        return [Unwritten(row, found[row]) for row in sorted(found)]
+
+    def _writable(self, field: Field, column: Column) -> Column:
+        """Integers, or text in which NULL is empty."""
+        unit = UNIT_US.get(field.type.unit, 1)
+        if column.valid is None and (field.type.is_integer or (field.type.name == "timestamp" and field.type.unit)):
+            values = column.values.astype(np.int64, copy=False)
+            if field.type.unit == "ns":
+                values = values * 1000
+            return Column(field.type, np.ascontiguousarray(values // unit if unit > 1 else values))
+        if not field.type.is_text:
+            return from_arrow(_as_text(field, column, unit), STRING)
+        lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
+        return Column(STRING, np.ascontiguousarray(lengths), None, column.data, np.ascontiguousarray(column.starts))
+
+
+_REASONS = {
+    "string": "the text holds the separator or a line end, and text files have no quoting",
+    "binary": "the bytes hold the separator or a line end, and text files have no quoting",
+    "timestamp": "the instant is no whole number of {unit}",
+}
+
+
+def _unreadable(field: Field, column: Column, separator: int) -> np.ndarray:
+    """int64[m]: the rows whose field would be read as something else."""
+    unit = UNIT_US.get(field.type.unit, 1)
+    if field.type.is_text:
+        found = np.zeros(len(column), np.uint8)
+        lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
+        unwritable(column.data, np.ascontiguousarray(column.starts), np.ascontiguousarray(lengths), separator, found)
+        return np.flatnonzero(found)
+    if field.type.name == "timestamp" and unit > 1:
+        return np.flatnonzero((column.values % unit != 0) & (True if column.valid is None else column.valid.astype(bool)))
+    return np.zeros(0, np.int64)
+
+
+def _as_text(field: Field, column: Column, unit: int) -> pa.Array:
+    """Text of what is not written by a kernel; NULL is empty."""
+    array = to_arrow(column)
+    if field.type.name == "timestamp" and field.type.unit:
+        array = pc.divide(array.cast(pa.int64()), unit) if field.type.unit != "ns" else pc.multiply(array.cast(pa.int64()), 1000)
+    elif field.type.name == "timestamp":
+        array = pc.strftime(array, format="%Y-%m-%dT%H:%M:%SZ")
+    return pc.fill_null(array.cast(pa.string()), "")

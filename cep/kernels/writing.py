@@ -1,0 +1,98 @@
+"""Rows as text: fields are written into place column by column, so no kernel knows how many there are.
+
+`places`, int64[n], says where the next field of each row goes in `out`, uint8[any]; what is written there moves it on, by the field
+and the byte behind it. Nothing else is touched: words that overlap inside a field, never beyond it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cep.kernels.jit import inlined, kernel
+from cep.kernels.memory import BLOCK, load_word, match_block, store_word
+from cep.kernels.text import NEWLINE, RETURN
+
+_ZERO, _DIGIT = np.uint64(0), np.uint64(48)
+_TEN, _HUNDRED, _THOUSAND = np.uint64(10), np.uint64(100), np.uint64(1000)
+_FOUR, _EIGHT, _SIXTEEN = np.uint64(10**4), np.uint64(10**8), np.uint64(10**16)
+
+
+@kernel("void(const int64[:], int64[:])", on_demand=True)
+def number_lengths(values: np.ndarray, lengths: np.ndarray) -> None:
+    """Adds to `lengths`, int64[n], how many bytes each of `values`, int64[n], takes."""
+    for i in range(len(values)):
+        lengths[i] += _length(values[i])
+
+
+@inlined
+def _magnitude(value: Any) -> Any:
+    return _ZERO - np.uint64(value) if value < 0 else np.uint64(value)
+
+
+@inlined
+def _length(value: Any) -> Any:
+    length, rest = np.int64(value < 0), _magnitude(value)
+    if rest >= _SIXTEEN:
+        length, rest = length + 16, rest // _SIXTEEN
+    if rest >= _EIGHT:
+        length, rest = length + 8, rest // _EIGHT
+    if rest >= _FOUR:
+        length, rest = length + 4, rest // _FOUR
+    return length + 1 + (rest >= _TEN) + (rest >= _HUNDRED) + (rest >= _THOUSAND)
+
+
+@kernel("void(const int64[:], uint8[:], int64[:], uint8)", on_demand=True)
+def write_numbers(values: np.ndarray, out: np.ndarray, places: np.ndarray, behind: int) -> None:
+    """Writes decimal numbers, each with the byte `behind` it."""
+    for i in range(len(values)):
+        value, start = values[i], places[i]
+        end = start + _length(value)
+        out[end] = behind
+        places[i] = end + 1
+        if value < 0:
+            out[start] = 45
+        rest, at = _magnitude(value), end - 1
+        while rest >= _TEN:
+            shorter = rest // _TEN
+            out[at] = _DIGIT + (rest - shorter * _TEN)
+            rest, at = shorter, at - 1
+        out[at] = _DIGIT + rest
+
+
+@kernel("void(const uint8[:], const int64[:], const int32[:], uint8[:], int64[:], uint8)", on_demand=True)
+def write_texts(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, out: np.ndarray, places: np.ndarray, behind: int) -> None:
+    """Writes the texts `data[starts[i] : starts[i] + lengths[i]]`, each with the byte `behind` it."""
+    for i in range(len(starts)):
+        start, length, to = starts[i], np.int64(lengths[i]), places[i]
+        if length >= 8:
+            for k in range(0, length - 8, 8):
+                store_word(out, to + k, load_word(data, start + k))
+            store_word(out, to + length - 8, load_word(data, start + length - 8))
+        else:
+            for k in range(length):
+                out[to + k] = data[start + k]
+        out[to + length] = behind
+        places[i] = to + length + 1
+
+
+@kernel("int64(const uint8[:], const int64[:], const int32[:], uint8, uint8[:])", on_demand=True)
+def unwritable(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, separator: int, found: np.ndarray) -> int:
+    """Sets `found[i]`, uint8[n], to 1 where text i holds the separator or a line end; how many do."""
+    count = 0
+    for i in range(len(starts)):
+        at, stop = starts[i], starts[i] + lengths[i]
+        bad = np.uint64(0)
+        while at < stop and at + BLOCK <= len(data):
+            marks = match_block(data, at, separator) | match_block(data, at, NEWLINE) | match_block(data, at, RETURN)
+            beyond = max(0, at + BLOCK - stop)
+            bad |= (marks << np.uint64(beyond)) if beyond < BLOCK else np.uint64(0)
+            at += BLOCK
+        for k in range(at, stop):
+            if data[k] == separator or data[k] == NEWLINE or data[k] == RETURN:
+                bad = np.uint64(1)
+        if bad != np.uint64(0):
+            found[i] = 1
+            count += 1
+    return count
