@@ -87,6 +87,11 @@ class Running:
         self.cluster.rest.post(self._path(f"/stop?drain={str(drain).lower()}"))
         self._wait("stopped", fails=False)
 
+    def wait(self) -> Running:
+        """Returns when it is over: its sources have ended, or it was stopped. Raises QueryFailed."""
+        self._wait("stopped")
+        return self
+
     def delete(self) -> None:
         """Stops and forgets it."""
         self.cluster.rest.delete(self._path("?wait=true"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from visits import BASE_MS, answers, expected, rows, windows
 from waiting import until
 
+from cep.model.query import Output
+from cep.model.sinks import Files
 from cep.model.streams import Stream
 from driver import Conflict, LocalCluster, QueryError, QueryFailed, files
 
@@ -61,6 +65,28 @@ def test_many_blocks_of_many_files(cluster: LocalCluster, folder: Path, instance
     found = running.subscribe(f"{name}.per_ip")
     running.start()
     assert answers(found) == expected(given)
+
+
+@pytest.mark.parametrize("instances", [1, 2])
+def test_answers_in_files(cluster: LocalCluster, folder: Path, instances: int) -> None:
+    """Every instance writes its own; nobody need subscribe."""
+    name, given = f"written{instances}", rows(9000, groups=20)
+    (folder / f"{name}.txt").write_bytes(b"".join(lines(given)))
+    query = windows(name, declared(name, folder / f"{name}.txt", block_bytes=64 << 10), parallelism=instances)
+    query = replace(query, outputs=()).output(f"{name}.per_ip", folder=folder / name)
+    cluster.deploy(query, start=False).start().wait()
+    parts = sorted((folder / name).iterdir())
+    assert [part.name for part in parts] == [f"{name}.per_ip-{i:05}.csv" for i in range(instances)]
+    records = [line.split(",") for part in parts for line in part.read_text().splitlines()]
+    assert Counter((ip, int(n), int(start), int(end)) for ip, n, start, end in records) == expected(given)
+
+
+def test_answers_only_under_the_folders_of_the_cluster(cluster: LocalCluster, folder: Path) -> None:
+    query = windows("outside").value()
+    written = replace(query, outputs=(Output("outside.per_ip", "window", Files("/nowhere/else")),))
+    with pytest.raises(QueryError, match="is not under a folder of this cluster") as caught:
+        cluster.deploy(written)
+    assert caught.value.pointer == "/outputs/0/files/folder"
 
 
 GOOD = rows(40)  # more than a block of them
