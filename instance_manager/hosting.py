@@ -31,6 +31,7 @@ from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription, Terms
 
 READER_KEEP_S = 10.0  # an instance that reads another query's output and is silent for so long is gone, as a publisher would be
+NEIGHBOUR_BYTES = 1 << 20  # under way between two instances of one thread: while it is still in the caches
 READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
 
 
@@ -150,7 +151,7 @@ class _Maker:
         name = channel_name(self.plan.query.name, edge.name, i, j)
         im, endpoint = self._worker(edge.source, i)
         inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
-        inbox.share = self.share
+        inbox.share = self.share if im != self.config.id else min(self.share, NEIGHBOUR_BYTES)
         self.inboxes[name] = (inbox, wire_format, None if im == self.config.id else endpoint)
         return inbox
 

@@ -204,7 +204,7 @@ def _outputs(field: Field, capacity: int) -> list[np.ndarray]:
 
 def _convert_slow(columns: list[Column], data: np.ndarray, slow: np.ndarray) -> None:
     """Floats that the kernel found well formed but left: rows of (index of the field, row, start, stop)."""
-    for index in np.unique(slow[:, 0]):
+    for index in np.unique(slow[:, 0]) if len(slow) else ():
         mine = slow[slow[:, 0] == index]
         columns[index].values[mine[:, 1]] = _floats(data, mine[:, 2], mine[:, 3])
 

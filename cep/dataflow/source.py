@@ -94,7 +94,7 @@ def judge(time: np.ndarray, max_time: int, disorder: int, bad_rows: np.ndarray =
         after = int(late_among(time, max_time, disorder, mask, bad_rows, bad_times))
     else:
         after = int(late(time, max_time, disorder, mask))
-    rows = int(mask.sum())
+    rows = int(np.count_nonzero(mask.view(bool)))
     return Judged(np.flatnonzero(mask == 0) if rows else None, after, rows)
 
 

@@ -54,11 +54,16 @@ def write_numbers(values: np.ndarray, out: np.ndarray, places: np.ndarray, behin
         if value < 0:
             out[start] = 45
         rest, at = _magnitude(value), end - 1
-        while rest >= _TEN:
-            shorter = rest // _TEN
-            out[at] = _DIGIT + (rest - shorter * _TEN)
-            rest, at = shorter, at - 1
-        out[at] = _DIGIT + rest
+        while rest >= _HUNDRED:  # two digits a step
+            shorter = rest // _HUNDRED
+            pair = rest - shorter * _HUNDRED
+            tens = pair // _TEN
+            out[at - 1], out[at] = _DIGIT + tens, _DIGIT + (pair - tens * _TEN)
+            rest, at = shorter, at - 2
+        if rest >= _TEN:
+            out[at - 1], out[at] = _DIGIT + rest // _TEN, _DIGIT + rest % _TEN
+        else:
+            out[at] = _DIGIT + rest
 
 
 @kernel("void(const uint8[:], const int64[:], const int32[:], uint8[:], int64[:], uint8)", on_demand=True)
