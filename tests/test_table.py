@@ -12,6 +12,7 @@ from cep.compile.aggregate_rows import merge_into, run
 from cep.compile.aggregate_source import Loops, compile_loops, width_of
 from cep.compile.aggregate_states import Count, State, TextExtreme
 from cep.kernels.columns import columns_from_arrow
+from cep.kernels.growing import LARGE, grow
 from cep.kernels.jit import warm
 from cep.kernels.keys import Keys, decode_keys, encode_keys
 from cep.kernels.table import ARENA_USED, SLOTS_MIN, Table, compare_text, slots_for
@@ -119,3 +120,21 @@ def test_texts_compare_by_bytes_null_first(a: bytes | None, b: bytes | None) -> 
 def test_half_of_the_slots_are_free(rows: int, slots: int) -> None:
     assert slots_for(rows) == slots and rows <= slots // 2
     assert Table.make(3, 0, rows).capacity == slots // 2
+
+
+def test_arrays_grow_in_place_and_a_view_keeps_the_old_one() -> None:
+    class Holder:
+        array = np.arange(4)
+
+    holder = Holder()
+    for length in (LARGE // 8, LARGE // 4, LARGE):
+        before = len(holder.array)
+        grow(holder, "array", length)
+        assert len(holder.array) == length
+        assert holder.array[:4].tolist() == [0, 1, 2, 3]
+        holder.array[before:] = 7
+    view = holder.array[:6]
+    grow(holder, "array", 2 * LARGE)
+    holder.array[0] = -1
+    assert view.tolist() == [0, 1, 2, 3, 7, 7]
+    assert holder.array[:6].tolist() == [-1, 1, 2, 3, 7, 7]

@@ -27,6 +27,7 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from cep.kernels.exact_sum import POOL_WORDS
+from cep.kernels.growing import grow
 from cep.kernels.hashing import LONG, hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
@@ -224,15 +225,21 @@ def put_text(entries: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-@kernel("void(const int64[:], int64, int64, int32[:])")
-def fill_slots(entries: np.ndarray, width: int, rows: int, slots: np.ndarray) -> None:
+@kernel("void(const int64[:], int64, int64, int32[:], int64[:])")
+def fill_slots(entries: np.ndarray, width: int, rows: int, slots: np.ndarray, control: np.ndarray) -> None:
     """Gives the first `rows` entries their slots; `slots` is all zeros."""
     shift, mask = _shift(slots), len(slots) - 1
-    for row in range(rows):
-        place = np.int64(hash64(np.uint64(entries[row * width]), np.uint64(entries[row * width + 1])) >> shift)
-        while slots[place] != 0:
-            place = (place + 1) & mask
-        slots[place] = row + 1
+    for block in range(0, rows, AHEAD):
+        end = min(block + AHEAD, rows)
+        for row in range(block, end):
+            place = np.int64(hash64(np.uint64(entries[row * width]), np.uint64(entries[row * width + 1])) >> shift)
+            control[AHEAD_FROM + row - block] = place
+            prefetch(slots, place)
+        for row in range(block, end):
+            place = control[AHEAD_FROM + row - block]
+            while slots[place] != 0:
+                place = (place + 1) & mask
+            slots[place] = row + 1
 
 
 @dataclass(slots=True, eq=False)
@@ -282,17 +289,19 @@ class Table:
         """Makes room where a kernel lacked it."""
         self.grow_bytes()
         if self.rows == self.capacity:
-            self.entries = _longer(self.entries, 2 * len(self.entries))
+            grow(self, "entries", 2 * len(self.entries))
             self.slots = np.zeros(2 * len(self.slots), np.int32)
-            fill_slots(self.entries, self.width, self.rows, self.slots)
+            fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
 
     def grow_bytes(self) -> None:
         """Makes room in arena and pool."""
         used, wanted = int(self.control[ARENA_USED]), int(self.control[ARENA_WANTED])
         if used + wanted > len(self.arena):
-            self.arena = _longer(self.arena, max(2 * len(self.arena), used + wanted, 1024))
+            grow(self, "arena", max(2 * len(self.arena), used + wanted, 1024))
         if self.control[POOL_USED] + self.sums > len(self.pool):
-            self.pool = _longer(self.pool, 2 * len(self.pool))
+            pool = np.empty((2 * len(self.pool), POOL_WORDS), np.int64)
+            pool[: len(self.pool)] = self.pool
+            self.pool = pool
 
     def clear(self) -> None:
         self.slots[:] = 0
@@ -308,9 +317,3 @@ class Table:
 def slots_for(rows: int) -> int:
     """How many slots a table of `rows` entries has."""
     return max(SLOTS_MIN, 1 << (2 * rows - 1).bit_length() if rows else 0)
-
-
-def _longer(array: np.ndarray, length: int) -> np.ndarray:
-    longer = np.empty((length, *array.shape[1:]), array.dtype)
-    longer[: len(array)] = array
-    return longer
