@@ -40,9 +40,10 @@ class Accumulator:
         self.slots = plain_table(self.width, self.sums, 0)
         self.output = plain_table(self.width, self.sums, 0)
 
-    def warm(self) -> None:
-        """Makes its machine code now."""
-        warm(self.loops.execute, self.loops.absorb, *([round_exact] if self.sums else []))
+    def warm(self, answers_each: bool = False) -> None:
+        """Makes its machine code now; that of `each` only where it is asked for."""
+        more = [self.loops.each] if answers_each else []
+        warm(self.loops.execute, self.loops.absorb, *more, *([round_exact] if self.sums else []))
 
     @property
     def bytes(self) -> int:
@@ -84,6 +85,26 @@ class Accumulator:
             if _is_full(self.slots):
                 self.rewrite(self.capacity, self.held(), self.held())
             self.output.grow_bytes()
+
+    def each(
+        self,
+        groups: Table,
+        numbers: np.ndarray,
+        ttl: int,
+        links: np.ndarray,
+        desk: np.ndarray,
+        start: int,
+        arguments: tuple[np.ndarray, ...],
+    ) -> int:
+        """Takes the rows from `start` on, each into the slot of its group, `numbers`, and answers it. Returns the row behind the last one
+        taken: there is room now for the next, unless it lacks a slot."""
+        of_groups = groups.entries, groups.width, numbers, ttl, links, desk
+        stop = int(self.loops.each(*of_groups, start, len(numbers), *_arrays(self.slots), *_arrays(self.output), *arguments))
+        if stop < len(numbers):
+            if _is_full(self.slots):
+                self.rewrite(self.capacity, self.held(), self.held())
+            self.output.grow_bytes()
+        return stop
 
     def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
         """What `slots` hold, each for the group of its number: valid until the next answers."""

@@ -1,7 +1,8 @@
 """The loops of an accumulator, as source: `execute` runs a program (`cep.kernels.programs`) over the slots of a table, `absorb` takes
-entries of another table into slots. They are made of what the states say (`aggregate_states`), as `aggregate_source` is.
+entries of another table into slots, `each` takes rows into the slots of their groups and answers every one of them: the program would
+be the same for all rows. They are made of what the states say (`aggregate_states`), as `aggregate_source` is.
 
-Both return the operation or entry for which a table lacked room, untouched, or `stop`. The first word of a slot's entry is 1 while it
+All return the operation, entry or row for which a table lacked room, untouched, or `stop`. The first word of a slot's entry is 1 while it
 holds something; the second is not used.
 """
 
@@ -18,7 +19,7 @@ from cep.kernels.jit import Kernel, generate
 from cep.model.schema import DataType
 
 _IMPORTS = """from cep.kernels.jit import inlined
-from cep.kernels.programs import ADD, EMIT, FREE, GROUP, MERGE, RESET, UPDATE
+from cep.kernels.programs import ADD, COUNT, EMIT, FREE, GROUP, LAST, MERGE, RESET, SLOT, SLOTS_A_ROW, UPDATE, next_slot, slots_left
 """
 
 _SOURCE = """
@@ -125,6 +126,45 @@ def absorb(targets, sources, fresh, start, stop, entries, control, arena, pool, 
             entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], other, s, other_arena, other_pool
         )
     return stop
+
+
+@kernel(
+    "int64(int64[:], int64, const int64[:], int64, const int64[:], int64[:], int64, int64, {table}, {table}, {types})"
+)
+def each(
+    groups, group_width, numbers, ttl, links, desk, start, stop,
+    entries, control, arena, pool, out, out_control, out_arena, out_pool, {arguments}
+):
+    control[ARENA_WANTED], out_control[ARENA_WANTED] = 0, 0
+    for i in range(start, stop):
+        group = numbers[i] * group_width
+        fresh = groups[group + SLOT] < 0
+        if fresh and slots_left(links, desk) < SLOTS_A_ROW:
+            return i
+        if fresh:
+            groups[group + SLOT] = next_slot(links, desk)
+        at = groups[group + SLOT] * {width}
+        if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
+            entries[at] = 1
+            _clear(entries, at)
+            groups[group + LAST] = time[i]
+        to = out_control[ROWS] * {width}
+        _clear(out, to)
+        wanted = _update_room(entries, at, arena, i, {arguments})
+        if not _fits(control, arena, pool, wanted):
+            return i
+        if not _fits(out_control, out_arena, out_pool, wanted + _merge_room(out, to, entries, at, arena)):
+            return i
+        control[ARENA_USED], control[POOL_USED] = _update(
+            entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
+        )
+        out_control[ARENA_USED], out_control[POOL_USED] = _merge(
+            out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
+        )
+        groups[group + LAST] = time[i]
+        groups[group + COUNT] += 1
+        out_control[ROWS] += 1
+    return stop
 """
 
 _TABLE = "int64[:], int64[:], uint8[:], int64[:, :]"
@@ -133,10 +173,12 @@ _WORDS = "const int64[:]"
 
 @dataclass(frozen=True)
 class SlotLoops:
-    """`execute` takes behind its tables what `Loops.update` takes behind the key; `nothing` is that for programs that take no row."""
+    """`execute` and `each` take behind their tables what `Loops.update` takes behind the key; `nothing` is that for programs that take
+    no row."""
 
     execute: Kernel
     absorb: Kernel
+    each: Kernel
     nothing: tuple[np.ndarray, ...]
 
 
@@ -163,7 +205,7 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         sums=sums_of(states),
     )
     module = generate(HEADER + further_imports(body) + _IMPORTS + body, "accumulator")
-    return SlotLoops(module.execute, module.absorb, tuple(map(_empty, kinds.values())))
+    return SlotLoops(module.execute, module.absorb, module.each, tuple(map(_empty, kinds.values())))
 
 
 def _empty(type_: str) -> np.ndarray:

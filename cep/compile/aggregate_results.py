@@ -18,7 +18,7 @@ from cep.compile.aggregate_statistics import about_distinct, quantiles, variance
 from cep.compile.aggregate_ties import ROW, column_of
 from cep.compile.aggregate_words import round_128
 from cep.elements import Batch
-from cep.kernels.columns import Column
+from cep.kernels.columns import Column, Columns
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
 from cep.kernels.first_rows import take_rows
 from cep.kernels.hashing import hash64, hash_of, mix64
@@ -52,11 +52,17 @@ def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, f
 
 
 def answer_columns(
-    spec: AggregateSpec, name: str, groups: Groups, times: tuple[Instant, Instant, Instant], failures: list[GroupFailure]
+    spec: AggregateSpec,
+    name: str,
+    groups: Groups,
+    times: tuple[Instant, ...],
+    failures: list[GroupFailure],
+    rows: Columns | None = None,
 ) -> dict[str, Column]:
-    """The columns of the answers for `groups`. `times`: their event time, start and end of their windows, each one for all or int64[n]."""
+    """The columns of the answers for `groups`. `times`: their event time, start and end of their windows, each one for all or int64[n].
+    `rows`: columns of rows, one for each group, that have its key."""
     time, start, end = times
-    columns = decode_keys(groups.keys(0), spec.by)
+    columns = decode_keys(groups.keys(0), spec.by) if rows is None else {field.name: rows[field.name] for field in spec.by}
     for answer in spec.answers:
         columns[answer.field.name] = _result(answer, groups, start, end)
     _check_sums(spec, name, groups, columns, time, failures)

@@ -8,7 +8,7 @@ from math import gcd
 import numpy as np
 
 from cep.kernels.assign_size import assign_size, end_size
-from cep.kernels.assigners import assign_sessions, assign_transactions, assign_unbounded, close_sessions, end_transactions, open_sessions
+from cep.kernels.assigners import assign_sessions, assign_transactions, close_sessions, end_transactions, open_sessions
 from cep.kernels.group_table import number_groups
 from cep.kernels.jit import Kernel, warm
 from cep.kernels.programs import BACK, COUNT, FRONT, LAST, NONE, SLOT, free_slots, list_slots
@@ -17,9 +17,10 @@ from cep.model.windows import SessionWindow, SizeWindow, TransactionWindow, Unbo
 
 @dataclass(frozen=True)
 class Assigner:
-    """`fresh`: the words of a new group, behind its key. `end`: answers of windows that are incomplete at the end."""
+    """`fresh`: the words of a new group, behind its key. `end`: answers of windows that are incomplete at the end. No `assign`: every row
+    is answered, and nothing need be told."""
 
-    assign: Kernel
+    assign: Kernel | None
     end: Kernel | None
     parameters: np.ndarray
     fresh: tuple[int, ...]
@@ -33,8 +34,7 @@ class Assigner:
 
     def warm(self) -> None:
         """Makes its machine code now."""
-        kernels = [self.assign, number_groups, free_slots, list_slots]
-        kernels += [self.end] if self.end is not None else []
+        kernels = [number_groups, free_slots, list_slots, *(each for each in (self.assign, self.end) if each is not None)]
         kernels += [close_sessions, open_sessions] if self.gap is not None else []
         warm(*kernels)
 
@@ -53,7 +53,7 @@ class Assigner:
         """bool[n]: which groups begin anew with whatever comes, so that they can be forgotten."""
         if self.stacks:
             return (groups[:, FRONT] < 0) & (groups[:, BACK] < 0)
-        if self.assign is not assign_unbounded:
+        if self.assign is not None:
             return groups[:, SLOT] < 0
         if self.ttl is None:
             return np.zeros(len(groups), bool)
@@ -74,5 +74,5 @@ def assigner_of(window: Window) -> Assigner:
             return Assigner(assign_transactions, end_transactions, np.zeros(3, np.int64), _ONE_WINDOW)
         case UnboundedWindow(advance=None, ttl=ttl):
             parameters = np.array([-1 if ttl is None else ttl, 0, 0], np.int64)
-            return Assigner(assign_unbounded, None, parameters, _ONE_WINDOW, ttl=ttl)
+            return Assigner(None, None, parameters, _ONE_WINDOW, ttl=ttl)
     raise AssertionError(window)

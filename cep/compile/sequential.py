@@ -24,6 +24,7 @@ from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.assigner import assigner_of
 from cep.elements import EVENT_TIME_MAX, Batch
 from cep.kernels.assigners import close_sessions, open_sessions
+from cep.kernels.columns import Column, Columns
 from cep.kernels.group_table import GroupTable
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.programs import (
@@ -85,7 +86,7 @@ class SequentialState:
         self.desk[FREE_SLOT] = self.desk[AT_WINDOW] = NONE
         self._work, self._due = 0, WORK_MIN  # rows and watermarks since groups were looked through, and after how many that is due
         self.assigner.warm()
-        self.accumulator.warm()
+        self.accumulator.warm(answers_each=self.assigner.assign is None)
 
     # Rows in, answers out
 
@@ -96,6 +97,9 @@ class SequentialState:
         """
         rows = self._numbered(batch)
         numbers = self.groups.numbers(Keys(*rows.arrays[:3]))
+        if self.assigner.assign is None:
+            yield self._each(batch, rows, numbers)
+            return
         if self.origin_words:
             assert batch.origin is not None
             self.groups.matrix[numbers, -self.origin_words :] = batch.origin  # of rows of one group the last stays
@@ -116,6 +120,18 @@ class SequentialState:
             self._execute(rows.arrays[3:])
         self._work += n
         yield from self._answers(batch)
+
+    def _each(self, batch: Batch, rows: TupleRows, numbers: np.ndarray) -> Batch:
+        """An answer for every row, which has its key, its event time and its origin."""
+        start, n, ttl = 0, len(batch), int(self.assigner.parameters[0])
+        self.accumulator.clear(n)
+        while start < n:
+            self._make_room(0)
+            where = self.groups.table, numbers, ttl, self.links, self.desk, start
+            start = self.accumulator.each(*where, rows.arrays[3:])
+        self._work += n
+        columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), batch.columns)
+        return Batch(columns, batch.time, batch.origin if self.spec.origin else None, batch.created)
 
     def _numbered(self, batch: Batch) -> TupleRows:
         """The rows as arguments of the loops; their origins are their numbers in stream order."""
@@ -227,13 +243,18 @@ class SequentialState:
         if not n:
             return
         emitted, groups = self.emitted[:n], Groups(self.accumulator.output, 0, n)
-        failures: list[GroupFailure] = []
         time = emitted[:, TIME].copy()
-        columns = results.answer_columns(self.spec, self.name, groups, (time, emitted[:, START].copy(), emitted[:, END].copy()), failures)
-        self.failed += len(failures)
-        self.failures += failures[: FAILURES_MAX - len(self.failures)]
+        columns = self._columns(groups, (time, emitted[:, START].copy(), emitted[:, END].copy()))
         origin = self._origins(emitted, groups, batch) if self.spec.origin else None
         yield Batch(columns, time, origin, 0 if batch is None else batch.created)
+
+    def _columns(self, groups: Groups, times: tuple[results.Instant, ...], rows: Columns | None = None) -> dict[str, Column]:
+        """Of answers, as `results.answer_columns` makes them."""
+        failures: list[GroupFailure] = []
+        columns = results.answer_columns(self.spec, self.name, groups, times, failures, rows)
+        self.failed += len(failures)
+        self.failures += failures[: FAILURES_MAX - len(self.failures)]
+        return columns
 
     def _origins(self, emitted: np.ndarray, groups: Groups, batch: Batch | None) -> np.ndarray:
         if not self.keeps_origin:

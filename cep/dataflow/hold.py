@@ -54,10 +54,14 @@ class Hold:
         return [f"{describe(numbers.columns, by, group)} ({counts[group]} rows)" for group in largest]
 
     def add(self, batch: Batch) -> None:
+        """The batch before it gets texts of its own; the last one need not, for it seldom stays."""
         if len(batch):
             least = int(batch.time.min())
             self._first = min(self._first, least) if self._batches else least
-            batch = replace(batch, columns={name: compact(batch.columns[name]) for name in self.schema.names})
+            if self._batches:
+                last = self._batches[-1]
+                self._batches[-1] = replace(last, columns={name: compact(column) for name, column in last.columns.items()})
+            batch = replace(batch, columns={name: batch.columns[name] for name in self.schema.names})
             self._batches.append(batch)
             self.bytes += batch_bytes(batch)
 
@@ -67,13 +71,22 @@ class Hold:
             return
         held = concat(self._batches)
         self._batches, self.bytes = [], 0
-        ready = held.time < watermark
-        if not ready.all():
-            self.add(held.take(np.flatnonzero(~ready)))
-            held = held.take(np.flatnonzero(ready))
-        held = in_stream_order(held, self.schema, self.ties)
+        held = self._split(held, watermark)
         for start in range(0, len(held), ROWS_MAX):
             yield held if len(held) <= ROWS_MAX else held.take(slice(start, start + ROWS_MAX))
+
+    def _split(self, held: Batch, watermark: int) -> Batch:
+        """The rows of `held` before `watermark`, in stream order; the others stay."""
+        assert held.origin is not None, "rows that are taken in order must carry their origin"
+        if in_order(np.ascontiguousarray(held.time), np.ascontiguousarray(held.origin)):
+            ready = int(np.searchsorted(held.time, watermark))
+            self.add(held.take(slice(ready, None)))
+            return held.take(slice(0, ready))
+        before = held.time < watermark
+        if not before.all():
+            self.add(held.take(np.flatnonzero(~before)))
+            held = held.take(np.flatnonzero(before))
+        return in_stream_order(held, self.schema, self.ties)
 
     def snapshot(self) -> pa.RecordBatch:
         """What is held, with event time and origin in hidden columns."""

@@ -213,7 +213,8 @@ def _concat_columns(columns: list[Column]) -> Column:
         valid = np.concatenate([np.ones(len(c), np.uint8) if c.valid is None else c.valid for c in columns])
     if not columns[0].type.is_bytes:
         return Column(columns[0].type, values, valid)
-    # Batches cut from one buffer share their bytes: put each buffer down once.
+    # Batches cut from one buffer share their bytes: put each buffer down once, and of a much larger one just what is looked at.
+    columns = [compact(column) for column in columns]
     shifts: dict[int, int] = {}
     buffers: list[np.ndarray] = []
     total = 0

@@ -43,43 +43,6 @@ ASSIGNER = (
 
 
 @kernel(ASSIGNER, on_demand=True)
-def assign_unbounded(
-    groups: np.ndarray,
-    width: int,
-    numbers: np.ndarray,
-    time: np.ndarray,
-    opens: np.ndarray,
-    closes: np.ndarray,
-    parameters: np.ndarray,
-    program: np.ndarray,
-    emitted: np.ndarray,
-    links: np.ndarray,
-    begun: np.ndarray,
-    desk: np.ndarray,
-    heap: np.ndarray,
-    start: int,
-    stop: int,
-) -> int:
-    """An answer for every row. `parameters`: ttl, -1 for none."""
-    ttl = parameters[0]
-    for i in range(start, stop):
-        if no_room(program, emitted, links, desk, 3):
-            return i
-        at = numbers[i] * width
-        slot = groups[at + SLOT]
-        if slot < 0:
-            slot = take_slot(program, links, desk)
-            groups[at + SLOT] = slot
-        elif ttl >= 0 and time[i] - groups[at + LAST] > ttl:
-            tell(program, desk, RESET, slot, 0)
-        groups[at + LAST] = time[i]
-        groups[at + COUNT] += 1
-        tell(program, desk, UPDATE, slot, i)
-        emit(program, emitted, desk, slot, numbers[i], i, time[i], 0, 0)
-    return stop
-
-
-@kernel(ASSIGNER, on_demand=True)
 def assign_transactions(
     groups: np.ndarray,
     width: int,

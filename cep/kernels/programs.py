@@ -45,14 +45,6 @@ SLOTS_A_ROW = 2
 
 
 @inlined
-def no_room(program: np.ndarray, emitted: np.ndarray, links: np.ndarray, desk: np.ndarray, operations: int) -> bool:
-    """Is there no room for so many operations, an answer and the slots of a row?"""
-    desk[WANTED] = operations
-    slots = desk[SLOTS_FREE] + len(links) - desk[SLOTS]
-    return bool(desk[OPERATIONS] + operations > len(program) or desk[ANSWERS] == len(emitted) or slots < SLOTS_A_ROW)
-
-
-@inlined
 def tell(program: np.ndarray, desk: np.ndarray, operation: int, slot: int, operand: int) -> None:
     n = desk[OPERATIONS]
     program[n, 0], program[n, 1], program[n, 2] = operation, slot, operand
@@ -60,8 +52,22 @@ def tell(program: np.ndarray, desk: np.ndarray, operation: int, slot: int, opera
 
 
 @inlined
-def take_slot(program: np.ndarray, links: np.ndarray, desk: np.ndarray) -> Any:
-    """A slot that holds no row."""
+def slots_left(links: np.ndarray, desk: np.ndarray) -> Any:
+    """How many may be taken before there must be room for more."""
+    return desk[SLOTS_FREE] + len(links) - desk[SLOTS]
+
+
+@inlined
+def no_room(program: np.ndarray, emitted: np.ndarray, links: np.ndarray, desk: np.ndarray, operations: int) -> bool:
+    """Is there no room for so many operations, an answer and the slots of a row?"""
+    desk[WANTED] = operations
+    full = desk[OPERATIONS] + operations > len(program) or desk[ANSWERS] == len(emitted)
+    return bool(full or slots_left(links, desk) < SLOTS_A_ROW)
+
+
+@inlined
+def next_slot(links: np.ndarray, desk: np.ndarray) -> Any:
+    """A slot that is free."""
     slot = desk[FREE_SLOT]
     if slot >= 0:
         desk[FREE_SLOT] = links[slot]
@@ -69,6 +75,13 @@ def take_slot(program: np.ndarray, links: np.ndarray, desk: np.ndarray) -> Any:
     else:
         slot = desk[SLOTS]
         desk[SLOTS] = slot + 1
+    return slot
+
+
+@inlined
+def take_slot(program: np.ndarray, links: np.ndarray, desk: np.ndarray) -> Any:
+    """A slot that holds no row."""
+    slot = next_slot(links, desk)
     tell(program, desk, RESET, slot, 0)
     return slot
 
