@@ -39,13 +39,13 @@ class Target:
         self.promised = MIN_TIME
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
-        """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over."""
+        """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut."""
         batch = batch if self.origin or batch.origin is None else replace(batch, origin=None)
         size = batch_bytes(batch)
         if self.channel.shares and size >= HANDED_OVER:
             self.cut(watermark, since)
-            self.parts, self.bytes = [batch], size
-            self.cut(watermark, since)
+            self.queue.append((batch, size, watermark, since))
+            self.promised = watermark
             return
         self.parts.append(replace(batch, columns={name: compact(column) for name, column in batch.columns.items()}))
         self.bytes += size
