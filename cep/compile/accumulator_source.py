@@ -20,6 +20,7 @@ from cep.model.schema import DataType
 
 _IMPORTS = """from cep.kernels.jit import inlined
 from cep.kernels.programs import ADD, COUNT, EMIT, FREE, GROUP, LAST, MERGE, RESET, SLOT, SLOTS_A_ROW, UPDATE, next_slot, slots_left
+from cep.kernels.table import prefetch
 """
 
 _SOURCE = """
@@ -136,34 +137,40 @@ def each(
     entries, control, arena, pool, out, out_control, out_arena, out_pool, {arguments}
 ):
     control[ARENA_WANTED], out_control[ARENA_WANTED] = 0, 0
-    for i in range(start, stop):
-        group = numbers[i] * group_width
-        fresh = groups[group + SLOT] < 0
-        if fresh and slots_left(links, desk) < SLOTS_A_ROW:
-            return i
-        if fresh:
-            groups[group + SLOT] = next_slot(links, desk)
-        at = groups[group + SLOT] * {width}
-        if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
-            entries[at] = 1
-            _clear(entries, at)
+    for block in range(start, stop, AHEAD):
+        end = min(block + AHEAD, stop)
+        for i in range(block, end):
+            prefetch(groups, numbers[i] * group_width + SLOT)
+        for i in range(block, end):
+            prefetch(entries, groups[numbers[i] * group_width + SLOT] * {width})
+        for i in range(block, end):
+            group = numbers[i] * group_width
+            fresh = groups[group + SLOT] < 0
+            if fresh and slots_left(links, desk) < SLOTS_A_ROW:
+                return i
+            if fresh:
+                groups[group + SLOT] = next_slot(links, desk)
+            at = groups[group + SLOT] * {width}
+            if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
+                entries[at] = 1
+                _clear(entries, at)
+                groups[group + LAST] = time[i]
+            to = out_control[ROWS] * {width}
+            _clear(out, to)
+            wanted = _update_room(entries, at, arena, i, {arguments})
+            if not _fits(control, arena, pool, wanted):
+                return i
+            if not _fits(out_control, out_arena, out_pool, wanted + _merge_room(out, to, entries, at, arena)):
+                return i
+            control[ARENA_USED], control[POOL_USED] = _update(
+                entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
+            )
+            out_control[ARENA_USED], out_control[POOL_USED] = _merge(
+                out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
+            )
             groups[group + LAST] = time[i]
-        to = out_control[ROWS] * {width}
-        _clear(out, to)
-        wanted = _update_room(entries, at, arena, i, {arguments})
-        if not _fits(control, arena, pool, wanted):
-            return i
-        if not _fits(out_control, out_arena, out_pool, wanted + _merge_room(out, to, entries, at, arena)):
-            return i
-        control[ARENA_USED], control[POOL_USED] = _update(
-            entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
-        )
-        out_control[ARENA_USED], out_control[POOL_USED] = _merge(
-            out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
-        )
-        groups[group + LAST] = time[i]
-        groups[group + COUNT] += 1
-        out_control[ROWS] += 1
+            groups[group + COUNT] += 1
+            out_control[ROWS] += 1
     return stop
 """
 
