@@ -108,6 +108,10 @@ def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.n
             # What is written behind the text is where the next one goes.
             store_word(body, to, load_word(data, start))
             store_word(body, to + 8, load_word(data, start + 8))
+        elif length >= 8:
+            for k in range(0, length - 8, 8):
+                store_word(body, to + k, load_word(data, start + k))
+            store_word(body, to + length - 8, load_word(data, start + length - 8))
         else:
             for k in range(length):
                 body[to + k] = data[start + k]
