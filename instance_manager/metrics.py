@@ -31,6 +31,7 @@ class Reporter:
     def __init__(self, sockets: Sockets, config: InstanceManagerConfig) -> None:
         self.sockets, self.config = sockets, config
         self._due = 0
+        self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
 
     def tick(self, loop: Loop, at_once: bool) -> None:
         """Sends a report if one is due, or at once: an instance is over, and whoever sees its end asks for its dead letters next."""
@@ -44,20 +45,41 @@ class Reporter:
             LOG.exception("no report this time")
 
     def _report(self, loop: Loop) -> dict[str, Any]:
+        share = self._cpu_share(loop)
+        for account in (loop.account, loop.network.account):
+            account.settle(share)
         return {
             "im": self.config.id,
             "time": time.time(),
-            "instances": [_instance(hosted) for hosted in loop.hosted.values()],
+            "instances": [_instance(hosted, share) for hosted in loop.hosted.values()],
             "process": {
                 "pid": os.getpid(),
                 "cpu_ns": time.process_time_ns(),
+                "engine_cpu_ns": self._cpu_ns,
+                "loop_cpu_ns": loop.account.cpu_ns,
+                "network_cpu_ns": loop.network.account.cpu_ns,
+                "rss_bytes": _resident_bytes(),
                 "strays": loop.network.strays,
                 "compilations": compilations(),
             },
         }
 
+    def _cpu_share(self, loop: Loop) -> float:
+        """How much of the time that the loop has worked since the last report its thread had a core."""
+        cpu_ns, mark = time.thread_time_ns(), loop.meter.mark
+        worked = mark - self._mark - loop.idle.busy_ns
+        share = min(1.0, (cpu_ns - self._cpu_ns) / worked) if worked > 0 else 1.0
+        self._cpu_ns, self._mark, loop.idle.busy_ns = cpu_ns, mark, 0
+        return share
 
-def _instance(hosted: Hosted) -> dict[str, Any]:
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * _PAGE_BYTES
+
+
+def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
+    cpu_ns = settle(hosted, share)
     instance = hosted.instance
     query, subquery, index = instance.name.rsplit("/", 2)
     letters = instance.dead_letters.take(LETTERS_MAX)
@@ -74,7 +96,9 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
-        "cpu_ns": hosted.cpu_ns,
+        "cpu_ns": cpu_ns,
+        "bytes_in": sum(inbox.received for inbox in _all_inboxes(hosted)),
+        "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
@@ -85,7 +109,8 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "notes": instance.notes,
-        "operators": [_operator(node) for node in instance.nodes],
+        "operators": [_step(hosted, step) for step in steps(hosted)],
+        "outputs": [_output(hosted, output) for output in instance.outputs],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
@@ -93,10 +118,17 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
     }
 
 
-def _operator(node: Node) -> dict[str, Any]:
-    figures = {"name": node.operator.name, "rows_in": node.rows_in, "rows_out": node.rows_out}
-    if isinstance(node.operator, AggregateOperator) and node.operator.spec.stage == "partial":
-        figures["bypassed"] = node.operator.reduction.bypassed
+def _step(hosted: Hosted, step: Step) -> dict[str, Any]:
+    figures = step.to_json()
+    operator = next((node.operator for node in hosted.instance.nodes if node.account is step.account), None)
+    if isinstance(operator, AggregateOperator) and operator.spec.stage == "partial":
+        figures["bypassed"] = operator.reduction.bypassed
+    return figures
+
+
+def _output(hosted: Hosted, output: Output) -> dict[str, Any]:
+    """Backpressure: how long it has waited for credit; and how old the tuples were that came out of the query."""
+    figures = {"name": output.name.removeprefix(f"{hosted.instance.name.rsplit('/', 2)[0]}/"), "blocked_ns": output.stall.until(...)}
     return figures
 
 

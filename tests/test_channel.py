@@ -12,6 +12,7 @@ from waiting import until
 
 from cep.dataflow.balancer import PointToPoint
 from cep.dataflow.channel import Channel, Inbox, LocalChannel, WatermarkMerge
+from cep.dataflow.meter import Meter
 from cep.dataflow.output import BATCH_BYTES_MAX, Output, Target
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.errors import ProtocolError
@@ -71,7 +72,7 @@ class RemoteLink:
         self.causes: list[str] = []
         self.here, self.there = (Sockets(f"ipc://{folder}/{name}") for name in ("here", "there"))
         self.networks = [
-            Network(sockets, lambda header, body: None, lambda header, body: False, self._on_broken) for sockets in (self.here, self.there)
+            Network(sockets, lambda header, body: None, lambda header, body: None, self._on_broken, Meter()) for sockets in (self.here, self.there)
         ]
         self.inbox = Inbox("q/e/0>0", share)
         self.channel = self.again(epoch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
@@ -12,6 +12,7 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.layout import Layout
 from cep.dataflow.making import Maker
+from cep.dataflow.meter import Latency, Meter
 from cep.dataflow.operators import PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
@@ -39,6 +40,7 @@ class Wiring:
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
     probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
+    meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
@@ -70,7 +72,8 @@ class _Builder:
         for source, _ in sources:
             if isinstance(source, TextSource):
                 source.returned = self._returned
-        return SubqueryInstance(name, self.subquery.name, self.index, nodes, inputs, sources, self.outputs, self.dead_letters)
+        running = (nodes, inputs, sources, self.outputs, self.dead_letters, self.wiring.meter)
+        return SubqueryInstance(name, self.subquery.name, self.index, *running)
 
     def _returned(self) -> int:
         """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
@@ -182,6 +185,7 @@ class _Builder:
         carried = edge.is_inner and wire_format.origin > 0
         output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
+        output.latency = Latency(self.wiring.clock) if edge.is_output else None
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
