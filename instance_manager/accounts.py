@@ -6,22 +6,25 @@ late or not), *operator*, *output* (balanced, gathered, encoded, sent or written
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from cep.dataflow.instance import Node
 from cep.dataflow.meter import Account
+from cep.dataflow.operators import AggregateOperator
 from instance_manager.hosting import Hosted
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of the bill; `rows_out` is None where no tuple is lost or made."""
+    """One line of the bill; `rows_out` is None where no tuple is lost or made; `more`: figures that only some have."""
 
     step: str
     name: str
     account: Account
     rows_out: int | None = None
+    more: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """`ns_per_row`: CPU time per tuple taken in, None where there were none."""
@@ -34,6 +37,7 @@ class Step:
             "batches": account.batches,
             "cpu_ns": account.cpu_ns,
             "ns_per_row": round(account.cpu_ns / account.rows, 2) if account.rows else None,
+            **self.more,
         }
 
 
@@ -46,10 +50,18 @@ def steps(hosted: Hosted) -> Iterator[Step]:
         yield Step("receive", name.removeprefix(f"{query}/"), account)
     read = {id(node) for _, node in instance.sources}
     for node in instance.nodes:
-        yield Step("read" if id(node) in read else "operator", node.operator.name, node.account, node.rows_out)
+        step = "read" if id(node) in read else "operator"
+        yield Step(step, node.operator.name, node.account, node.rows_out, _more(node))
     for output in instance.outputs:
         yield Step("output", output.name.removeprefix(f"{query}/"), output.account)
     yield Step("instance", instance.subquery, instance.account)
+
+
+def _more(node: Node) -> dict[str, int]:
+    """Of pre-aggregation: the tuples that it let through one by one."""
+    if isinstance(node.operator, AggregateOperator) and node.operator.spec.stage == "partial":
+        return {"bypassed": node.operator.reduction.bypassed}
+    return {}
 
 
 def settle(hosted: Hosted, share: float) -> int:

@@ -205,7 +205,7 @@ class Clients:
             batch = wire.element_of(header, body, entry.format)
             assert isinstance(batch, Batch)
             publisher.last_row_us = publisher.last_heard_us
-            entry.account.take(len(batch))
+            entry.account.take(len(batch), len(body))
             element = Published(batch, header.stamp, header.record)
         else:
             element = Watermark(header.watermark)

@@ -9,19 +9,21 @@ from typing import Any
 
 from cep import wire
 from cep.config import InstanceManagerConfig
-from cep.dataflow.instance import Node
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.output import Output
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
 from cep.transport import Sockets
+from instance_manager.accounts import settle, steps
 from instance_manager.hosting import Hosted, clock_us
 from instance_manager.loop import Loop
 
 LOG = logging.getLogger(__name__)
 INTERVAL_NS = 500_000_000
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LETTERS_MAX = 500  # per instance and report
 
 
@@ -75,7 +77,7 @@ class Reporter:
 
 def _resident_bytes() -> int:
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * _PAGE_BYTES
+        return int(file.read().split()[1]) * PAGE_BYTES
 
 
 def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
@@ -95,9 +97,9 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "waits_for": instance.waits_for(clock_us()),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),
-        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
+        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()) + _published_bytes(hosted),
         "cpu_ns": cpu_ns,
-        "bytes_in": sum(inbox.received for inbox in _all_inboxes(hosted)),
+        "bytes_in": sum(step.account.bytes for step in steps(hosted)),
         "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
@@ -109,8 +111,8 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "notes": instance.notes,
-        "operators": [_step(hosted, step) for step in steps(hosted)],
-        "outputs": [_output(hosted, output) for output in instance.outputs],
+        "operators": [step.to_json() for step in steps(hosted)],
+        "outputs": [_output(output, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
@@ -118,18 +120,17 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
     }
 
 
-def _step(hosted: Hosted, step: Step) -> dict[str, Any]:
-    figures = step.to_json()
-    operator = next((node.operator for node in hosted.instance.nodes if node.account is step.account), None)
-    if isinstance(operator, AggregateOperator) and operator.spec.stage == "partial":
-        figures["bypassed"] = operator.reduction.bypassed
+def _output(output: Output, now: int) -> dict[str, Any]:
+    """Backpressure, how long it has waited for credit; and, of what leaves the query, how old its tuples were."""
+    figures: dict[str, Any] = {"name": output.name, "blocked": output.blocked, "blocked_ns": output.stall.until(now)}
+    if output.latency is not None:
+        figures["latency_us"] = {"sum": output.latency.sum_us, "counts": output.latency.counts}
     return figures
 
 
-def _output(hosted: Hosted, output: Output) -> dict[str, Any]:
-    """Backpressure: how long it has waited for credit; and how old the tuples were that came out of the query."""
-    figures = {"name": output.name.removeprefix(f"{hosted.instance.name.rsplit('/', 2)[0]}/"), "blocked_ns": output.stall.until(...)}
-    return figures
+def _published_bytes(hosted: Hosted) -> int:
+    """Of publishers, waiting to be read."""
+    return sum(publisher.inbox.held() for entry in hosted.entries.values() for publisher in entry.source.publishers.values())
 
 
 def _dropped(hosted: Hosted) -> int:

@@ -130,7 +130,7 @@ class Network:
             element = wire.element_of(header, body, remote.format)
             size = len(body) if header.kind == wire.BATCH else 0
             if isinstance(element, Batch):
-                remote.account.take(len(element))
+                remote.account.take(len(element), size)
             remote.inbox.accept(element, size, header.sequence, header.epoch, header.watermark, header.since)
         except Exception as error:  # a broken channel is its query's failure, not the process's
             self.on_broken(remote.inbox.name, error)

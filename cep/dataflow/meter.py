@@ -23,13 +23,15 @@ class Account:
     """What one operator, or one step that is no operator, has taken in and cost; `busy_ns`: elapsed and not yet settled."""
 
     rows: int = 0
+    bytes: int = 0  # of what came from other processes
     batches: int = 0
     busy_ns: int = 0
     cpu_ns: int = 0
 
-    def take(self, rows: int) -> None:
+    def take(self, rows: int, size: int = 0) -> None:
         """One more batch has come."""
         self.rows += rows
+        self.bytes += size
         self.batches += 1
 
     def settle(self, share: float) -> None:
@@ -39,7 +41,9 @@ class Account:
 
 
 class Meter:
-    """Of one thread. A clock that stands still measures nothing, and costs as little."""
+    """Of one thread. With a clock that stands still it measures nothing."""
+
+    __slots__ = ("clock", "mark")
 
     def __init__(self, clock: Clock = lambda: 0) -> None:
         self.clock = clock
@@ -71,7 +75,7 @@ class Stall:
 
 
 #: Upper bounds of the classes of a latency histogram, in µs; a last class has none.
-LATENCY_BOUNDS_US = tuple(step * 10**power for power in range(2, 7) for step in (1, 2, 5)) + (10_000_000, 60_000_000)
+LATENCY_BOUNDS_US = tuple(step * 10**power for power in range(2, 8) for step in (1, 2, 5))
 
 
 @dataclass(slots=True)
