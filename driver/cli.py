@@ -20,6 +20,7 @@ from cep.errors import CepError, QueryError
 from cep.model import query as queries
 from cep.yaml_documents import load_yaml
 from driver.cluster import Cluster
+from driver.flame import record, targets
 from driver.local import LocalCluster
 from driver.top import Frame, Sort, drawn, frame
 
@@ -137,6 +138,24 @@ def top(
         with Live(console=out, screen=True, auto_refresh=False) as live:
             for shown in frames:
                 live.update(drawn(shown, out.height // 8 + 1), refresh=True)
+
+
+@app.command()
+def flame(
+    wanted: Annotated[str, typer.Argument(metavar="QUERY|IM", help="A query: all instance managers that it runs on; or one of those.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="An .svg file; one for each if there are several.")],
+    seconds: Annotated[float, typer.Option(min=1, help="For how long to look.")] = 5,
+    native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Draws a flame graph of running instance managers, with py-spy."""
+    with Cluster(url, token) as cluster:
+        managers, names = cluster.instance_managers(), [each["name"] for each in cluster.queries()]
+        placed = cluster.query(wanted).status()["placed"] if wanted in names else []
+        found = targets(wanted, managers, names, {place["im"] for place in placed})
+    for file, samples in record(found, seconds, output, native).items():
+        out.print(f"{file}: {samples}", markup=False, highlight=False)
 
 
 def _frames(cluster: Cluster, name: str | None, sort: Sort) -> Iterator[Frame]:
