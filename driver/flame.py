@@ -76,7 +76,7 @@ def record(found: Mapping[str, int], seconds: float, output: Path, native: bool 
 
 def _arguments(pid: int, seconds: float, output: Path, native: bool) -> list[str]:
     how = "--native" if native else "--nonblocking"
-    sampling = ["--pid", str(pid), "--duration", str(max(1, round(seconds))), "--rate", str(RATE_HZ), how]
+    sampling = ["--pid", str(pid), "--duration", str(max(1, round(seconds))), "--rate", str(RATE_HZ), "--function", how]
     return ["record", *sampling, "--format", "flamegraph", "--output", str(output)]
 
 
