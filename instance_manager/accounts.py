@@ -1,7 +1,8 @@
 """What each operator of an instance has taken in, given out and cost, and each step that is no operator (`cep.dataflow.meter`).
 
 The steps in the order in which a tuple meets them: *receive* (from the socket, decoded), *read* (of a file parsed, of a publisher judged
-late or not), *operator*, *output* (balanced, gathered, encoded, sent or written), and *instance*: finding out what is next.
+late or not), *operator*, *output* (balanced, gathered, encoded, sent), *sink* (written to a file). *instance* is what is left: finding
+out what is next.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from cep.dataflow.instance import Node
 from cep.dataflow.meter import Account
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.sink import MeteredSink
 from instance_manager.hosting import Hosted
 
 
@@ -54,6 +56,8 @@ def steps(hosted: Hosted) -> Iterator[Step]:
         yield Step(step, node.operator.name, node.account, node.rows_out, _more(node))
     for output in instance.outputs:
         yield Step("output", output.name.removeprefix(f"{query}/"), output.account)
+        sinks = [target.channel for target in output.targets if isinstance(target.channel, MeteredSink)]
+        yield from (Step("sink", output.name, sink.account) for sink in sinks)
     yield Step("instance", instance.subquery, instance.account)
 
 

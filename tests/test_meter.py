@@ -18,9 +18,12 @@ from cep.dataflow.local import LocalRun
 from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, Latency, Meter, Stall
 from cep.dataflow.operators import Stateless
 from cep.dataflow.output import Output
+from cep.dataflow.sink import FileSink, MeteredSink
 from cep.dataflow.source import ListSource
-from cep.elements import Batch
+from cep.elements import Batch, End
 from cep.kernels.jit import warm
+from cep.model.schema import Schema
+from cep.model.sinks import Files
 from cep.model.streams import TextFiles
 from tests.plans import group, one_node, pick, planned, query, stream
 
@@ -146,6 +149,24 @@ def test_latency_is_counted_by_tuples_in_classes() -> None:
     assert latency.counts[:2] == [3 + 1, 4 + 5] and latency.counts[-1] == 6 and sum(latency.counts) == 19
     assert latency.sum_us == 3 * 100 + 4 * 101 + 5 * 200 + 6 * 90_000_000
     assert len(latency.counts) == len(LATENCY_BOUNDS_US) + 1
+
+
+def test_writing_a_file_is_on_an_account_of_its_own(tmp_path: Path) -> None:
+    """The clock says how long it took to come to each write, and how many there were."""
+
+    class Written(FileSink):
+        def send(self, element: object, size: int, watermark: int, since: int) -> None:
+            hands.now += 40
+            super().send(element, size, watermark, since)
+
+    hands, before = Hands(), Account()
+    sink = MeteredSink(Written(Files(str(tmp_path)), "out", 0, Schema.of({"n": int}), DeadLetters()), Meter(hands), before)
+    hands.now += 2
+    sink.send(batch(1, 2, 3), 24, 0, 0)
+    hands.now += 3
+    sink.send(End(), 0, 0, 0)
+    assert (before.busy_ns, sink.account.busy_ns, sink.account.rows, sink.account.batches) == (5, 80, 3, 1)
+    assert (tmp_path / "out-00000.csv").read_text().split() == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
