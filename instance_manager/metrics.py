@@ -112,7 +112,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "notes": instance.notes,
         "operators": [step.to_json() for step in steps(hosted)],
-        "outputs": [_output(output, instance.meter.mark) for output in instance.outputs],
+        "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
@@ -120,9 +120,10 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
     }
 
 
-def _output(output: Output, now: int) -> dict[str, Any]:
+def _output(output: Output, query: str, now: int) -> dict[str, Any]:
     """Backpressure, how long it has waited for credit; and, of what leaves the query, how old its tuples were."""
-    figures: dict[str, Any] = {"name": output.name, "blocked": output.blocked, "blocked_ns": output.stall.until(now)}
+    figures: dict[str, Any] = {"name": output.name.removeprefix(f"{query}/"), "blocked": output.blocked}
+    figures["blocked_ns"] = output.stall.until(now)
     if output.latency is not None:
         figures["latency_us"] = {"sum": output.latency.sum_us, "counts": output.latency.counts}
     return figures
