@@ -6,20 +6,26 @@ import json
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.live import Live
 from rich.table import Column, Table
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
 from cep.yaml_documents import load_yaml
 from driver.cluster import Cluster
+from driver.flame import record, targets
 from driver.local import LocalCluster
+from driver.top import Frame, Sort, drawn, frame
 
 PORT = 8765
+TOP_S = 1.0  # between two frames
 URL = f"http://127.0.0.1:{PORT}"
 
 app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
@@ -111,6 +117,54 @@ def stop(
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
+
+
+@app.command()
+def top(
+    name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="One frame, and no more.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable, a line for each frame.")] = False,
+    sort: Annotated[Sort, typer.Option(help="What comes first: the instances that have most of it.")] = Sort.CPU,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Shows, each second, what every query, instance and operator does and costs. Ctrl-C ends it."""
+    with Cluster(url, token) as cluster:
+        frames = _frames(cluster, name, sort)
+        if once or as_json:
+            for shown in islice(frames, 1) if once else frames:
+                print(json.dumps(shown.to_json()), flush=True) if as_json else out.print(drawn(shown))
+            return
+        with Live(console=out, screen=True, auto_refresh=False) as live:
+            for shown in frames:
+                live.update(drawn(shown, out.height // 8 + 1), refresh=True)
+
+
+@app.command()
+def flame(
+    wanted: Annotated[str, typer.Argument(metavar="QUERY|IM", help="A query: all instance managers that it runs on; or one of those.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="An .svg file; one for each if there are several.")],
+    seconds: Annotated[float, typer.Option(min=1, help="For how long to look.")] = 5,
+    native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Draws a flame graph of running instance managers, with py-spy."""
+    with Cluster(url, token) as cluster:
+        managers, names = cluster.instance_managers(), [each["name"] for each in cluster.queries()]
+        placed = cluster.query(wanted).status()["placed"] if wanted in names else []
+        found = targets(wanted, managers, names, {place["im"] for place in placed})
+    for file, samples in record(found, seconds, output, native).items():
+        out.print(f"{file}: {samples}", markup=False, highlight=False)
+
+
+def _frames(cluster: Cluster, name: str | None, sort: Sort) -> Iterator[Frame]:
+    """One each second."""
+    before, second = cluster.figures(), threading.Event()
+    while not second.wait(TOP_S):
+        after = cluster.figures()
+        yield frame(before, after, cluster.instance_managers(), name, sort)
+        before = after
 
 
 def _read(path: Path) -> dict[str, Any]:

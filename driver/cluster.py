@@ -185,6 +185,10 @@ class Cluster:
     def instance_managers(self) -> list[dict[str, Any]]:
         return list(self.rest.get("/instance-managers"))
 
+    def figures(self) -> dict[str, Any]:
+        """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
+        return dict(self.rest.get("/figures"))
+
     def topology(self) -> dict[str, Any]:
         return dict(self.rest.get("/topology"))
 

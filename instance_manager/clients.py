@@ -12,6 +12,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox
+from cep.dataflow.meter import Account
 from cep.dataflow.source import Closing, Published, Publisher
 from cep.elements import MIN_TIME, Batch, Element, Watermark
 from cep.errors import CepError
@@ -185,16 +186,17 @@ class Clients:
         if not reads and not any(entry.endpoints[p.name] == endpoint for _, entry, p in self.publishers.values()):
             self.sockets.hang_up(endpoint)
 
-    def published(self, header: Header, body: Any) -> bool:
-        """A batch or watermark of a publisher. Was it one? What breaks its channel is the query's failure."""
+    def published(self, header: Header, body: Any) -> Account | None:
+        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What breaks its channel is the query's
+        failure."""
         if header.channel not in self.publishers:
-            return False
+            return None
         hosted, entry, publisher = self.publishers[header.channel]
         try:
             self._accept(entry, publisher, header, body)
         except CepError as error:
             hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
-        return True
+        return entry.account
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
         publisher.last_heard_us = clock_us()
@@ -203,6 +205,7 @@ class Clients:
             batch = wire.element_of(header, body, entry.format)
             assert isinstance(batch, Batch)
             publisher.last_row_us = publisher.last_heard_us
+            entry.account.take(len(batch), len(body))
             element = Published(batch, header.stamp, header.record)
         else:
             element = Watermark(header.watermark)

@@ -26,6 +26,7 @@ from kazoo.retry import KazooRetry
 from cep.config import InstanceManagerConfig, node
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan
+from instance_manager.accounts import steps
 from instance_manager.hosting import Hosted, Preparation
 from instance_manager.loop import Command
 
@@ -79,6 +80,8 @@ class Control(threading.Thread):
         """A new state of an instance; from the loop's thread."""
         rows = {output.name: output.rows for output in hosted.instance.outputs}
         status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
+        if hosted.instance.done:
+            status["operators"] = [step.to_json() for step in steps(hosted)]
         self.words.put((hosted.key, status))
         if hosted.traceback:
             LOG.error("%s failed:\n%s", hosted.instance.name, hosted.traceback)

@@ -63,7 +63,7 @@ class Feeds:
         else:
             wire_format = Format(Schema.from_json(answer["schema"]), answer["origin"])
             hosted.inboxes[name] = (inbox, wire_format, endpoint)
-            self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint)
+            self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name))
         source.attach(producer, inbox, answer["sent_until"])
 
     def _ask(self, attachment: Attachment) -> None:

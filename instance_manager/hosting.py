@@ -15,6 +15,7 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.meter import Account, Meter
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.source import PublishedSource, Source
 from cep.elements import MIN_TIME
@@ -55,6 +56,7 @@ class Entry:
 
     source: PublishedSource
     format: Format
+    account: Account = field(default_factory=Account)  # of receiving it
     endpoints: dict[str, str] = field(default_factory=dict)
 
 
@@ -86,16 +88,20 @@ class Hosted:
     outlets: dict[int, Outlet] = field(default_factory=dict)  # by the id that clients name
     entries: dict[int, Entry] = field(default_factory=dict)
     attachments: list[Attachment] = field(default_factory=list)
+    received: dict[str, Account] = field(default_factory=dict)  # of what comes from other processes, by the name of the edge
     reported: str = ""  # the state that the orchestrator knows of
-    cpu_ns: int = 0
     traceback: str = ""
+
+    def receiving(self, channel: str) -> Account:
+        """On which the channel's receiving is; one for all channels of an edge."""
+        return self.received.setdefault(channel.rsplit("/", 1)[0], Account())
 
 
 class Preparation:
     """Makes a `Hosted` from a plan: compiles, reads the heads of files. Runs beside the engine's thread and touches no socket."""
 
-    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str, int], Inbox]) -> None:
-        self.config, self.sockets, self.local_inboxes = config, sockets, local_inboxes
+    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, local_inboxes: Callable[[str, int], Inbox], meter: Meter) -> None:
+        self.config, self.sockets, self.local_inboxes, self.meter = config, sockets, local_inboxes, meter
 
     def prepare(
         self, plan: PhysicalPlan, assignment: dict[str, Any], channels_here: int, publishers: Mapping[str, Sequence[str]]
@@ -125,7 +131,8 @@ class _Maker:
         self.attachments: list[Attachment] = []
 
     def make(self) -> Hosted:
-        wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, self.config.cluster.state_limit_bytes)
+        limit, meter = self.config.cluster.state_limit_bytes, self.preparation.meter
+        wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, limit, meter=meter)
         instance = build(self.plan, self.subquery, self.index, wiring)
         warm()  # the hand-written kernels: nothing compiles on the data path
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)

@@ -11,6 +11,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
+from cep.dataflow.meter import Account, Meter
 from cep.elements import Fail, Stop
 from cep.transport import Sockets
 from cep.wire import Header
@@ -44,8 +45,10 @@ class Loop:
 
     def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None]) -> None:
         self.sockets, self.report, self.on_tick = sockets, report, on_tick
+        self.meter = Meter(time.perf_counter_ns)
+        self.account, self.idle = Account(), Account()  # what belongs to no instance; what was slept
         self.clients = Clients(sockets, budget_bytes)
-        self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken)
+        self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
         self.feeds = Feeds(self.network)
         self.hosted: dict[str, Hosted] = {}
         self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
@@ -62,7 +65,9 @@ class Loop:
             moved |= self._emit()
             self._tick()
             if not moved:
+                self.meter.charge(self.account)
                 self.sockets.park(max(0, (self._next_tick - time.monotonic_ns()) // 1_000_000))
+                self.meter.charge(self.idle)
 
     def ask(self, command: Command) -> None:
         """From any thread."""
@@ -88,7 +93,7 @@ class Loop:
 
     def _step(self, hosted: Hosted) -> bool:
         end = time.monotonic_ns() + SLICE_NS
-        began = time.thread_time_ns()
+        self.meter.charge(self.account)
         try:
             moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
         except Exception as error:  # whatever an operator does wrong is its query's failure; others go on
@@ -96,7 +101,7 @@ class Loop:
             hosted.instance.fail(f"{type(error).__name__}: {error}")
             moved = True
         if moved:
-            hosted.cpu_ns += time.thread_time_ns() - began
+            self.meter.charge(hosted.instance.account)
         self._tell(hosted)
         return moved
 
@@ -115,6 +120,7 @@ class Loop:
 
     def _emit(self) -> bool:
         self.network.emit()
+        self.meter.charge(self.network.account)
         moved = self.clients.emit()
         for hosted in self.hosted.values():
             for channel in hosted.channels.values():
@@ -189,7 +195,7 @@ class Loop:
         self.hosted[hosted.key] = hosted
         for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
             if endpoint is not None:
-                self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint)
+                self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name))
         for name, channel in hosted.channels.items():
             if isinstance(channel, RemoteChannel):
                 self.network.channels[wire.name_id(name)] = channel

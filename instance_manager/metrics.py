@@ -9,19 +9,21 @@ from typing import Any
 
 from cep import wire
 from cep.config import InstanceManagerConfig
-from cep.dataflow.instance import Node
 from cep.dataflow.operators import AggregateOperator
+from cep.dataflow.output import Output
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
 from cep.transport import Sockets
+from instance_manager.accounts import settle, steps
 from instance_manager.hosting import Hosted, clock_us
 from instance_manager.loop import Loop
 
 LOG = logging.getLogger(__name__)
 INTERVAL_NS = 500_000_000
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LETTERS_MAX = 500  # per instance and report
 
 
@@ -31,6 +33,7 @@ class Reporter:
     def __init__(self, sockets: Sockets, config: InstanceManagerConfig) -> None:
         self.sockets, self.config = sockets, config
         self._due = 0
+        self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
 
     def tick(self, loop: Loop, at_once: bool) -> None:
         """Sends a report if one is due, or at once: an instance is over, and whoever sees its end asks for its dead letters next."""
@@ -44,20 +47,41 @@ class Reporter:
             LOG.exception("no report this time")
 
     def _report(self, loop: Loop) -> dict[str, Any]:
+        share = self._cpu_share(loop)
+        for account in (loop.account, loop.network.account):
+            account.settle(share)
         return {
             "im": self.config.id,
             "time": time.time(),
-            "instances": [_instance(hosted) for hosted in loop.hosted.values()],
+            "instances": [_instance(hosted, share) for hosted in loop.hosted.values()],
             "process": {
                 "pid": os.getpid(),
                 "cpu_ns": time.process_time_ns(),
+                "engine_cpu_ns": self._cpu_ns,
+                "loop_cpu_ns": loop.account.cpu_ns,
+                "network_cpu_ns": loop.network.account.cpu_ns,
+                "rss_bytes": _resident_bytes(),
                 "strays": loop.network.strays,
                 "compilations": compilations(),
             },
         }
 
+    def _cpu_share(self, loop: Loop) -> float:
+        """How much of the time that the loop has worked since the last report its thread had a core."""
+        cpu_ns, mark = time.thread_time_ns(), loop.meter.mark
+        worked = mark - self._mark - loop.idle.busy_ns
+        share = min(1.0, (cpu_ns - self._cpu_ns) / worked) if worked > 0 else 1.0
+        self._cpu_ns, self._mark, loop.idle.busy_ns = cpu_ns, mark, 0
+        return share
 
-def _instance(hosted: Hosted) -> dict[str, Any]:
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * PAGE_BYTES
+
+
+def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
+    cpu_ns = settle(hosted, share)
     instance = hosted.instance
     query, subquery, index = instance.name.rsplit("/", 2)
     letters = instance.dead_letters.take(LETTERS_MAX)
@@ -73,8 +97,10 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "waits_for": instance.waits_for(clock_us()),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),
-        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()),
-        "cpu_ns": hosted.cpu_ns,
+        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()) + _published_bytes(hosted),
+        "cpu_ns": cpu_ns,
+        "bytes_in": sum(step.account.bytes for step in steps(hosted)),
+        "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
@@ -85,7 +111,8 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         "notes": instance.notes,
-        "operators": [_operator(node) for node in instance.nodes],
+        "operators": [step.to_json() for step in steps(hosted)],
+        "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),
             "letters": [letter.to_json() for letter in letters],
@@ -93,11 +120,18 @@ def _instance(hosted: Hosted) -> dict[str, Any]:
     }
 
 
-def _operator(node: Node) -> dict[str, Any]:
-    figures = {"name": node.operator.name, "rows_in": node.rows_in, "rows_out": node.rows_out}
-    if isinstance(node.operator, AggregateOperator) and node.operator.spec.stage == "partial":
-        figures["bypassed"] = node.operator.reduction.bypassed
+def _output(output: Output, query: str, now: int) -> dict[str, Any]:
+    """Backpressure, how long it has waited for credit; and, of what leaves the query, how old its tuples were."""
+    figures: dict[str, Any] = {"name": output.name.removeprefix(f"{query}/"), "blocked": output.blocked}
+    figures["blocked_ns"] = output.stall.until(now)
+    if output.latency is not None:
+        figures["latency_us"] = {"sum": output.latency.sum_us, "counts": output.latency.counts}
     return figures
+
+
+def _published_bytes(hosted: Hosted) -> int:
+    """Of publishers, waiting to be read."""
+    return sum(publisher.inbox.held() for entry in hosted.entries.values() for publisher in entry.source.publishers.values())
 
 
 def _dropped(hosted: Hosted) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit, Inbox, watermark_after
+from cep.dataflow.meter import Account, Meter
 from cep.elements import MIN_TIME, Batch, Element
 from cep.errors import ProtocolError
 from cep.transport import Sockets
@@ -23,7 +24,7 @@ RECEIVE_MESSAGES_MAX = 256  # per turn of the loop
 LOG = logging.getLogger(__name__)
 
 ControlHandler = Callable[[Header, Any], None]
-PublishedHandler = Callable[[Header, Any], bool]
+PublishedHandler = Callable[[Header, Any], Account | None]
 
 
 class RemoteChannel:
@@ -68,6 +69,7 @@ class RemoteInbox:
     inbox: Inbox
     format: Format
     endpoint: str
+    account: Account  # of receiving and decoding
     told: int = MIN_TIME  # the combined watermark that the sender knows of
 
 
@@ -75,9 +77,15 @@ class Network:
     """Moves messages between the sockets and the channels."""
 
     def __init__(
-        self, sockets: Sockets, on_control: ControlHandler, on_published: PublishedHandler, on_broken: Callable[[str, Exception], None]
+        self,
+        sockets: Sockets,
+        on_control: ControlHandler,
+        on_published: PublishedHandler,
+        on_broken: Callable[[str, Exception], None],
+        meter: Meter,
     ) -> None:
         self.sockets, self.on_control, self.on_published, self.on_broken = sockets, on_control, on_published, on_broken
+        self.meter, self.account = meter, Account()  # the account: credits, and messages that belong to no stream
         self.inboxes: dict[int, RemoteInbox] = {}
         self.channels: dict[int, RemoteChannel] = {}
         self.strays = 0  # messages for channels that are not (any more) here
@@ -93,18 +101,22 @@ class Network:
                 continue
             if message is None:
                 return count > 0
-            self._dispatch(*message)
+            self.meter.charge(self._dispatch(*message))
         return True
 
-    def _dispatch(self, header: Header, body: Any) -> None:
+    def _dispatch(self, header: Header, body: Any) -> Account:
+        """Who the message was for."""
         if header.kind == wire.CREDIT and header.channel in self.channels:
             self.channels[header.channel].credit.grant(header.sequence, header.record, header.watermark)
         elif header.kind >= wire.CREDIT:
             self._control(header, body)
         elif header.channel in self.inboxes:
-            self._accept(self.inboxes[header.channel], header, body)
-        elif not self.on_published(header, body):
+            return self._accept(self.inboxes[header.channel], header, body)
+        elif (account := self.on_published(header, body)) is not None:
+            return account
+        else:
             self.strays += 1
+        return self.account
 
     def _control(self, header: Header, body: Any) -> None:
         try:
@@ -113,13 +125,16 @@ class Network:
             self.strays += 1
             LOG.warning("message of a client not understood: %s\n%s", header, traceback.format_exc())
 
-    def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> None:
+    def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> Account:
         try:
             element = wire.element_of(header, body, remote.format)
             size = len(body) if header.kind == wire.BATCH else 0
+            if isinstance(element, Batch):
+                remote.account.take(len(element), size)
             remote.inbox.accept(element, size, header.sequence, header.epoch, header.watermark, header.since)
         except Exception as error:  # a broken channel is its query's failure, not the process's
             self.on_broken(remote.inbox.name, error)
+        return remote.account
 
     def emit(self) -> None:
         """Gives back credit, and the combined watermark where it has risen (CREDIT: sequence = bytes consumed, record = limit)."""

@@ -28,7 +28,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     sockets = Sockets(config.endpoint)
     reporter = Reporter(sockets, config)
     loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
-    control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox), loop.ask)
+    control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox, loop.meter), loop.ask)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
     control.start()

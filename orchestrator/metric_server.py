@@ -2,8 +2,8 @@
 
 A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON on a PULL socket and hold totals,
 so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
-are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`;
-`{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`.
+are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
+`{"time", "instances", "managers"}`; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import zmq
 
 from cep.config import ClusterConfig
+from cep.dataflow.meter import LATENCY_BOUNDS_US
 
 LETTERS_MAX = 10_000
 """Dead letters kept per query; counts are exact whatever is kept (DESIGN 4.9)."""
@@ -34,27 +36,36 @@ _LOG = logging.getLogger(__name__)
 _INSTANCE = {
     "rows_in": ("cep_rows_in_total", "counter", "Tuples taken in"),
     "rows_out": ("cep_rows_out_total", "counter", "Tuples given out"),
-    "bytes_in": ("cep_bytes_in_total", "counter", "Bytes taken in"),
-    "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given out"),
+    "bytes_in": ("cep_bytes_in_total", "counter", "Bytes that came from other processes"),
+    "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given to channels and subscribers"),
     "late": ("cep_late_rows_total", "counter", "Tuples that came later than the stream's disorder allows"),
     "dropped_rows": ("cep_dropped_rows_total", "counter", "Answers nobody subscribed to, or dropped for slow subscribers"),
     "incomplete": ("cep_incomplete_windows_total", "counter", "Windows begun before the query was attached, or not complete at the end"),
     "outside": ("cep_outside_rows_total", "counter", "Tuples outside every transaction"),
     "cpu_ns": ("cep_cpu_seconds_total", "counter", "Processor time spent"),
-    "blocked_ns": ("cep_blocked_seconds_total", "counter", "Time without credit to send"),
     "queue_bytes": ("cep_queue_bytes", "gauge", "Bytes that wait to be processed"),
     "state_bytes": ("cep_state_bytes", "gauge", "Bytes of operators' state"),
 }
 _OPERATOR = {
     "rows_in": ("cep_operator_rows_in_total", "counter", "Tuples an operator took in"),
     "rows_out": ("cep_operator_rows_out_total", "counter", "Tuples an operator gave out"),
-    "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator"),
+    "batches": ("cep_operator_batches_total", "counter", "Batches an operator took in"),
+    "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator, or of a step that is none"),
+    "ns_per_row": ("cep_operator_cpu_ns_per_row", "gauge", "Processor time per tuple an operator took in, in nanoseconds"),
     "bypassed": ("cep_operator_bypassed_rows_total", "counter", "Tuples that went on one by one, since pre-aggregation did not reduce"),
 }
+_OUTPUT = {
+    "blocked_ns": ("cep_blocked_seconds_total", "counter", "Time an output waited for credit to send"),
+    "blocked": ("cep_blocked", "gauge", "1: an output waits for credit to send"),
+}
+_LATENCY = ("cep_latency_seconds", "histogram", "From the creation of a batch's oldest tuple until it came out of the query, by tuples")
 _LAG = ("cep_watermark_lag_seconds", "gauge", "How far the watermark is behind the clock")
 _LETTERS = ("cep_dead_letters_total", "counter", "Records that could not be used")
 _PROCESS = {
     "cpu_ns": ("cep_process_cpu_seconds_total", "counter", "Processor time of an instance manager"),
+    "engine_cpu_ns": ("cep_engine_cpu_seconds_total", "counter", "Processor time of an instance manager's engine thread"),
+    "loop_cpu_ns": ("cep_loop_cpu_seconds_total", "counter", "Part of the engine's that belongs to no instance"),
+    "network_cpu_ns": ("cep_network_cpu_seconds_total", "counter", "Part of the engine's for credits and control messages"),
     "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
     "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
     "compilations": ("cep_process_compilations_total", "counter", "Kernels compiled or loaded"),
@@ -102,9 +113,12 @@ class Metrics:
                 return {"text": "".join(self.text(now))}
             case {"get": "query", "query": query}:
                 return {"instances": [_told(where, f) for where, f in self.instances.items() if where.query == query]}
+            case {"get": "figures"}:
+                managers = [{"im": im, "reported": time_, **process} for im, (time_, process) in sorted(self.managers.items())]
+                return {"time": now, "instances": [_told(*each) for each in self.instances.items()], "managers": managers}
             case {"get": "dead_letters", "query": query}:
                 return self.dead_letters(query)
-        return {"error": f"expected {{'get': 'metrics' | 'query' | 'dead_letters'}}, got {question!r}"}
+        return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'dead_letters'}}, got {question!r}"}
 
     def dead_letters(self, query: str) -> dict[str, Any]:
         """Exact counts, and the last letters."""
@@ -121,6 +135,9 @@ class Metrics:
         yield from _metric(_LAG, ((_labels(w, f), _lag_s(f.report, now)) for w, f in self.instances.items()))
         for field, metric in _OPERATOR.items():
             yield from _metric(metric, self._operators(field))
+        for field, metric in _OUTPUT.items():
+            yield from _metric(metric, ((labels, _value(field, output)) for labels, output in self._outputs()))
+        yield from self._latencies()
         yield from _metric(_LETTERS, self._letters())
         for field, metric in _PROCESS.items():
             yield from _metric(metric, (({"im": im}, _value(field, p)) for im, (_, p) in self.managers.items()))
@@ -153,7 +170,22 @@ class Metrics:
     def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
         for where, figures in self.instances.items():
             for operator in figures.report.get("operators", ()):
-                yield _labels(where, figures) | {"operator": operator["name"]}, _value(field, operator)
+                labels = {"operator": operator["name"], "step": operator["step"]}
+                yield _labels(where, figures) | labels, _value(field, operator)
+
+    def _outputs(self) -> Iterator[tuple[dict[str, str], Mapping[str, Any]]]:
+        for where, figures in self.instances.items():
+            for output in figures.report.get("outputs", ()):
+                yield _labels(where, figures) | {"output": output["name"]}, output
+
+    def _latencies(self) -> Iterator[str]:
+        name, type_, help_ = _LATENCY
+        lines = [
+            line for labels, output in self._outputs() if "latency_us" in output for line in _histogram(name, labels, output["latency_us"])
+        ]
+        if lines:
+            yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
+            yield from lines
 
     def _letters(self) -> Iterator[tuple[dict[str, str], float | None]]:
         for where, figures in self.instances.items():
@@ -178,6 +210,8 @@ def _labels(where: Where, figures: Figures) -> dict[str, str]:
 
 def _value(field: str, figures: Mapping[str, Any]) -> float | None:
     value = figures.get(field)
+    if isinstance(value, bool):
+        return int(value)
     return value / 1e9 if value is not None and field.endswith("_ns") else value
 
 
@@ -193,6 +227,14 @@ def _metric(metric: Sequence[str], samples: Iterable[tuple[dict[str, str], float
     if lines:
         yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
         yield from lines
+
+
+def _histogram(name: str, labels: dict[str, str], latency: Mapping[str, Any]) -> Iterator[str]:
+    """Cumulative, as Prometheus wants it."""
+    counts = list(accumulate(latency["counts"]))
+    for bound, count in zip([*(f"{bound / 1e6:g}" for bound in LATENCY_BOUNDS_US), "+Inf"], counts, strict=True):
+        yield f"{name}_bucket{{{_text(labels | {'le': bound})}}} {count}\n"
+    yield f"{name}_sum{{{_text(labels)}}} {latency['sum'] / 1e6}\n{name}_count{{{_text(labels)}}} {counts[-1]}\n"
 
 
 def _text(labels: Mapping[str, str]) -> str:

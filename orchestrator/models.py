@@ -121,6 +121,17 @@ class QueryDetail(QuerySummary):
     outputs: dict[str, list[Producer]]
     schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
     reads: list[StreamRead] = []
+    operators: dict[str, list[dict[str, Any]]] = Field(
+        {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."
+    )
+
+
+class Figures(Model):
+    """What was measured. All are totals; a rate is the difference of two answers over that of their `reported`."""
+
+    time: float = Field(description="Now, in seconds since 1970.")
+    instances: list[dict[str, Any]] = Field(description="Subquery instances, each with its `operators` and `outputs`.")
+    managers: list[dict[str, Any]] = Field(description="Instance managers: CPU time of process and engine, memory.")
 
 
 class Explanation(Model):

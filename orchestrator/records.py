@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -44,16 +44,18 @@ class Status:
         state: one of deploying, ready, running, ended, stopped, failed.
         cause: of a failure.
         rows: output stream -> rows that came out.
+        operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
     """
 
     epoch: int
     state: str
     cause: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    operators: Sequence[Mapping[str, Any]] = ()
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
-        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {})
+        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {}, d.get("operators") or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class QueryRecord:
         forget: it is to vanish once it is over.
         readers: (stream, id) of the subscriptions it had when it was over: they are its own, later ones are the next query's.
         rows: output stream -> rows that had come out when it was over.
+        operators: subquery -> what its operators and other steps had taken in, given out and cost then, all instances together.
         lost: stream that it reads from another query -> why that has not ended and will not go on.
     """
 
@@ -131,6 +134,7 @@ class QueryRecord:
     readers: tuple[tuple[str, str], ...] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
+    operators: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def broken(self) -> str:
@@ -152,3 +156,14 @@ class QueryRecord:
     def from_json(d: Mapping[str, Any]) -> QueryRecord:
         cause = None if d["cause"] is None else Cause.from_json(d["cause"])
         return QueryRecord(**{**d, "cause": cause, "readers": tuple((stream, id_) for stream, id_ in d["readers"])})
+
+
+def added_up(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of operators and other steps, those of one name together: every instance of a subquery has the same."""
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in figures:
+        known = sums.setdefault((each["step"], each["name"]), {"name": each["name"], "step": each["step"]})
+        for field_, value in each.items():
+            if isinstance(value, int):
+                known[field_] = known.get(field_, 0) + value
+    return [each | {"ns_per_row": round(each["cpu_ns"] / each["rows_in"], 2) if each["rows_in"] else None} for each in sums.values()]

@@ -408,6 +408,12 @@ async def health(api: Cluster, response: Response) -> Any:
     }
 
 
+@router.get("/figures")
+async def figures(api: Cluster) -> models.Figures:
+    """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
+    return models.Figures(**await api.figures(get="figures"))
+
+
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(api: Cluster) -> Any:
     """Everything measured, for Prometheus."""

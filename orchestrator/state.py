@@ -44,7 +44,7 @@ from orchestrator.events import (
     Unsubscribe,
 )
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
-from orchestrator.records import KEEP_S, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription
+from orchestrator.records import KEEP_S, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription, added_up
 
 
 class ClusterState:
@@ -154,6 +154,16 @@ class ClusterState:
         for status in statuses:
             counts.update(status.rows if status is not None else {})
         return {stream: counts[stream] for stream in sorted(self.outputs_of(record.name))}
+
+    def operators(self, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:
+        """Subquery -> what its operators and other steps have taken in, given out and cost, as far as instances that are over said."""
+        if is_over(record.state):
+            return {subquery: [dict(each) for each in figures] for subquery, figures in record.operators.items()}
+        said = [(i.subquery, self.status(record, i)) for i in self.plans[record.name].instances]
+        by_subquery: dict[str, list[Mapping[str, Any]]] = {}
+        for subquery, status in said:
+            by_subquery.setdefault(subquery, []).extend(() if status is None else status.operators)
+        return {subquery: added_up(figures) for subquery, figures in by_subquery.items() if figures}
 
     # --- events
 
@@ -322,7 +332,7 @@ class ClusterState:
             entered = replace(entered, cause=self._failure(record, now))
         if is_over(state):
             readers = tuple((s.stream, s.id) for s in self._subscriptions(record))
-            entered = replace(entered, readers=readers, rows=self.rows(record))
+            entered = replace(entered, readers=readers, rows=self.rows(record), operators=self.operators(record))
             self._release_at[record.name] = now.steady + self._keep(entered)
         self.queries[record.name] = entered
 

@@ -14,7 +14,7 @@ from cep.model import streams as stream_documents
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.validate import validate
-from orchestrator.life_cycle import READABLE
+from orchestrator.life_cycle import READABLE, is_over
 from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
 
@@ -49,6 +49,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         },
         "placed": [_placed(state, record, instance) for instance in plan.instances],
         "outputs": outputs(plan, record),
+        "operators": state.operators(record) if is_over(record.state) else {},
         "schemas": schemas(plan),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }

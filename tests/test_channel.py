@@ -12,6 +12,7 @@ from waiting import until
 
 from cep.dataflow.balancer import PointToPoint
 from cep.dataflow.channel import Channel, Inbox, LocalChannel, WatermarkMerge
+from cep.dataflow.meter import Account, Meter
 from cep.dataflow.output import BATCH_BYTES_MAX, Output, Target
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.errors import ProtocolError
@@ -71,12 +72,13 @@ class RemoteLink:
         self.causes: list[str] = []
         self.here, self.there = (Sockets(f"ipc://{folder}/{name}") for name in ("here", "there"))
         self.networks = [
-            Network(sockets, lambda header, body: None, lambda header, body: False, self._on_broken) for sockets in (self.here, self.there)
+            Network(sockets, lambda header, body: None, lambda header, body: None, self._on_broken, Meter())
+            for sockets in (self.here, self.there)
         ]
         self.inbox = Inbox("q/e/0>0", share)
         self.channel = self.again(epoch)
         self.networks[0].channels[self.channel.id] = self.channel
-        self.networks[1].inboxes[self.channel.id] = RemoteInbox(self.inbox, self.format, self.here.endpoint)
+        self.networks[1].inboxes[self.channel.id] = RemoteInbox(self.inbox, self.format, self.here.endpoint, Account())
 
     def again(self, epoch: int) -> RemoteChannel:
         return RemoteChannel(self.here, "q/e/0>0", "s", self.there.endpoint, self.format, 0, epoch)

@@ -65,6 +65,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/kernels/user_code.py": "compiles users' functions, which are no kernels",
     },
     "subprocess": {
+        "driver/flame.py": "runs the profiler",
         "driver/java.py": "asks a java for its version",
         "driver/local.py": "starts the supervisor",
         "driver/processes.py": "starts what must not outlive it",

@@ -392,7 +392,7 @@ class TestCluster:
 def report(epoch: int = 1, rows: int = 10, letters: int = 0, dead: int = 0) -> dict[str, Any]:
     own = {"query": "q", "subquery": "SQ1", "instance": 0, "epoch": epoch, "state": "running", "waits_for": "a publisher"}
     figures = {"rows_in": rows, "cpu_ns": 2_000_000_000, "watermark": 5_000_000, "state_bytes": None}
-    operators = [{"name": 'say "hi"', "rows_in": rows, "rows_out": 1}]
+    operators = [{"name": 'say "hi"', "rows_in": rows, "rows_out": 1, "step": "operator"}]
     dropped = {"count": [["parse", dead]], "letters": [{"reason": str(i)} for i in range(letters)]}
     instance = own | figures | {"operators": operators, "dead_letters": dropped}
     return {"im": "im-0", "time": 0.0, "instances": [instance], "process": {"pid": 1, "cpu_ns": 10**9}}
@@ -407,7 +407,7 @@ class TestMetrics:
         assert f"# TYPE cep_rows_in_total counter\ncep_rows_in_total{{{labels}}} 10\n" in text
         assert f"cep_cpu_seconds_total{{{labels}}} 2.0\n" in text
         assert f"cep_watermark_lag_seconds{{{labels}}} 95.0\n" in text
-        assert f'cep_operator_rows_in_total{{{labels},operator="say \\"hi\\""}} 10\n' in text
+        assert f'cep_operator_rows_in_total{{{labels},operator="say \\"hi\\"",step="operator"}} 10\n' in text
         assert f'cep_dead_letters_total{{{labels},operator="parse"}} 3\n' in text
         assert 'cep_process_cpu_seconds_total{im="im-0"} 1.0\n' in text
         assert "state_bytes" not in text  # nobody said any

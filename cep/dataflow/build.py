@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
@@ -12,10 +12,11 @@ from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.layout import Layout
 from cep.dataflow.making import Maker
+from cep.dataflow.meter import Account, Latency, Meter
 from cep.dataflow.operators import PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
-from cep.dataflow.sink import FileSink
+from cep.dataflow.sink import FileSink, MeteredSink
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.model.operators import Aggregate, Filter, Map
@@ -39,6 +40,7 @@ class Wiring:
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
     probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
+    meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
@@ -70,7 +72,8 @@ class _Builder:
         for source, _ in sources:
             if isinstance(source, TextSource):
                 source.returned = self._returned
-        return SubqueryInstance(name, self.subquery.name, self.index, nodes, inputs, sources, self.outputs, self.dead_letters)
+        running = (nodes, inputs, sources, self.outputs, self.dead_letters, self.wiring.meter)
+        return SubqueryInstance(name, self.subquery.name, self.index, *running)
 
     def _returned(self) -> int:
         """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
@@ -174,23 +177,25 @@ class _Builder:
     def _make_output(self, edge: Edge) -> None:
         wire_format = self.layout.format(edge)
         name = f"{self.plan.query.name}/{edge.name}" if edge.is_inner else edge.consumer
+        account = Account()
         if edge.is_inner:
             pairs = [(i, j) for i, j in self.plan.channels(edge) if i == self.index]
             channels = [self.wiring.connect(edge, i, j, wire_format) for i, j in pairs]
         else:
-            channels = [*self.wiring.subscribe(edge, self.index, wire_format), *self._files(edge, wire_format.schema)]
+            channels = [*self.wiring.subscribe(edge, self.index, wire_format), *self._files(edge, wire_format.schema, account)]
         carried = edge.is_inner and wire_format.origin > 0
         output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
+        output.account, output.latency = account, Latency(self.wiring.clock) if edge.is_output else None
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
 
-    def _files(self, edge: Edge, schema: Schema) -> Iterator[FileSink]:
+    def _files(self, edge: Edge, schema: Schema, account: Account) -> Iterator[MeteredSink]:
         """Where the stream is written to, beside those who subscribe to it."""
         files = next(output.files for output in self.plan.query.outputs if output.stream == edge.consumer)
         if files is not None:
-            yield FileSink(files, edge.consumer, self.index, schema, self.dead_letters)
+            yield MeteredSink(FileSink(files, edge.consumer, self.index, schema, self.dead_letters), self.wiring.meter, account)
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""

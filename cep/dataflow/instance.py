@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import Keep, Operator, Part, StatefulOperator
 from cep.dataflow.output import Output
 from cep.dataflow.source import Source
@@ -37,13 +38,17 @@ class Node:
     late: list[Output] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
     ports: dict[object, int] = field(default_factory=dict)  # port -> which of the operator's inputs it is
-    rows_in: int = 0
     rows_out: int = 0
+    account: Account = field(default_factory=Account)
 
     def feed(self, port: object, index: int = 0) -> None:
         """One more input, known by `port`."""
         self.merge.add(port)
         self.ports[port] = index
+
+    @property
+    def rows_in(self) -> int:
+        return self.account.rows
 
     @property
     def stateful(self) -> StatefulOperator | None:
@@ -80,10 +85,12 @@ class SubqueryInstance:
         sources: Sequence[tuple[Source, Node]],
         outputs: Sequence[Output],
         dead_letters: DeadLetters,
+        meter: Meter | None = None,
     ) -> None:
         self.name, self.subquery, self.index = name, subquery, index
         self.nodes, self.inputs, self.sources, self.outputs = nodes, inputs, list(sources), outputs
         self.dead_letters = dead_letters
+        self.meter, self.account = meter or Meter(), Account()  # its own: finding what is to be done next
         self.state, self.cause = "ready", ""
         self.since = MIN_TIME
         self._cursor: Iterator[None] | None = None
@@ -124,9 +131,12 @@ class SubqueryInstance:
                 if self._cursor is None:
                     self._input_is_empty()
                     break
+                self.meter.charge(self.account)
             worked = True
             if not self._resume() or deadline():
                 break
+        if worked:
+            self._note_stalls()
         return worked
 
     def number(self) -> bool:
@@ -138,10 +148,17 @@ class SubqueryInstance:
         return all(source.origin for source, _ in self.sources)
 
     def _pump(self) -> bool:
-        before = self._blocked()
+        if not self._blocked():
+            return False
         for output in self.outputs:
             output.pump()
-        return before and not self._blocked()
+            self.meter.charge(output.account)
+        self._note_stalls()
+        return not self._blocked()
+
+    def _note_stalls(self) -> None:
+        for output in self.outputs:
+            output.stall.note(output.blocked, self.meter.mark)
 
     def _blocked(self) -> bool:
         return any([output.blocked for output in self.outputs])
@@ -181,13 +198,14 @@ class SubqueryInstance:
         batch = None if source.ended else source.poll()
         if batch is None and source.watermark == before and not source.ended:
             return None
+        self.meter.charge(node.account)
         return self._polled(source, node, batch)
 
     def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
         self._learn_since(source.since)
         for late in source.late.take():
             for output in node.late:
-                output.add(late)
+                self._add(output, late)
             yield
         if batch is not None and len(batch):
             yield from self._push(node, None, batch)
@@ -237,6 +255,7 @@ class SubqueryInstance:
         for node in self.nodes:
             if node.stateful is not None:
                 for out in node.stateful.on_barrier():
+                    self.meter.charge(node.account)
                     yield from self._emit(node, out)
         self.snapshots[number] = {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
         self._barrier = None
@@ -254,28 +273,37 @@ class SubqueryInstance:
                 node.stateful.restore(parts, keep(node.operator.name))
 
     def _push(self, node: Node, port: object, batch: Batch) -> Iterator[None]:
-        node.rows_in += len(batch)
+        node.account.take(len(batch))
         for out in node.operator.on_batch(batch, node.ports[port]):
+            self.meter.charge(node.account)
             yield from self._emit(node, out)
+        self.meter.charge(node.account)
 
     def _emit(self, node: Node, batch: Batch) -> Iterator[None]:
         node.rows_out += len(batch)
         for consumer, port in node.consumers:
             yield from self._push(consumer, port, batch)
         for output in node.outputs:
-            output.add(batch)
+            self._add(output, batch)
         yield
+
+    def _add(self, output: Output, batch: Batch) -> None:
+        output.add(batch)
+        self.meter.charge(output.account)
 
     def _advance(self, node: Node, port: object, watermark: int) -> Iterator[None]:
         if not node.merge.update(port, watermark):
             return
         combined = node.merge.combined
         for out in node.operator.on_watermark(combined):
+            self.meter.charge(node.account)
             yield from self._emit(node, out)
         combined = node.operator.watermark_after(combined)
+        self.meter.charge(node.account)
         for output in node.outputs:
             if combined < MAX_TIME:
                 output.advance(combined)
+                self.meter.charge(output.account)
         for consumer, consumer_port in node.consumers:
             yield from self._advance(consumer, consumer_port, combined)
 
@@ -308,10 +336,12 @@ class SubqueryInstance:
         for output in self.outputs:
             if output.holds:
                 output.flush_rows()
+                self.meter.charge(output.account)
 
     def _flush(self) -> None:
         for output in self.outputs:
             output.flush()
+            self.meter.charge(output.account)
 
     def tick(self) -> None:
         """Every 100 ms: watermarks that nobody was waiting for go too."""

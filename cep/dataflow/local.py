@@ -19,6 +19,7 @@ from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.layout import Layout
+from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
@@ -103,6 +104,7 @@ class LocalRun:
 
     `published` gives, per stream, the scripts of its publishers by name. `credit_bytes` is the share of every channel.
     `upstream` are runs of the queries whose outputs this one reads, as far as they have come: from now on they go on here.
+    `meter` measures what its instances do; it has a clock if somebody wants to know.
     """
 
     def __init__(
@@ -115,15 +117,17 @@ class LocalRun:
         state_limit: int = 4 << 30,
         probe_rows: int = PROBE_ROWS,
         upstream: Sequence[LocalRun] = (),
+        meter: Meter | None = None,
     ) -> None:
         self.plan, self.published, self.credit_bytes = plan, published or {}, credit_bytes
         self.clock, self.read_bytes = clock, read_bytes
+        self.meter, self.account = meter or Meter(), Account()  # the account: the schedule and the channels
         self.layout = Layout(plan)
         self.upstream = {run.plan.query.name: run for run in upstream}
         self.inboxes: dict[str, Inbox] = {}
         self.channels: list[LocalChannel] = []
         self.sinks: dict[tuple[str, int], Sink] = {}
-        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows)
+        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows, self.meter)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
             instance.state = "running"
@@ -190,6 +194,7 @@ class LocalRun:
         choose.shuffle(order)
         moved = False
         for instance in order:
+            self.meter.charge(self.account)
             moved |= instance.step(lambda: choose.random() < 0.5)
             moved |= any([channel.settle() for run in self._runs().values() for channel in run.channels])
         if not moved:

@@ -19,6 +19,7 @@ import numpy as np
 
 from cep.dataflow.balancer import Balancer
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
+from cep.dataflow.meter import Account, Latency, Stall
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark
 from cep.kernels.columns import Column, compact
 
@@ -37,6 +38,7 @@ class Target:
         self.bytes = 0
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
         self.promised = MIN_TIME
+        self.sent_bytes = 0
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
         """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut."""
@@ -80,6 +82,7 @@ class Target:
             if isinstance(element, Batch) and not self.channel.credit.allows(size):
                 return False
             self.queue.popleft()
+            self.sent_bytes += size
             self.channel.send(element, size, watermark, since)
         return True
 
@@ -95,12 +98,17 @@ class Output:
         self.targets = [Target(channel, origin, grain) for channel in channels]
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
-        self.rows = self.discarded = 0  # tuples given out; those of them that nobody was there for
+        self.discarded = 0  # tuples given out that nobody was there for
+        self.account, self.stall = Account(), Stall()
+        self.latency: Latency | None = None  # of what leaves the query
+        self._gone_bytes = 0  # sent to targets that were given up
         self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
 
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
-        self.rows += len(batch)
+        self.account.take(len(batch))
+        if self.latency is not None:
+            self.latency.note(batch.created, len(batch))
         self.sent_until = max(self.sent_until, int(batch.time.max(initial=MIN_TIME)))
         self.discarded += 0 if self.targets else len(batch)
         for index, part in self.balancer.route(self._leaving(batch)):
@@ -175,8 +183,19 @@ class Output:
     def detach(self, channel: Channel) -> int:
         """Gives up a target; how many tuples were still to be sent to it."""
         gone = [target for target in self.targets if target.channel is channel]
+        self._gone_bytes += sum(target.sent_bytes for target in gone)
         self._retarget([target for target in self.targets if target.channel is not channel])
         return sum(target.rows_waiting() for target in gone)
+
+    @property
+    def rows(self) -> int:
+        """Given out so far."""
+        return self.account.rows
+
+    @property
+    def bytes(self) -> int:
+        """Given to channels so far."""
+        return self._gone_bytes + sum(target.sent_bytes for target in self.targets)
 
     def has_room(self, index: int) -> bool:
         return not self.targets[index].queue

@@ -14,6 +14,7 @@ import pyarrow as pa
 from cep.compile.text_rows import TextRows
 from cep.dataflow.channel import Credit
 from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.meter import Account, Meter
 from cep.elements import LAST, MAX_TIME, Batch, Element
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_to_arrow
@@ -75,6 +76,23 @@ class FileSink:
                 view = view[os.write(self._file, view) :]
         except OSError as error:
             raise ClusterError(f"file {self.path!r} cannot be written: {error.strerror}") from error
+
+
+class MeteredSink:
+    """A sink whose writing is on an account of its own; what led to it is on `before`, its output's."""
+
+    shares = True
+
+    def __init__(self, sink: FileSink, meter: Meter, before: Account) -> None:
+        self.sink, self.meter, self.before, self.account = sink, meter, before, Account()
+        self.credit = sink.credit
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        self.meter.charge(self.before)
+        self.sink.send(element, size, watermark, since)
+        if isinstance(element, Batch):
+            self.account.take(len(element))
+        self.meter.charge(self.account)
 
 
 def _create(files: Files, path: str) -> int:
