@@ -45,6 +45,8 @@ from numba.core import sigutils
 from numba.core.errors import NumbaError
 from numba.extending import register_jitable
 
+from cep.kernels.pipeline import KernelCompiler, PartCompiler
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -93,7 +95,7 @@ def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function that kernels may call."""
-    marked: Callable[P, R] = register_jitable(forceinline=True, **_OPTIONS)(function)
+    marked: Callable[P, R] = register_jitable(forceinline=True, pipeline_class=PartCompiler, **_OPTIONS)(function)
     return marked
 
 
@@ -216,7 +218,7 @@ def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
 
 
 def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
-    dispatcher: Any = numba.njit(**_OPTIONS | options)(wanted.function)
+    dispatcher: Any = numba.njit(pipeline_class=KernelCompiler, **_OPTIONS | options)(wanted.function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
         dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it

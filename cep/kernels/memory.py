@@ -6,18 +6,17 @@ with AVX-512, two with AVX2). `data` is uint8[any]; `at` is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
+
+from cep.kernels.pipeline import as_instructions
 
 #: Bytes that `match_block` looks at.
 BLOCK = 64
 
-_machine_code: Callable[[Any], Any] = intrinsic
 _BYTE, _LANE, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _BYTES = ir.VectorType(_BYTE, BLOCK)
 _ALL = ir.Constant(ir.VectorType(_LANE, BLOCK), [0] * BLOCK)
@@ -58,7 +57,7 @@ def _load(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kind
     return builder.load(builder.bitcast(builder.gep(first, [at]), kind.as_pointer()), align=1)
 
 
-@_machine_code
+@as_instructions(load_word)
 def _load_word(typing: Any, data: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _load(context, builder, signature.args[0], arguments[0], arguments[1], _WORD)
@@ -66,7 +65,7 @@ def _load_word(typing: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.int64), generate
 
 
-@_machine_code
+@as_instructions(store_word)
 def _store_word(typing: Any, data: Any, at: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -76,7 +75,7 @@ def _store_word(typing: Any, data: Any, at: Any, word: Any) -> Any:
     return types.void(data, types.int64, types.uint64), generate
 
 
-@_machine_code
+@as_instructions(match_block)
 def _match_block(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block = _load(context, builder, signature.args[0], arguments[0], arguments[1], _BYTES)
@@ -88,7 +87,7 @@ def _match_block(typing: Any, data: Any, at: Any, byte: Any) -> Any:
     return types.uint64(data, types.int64, types.uint8), generate
 
 
-@_machine_code
+@as_instructions(high_block)
 def _high_block(typing: Any, data: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         block = _load(context, builder, signature.args[0], arguments[0], arguments[1], _BYTES)
@@ -97,16 +96,10 @@ def _high_block(typing: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, types.int64), generate
 
 
-@_machine_code
+@as_instructions(lowest_bit)
 def _lowest_bit(typing: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
 
-
-overload(load_word, inline="always")(lambda data, at: lambda data, at: _load_word(data, at))
-overload(store_word, inline="always")(lambda data, at, word: lambda data, at, word: _store_word(data, at, word))
-overload(match_block, inline="always")(lambda data, at, byte: lambda data, at, byte: _match_block(data, at, byte))
-overload(high_block, inline="always")(lambda data, at: lambda data, at: _high_block(data, at))
-overload(lowest_bit, inline="always")(lambda word: lambda word: _lowest_bit(word))

@@ -24,13 +24,13 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic, overload
 
 from cep.kernels.exact_sum import POOL_WORDS
 from cep.kernels.growing import grow
 from cep.kernels.hashing import LONG, hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
+from cep.kernels.pipeline import as_instructions
 
 #: Rows whose places in the table are looked up ahead.
 AHEAD = 64
@@ -53,7 +53,8 @@ def prefetch(array: np.ndarray, at: Any) -> None:
     """Asks for the cache line of `array[at]`, which need not exist."""
 
 
-def _prefetching(typing: Any, array: Any, at: Any) -> Any:
+@as_instructions(prefetch)
+def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         address = builder.bitcast(builder.gep(first, [arguments[1]]), _BYTE.as_pointer())
@@ -65,8 +66,6 @@ def _prefetching(typing: Any, array: Any, at: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-_prefetch: Any = intrinsic(_prefetching)
-overload(prefetch, inline="always")(lambda array, at: lambda array, at: _prefetch(array, at))
 
 
 # --- the loops that generated kernels are made of --------------------------------------------------------------------
