@@ -43,9 +43,8 @@ import numpy as np
 from numba.core import config as numba_config
 from numba.core import sigutils
 from numba.core.errors import NumbaError
-from numba.extending import register_jitable
 
-from cep.kernels.pipeline import KernelCompiler, PartCompiler
+from cep.kernels.pipeline import KernelCompiler, as_part
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,8 +94,8 @@ def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function that kernels may call."""
-    marked: Callable[P, R] = register_jitable(forceinline=True, pipeline_class=PartCompiler, **_OPTIONS)(function)
-    return marked
+    as_part(function, forceinline=True, **_OPTIONS)
+    return function
 
 
 def warm(*kernels: Kernel) -> None:
