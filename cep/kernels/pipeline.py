@@ -133,7 +133,7 @@ class _Remembering:
         return getattr(self.context, name)
 
     def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
-        if not isinstance(function, BuiltinFunctionType):
+        if not (isinstance(function, types.Function) and isinstance(function.typing_key, BuiltinFunctionType)):
             return self.context.resolve_function_type(function, arguments, keywords)
         if (function, arguments) not in _known:
             _known[function, arguments] = self.context.resolve_function_type(function, arguments, keywords)
