@@ -19,7 +19,6 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.source import PublishedSource, Source
 from cep.elements import MIN_TIME
-from cep.kernels.jit import warm
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
@@ -134,7 +133,6 @@ class _Maker:
         limit, meter = self.config.cluster.state_limit_bytes, self.preparation.meter
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, limit, meter=meter)
         instance = build(self.plan, self.subquery, self.index, wiring)
-        warm()  # the hand-written kernels: nothing compiles on the data path
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
         return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries, self.attachments)
 

@@ -22,11 +22,12 @@ from cep.compile.aggregate_rows import Rows, partial_rows, tuple_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Count
 from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
-from cep.compile.window_panes import Panes
+from cep.compile.window_panes import Panes, cut
 from cep.compile.window_running import RunningFiring
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import ProtocolError
 from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
+from cep.kernels.jit import warm
 from cep.kernels.keys import decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import INT64, Field, Schema
@@ -63,6 +64,7 @@ class WindowState:
         self._emitting = False
         self._single: Table | None = None
         spec.warm()
+        warm(cut, *results.kernels_of(spec))
 
     # Rows in
 
@@ -200,6 +202,7 @@ class WindowState:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n])
         chooses this instance's. They join once the watermark reaches that of the instance which wrote them, so that none
         of their windows fires twice. Raises ProtocolError for rows of an instance that was behind this one."""
+        self.spec.warm(restored=True)
         columns = columns_from_arrow(batch, self.snapshot_schema)
         marks = columns["_watermark"].values
         kept = np.ones(len(marks), bool) if keep is None else keep(columns).astype(bool)

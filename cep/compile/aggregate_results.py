@@ -22,7 +22,7 @@ from cep.kernels.columns import Column, Columns
 from cep.kernels.exact_sum import POOL_WORDS, SPILLED
 from cep.kernels.first_rows import take_rows
 from cep.kernels.hashing import hash64, hash_of, mix64
-from cep.kernels.jit import kernel
+from cep.kernels.jit import Kernel, kernel
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.lists import lists_of
 from cep.kernels.row_order import FIXED_BYTES, from_ordered
@@ -228,6 +228,12 @@ _NEGATIVE = np.uint64(1 << 63)
 def _hash_origins(w0: np.ndarray, w1: np.ndarray, name: int, out: np.ndarray) -> None:
     for i in range(len(w0)):
         out[i, 0] = np.int64(mix64(mix64(hash64(w0[i], w1[i]), np.uint64(name)), np.uint64(out[i, 1])) | _NEGATIVE)
+
+
+def kernels_of(spec: AggregateSpec) -> tuple[Kernel, ...]:
+    """What making answers runs."""
+    averaged = any(answer.function.name == "avg" for answer in spec.answers)
+    return (round_128,) * averaged + (hash_of, _hash_origins) * spec.origin
 
 
 # --- partial rows ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.exact_sum import round_exact
 from cep.kernels.jit import warm
+from cep.kernels.keys import kernels_of
+from cep.kernels.table import fill_slots
 from cep.model.functions import Function, result_field
 from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
@@ -24,6 +26,8 @@ from cep.model.windows import TimeWindow, UnboundedWindow
 #: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.windows.SIZE_MAX` long, so that no bound of a window
 #: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
 TIME_MAX = 2 * EVENT_TIME_MAX
+
+_TEXT = (Field("", BINARY),)
 
 STAGES = ("whole", "partial", "final")
 
@@ -153,9 +157,14 @@ class AggregateSpec:
     def loops(self) -> Loops:
         return compile_loops(self.states, {f.name: f.type for f in (*self.schema.fields, ROW)})
 
-    def warm(self) -> None:
-        """Makes its machine code now."""
-        warm(self.loops.update, self.loops.merge, *([round_exact] if self.sums else []))
+    def warm(self, restored: bool = False) -> None:
+        """Makes its machine code now; `restored`: also for what is taken over from a snapshot."""
+        if not all(part.kind in ("words", "text") for _, part in self.parts) or self.ties:
+            warm()  # blocks, exact sums and whole rows are read with many small kernels
+        merged = restored or self.stage == "final" or self.window.size != self.window.advance or self.periodic
+        texts = any(part.kind == "text" for _, part in self.parts) or any(what == "low" for _, what in self.loops.arguments)
+        loops = [self.loops.update] * (self.stage != "final") + [self.loops.merge] * merged
+        warm(*loops, fill_slots, *kernels_of(self.by), *(kernels_of(_TEXT) if texts else ()), *([round_exact] if self.sums else []))
 
     def _column(self, name: str | None) -> Field | None:
         if name is not None and name not in self.schema:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.columns import Column
-from cep.kernels.jit import Kernel, generate
+from cep.kernels.jit import Kernel, generate, warm
 from cep.kernels.memory import BLOCK
 from cep.kernels.text import EMPTY, NEWLINE, RANGE, gather
 from cep.model.schema import FLOAT64, STRING, UNIT_US, DataType, Field, Schema
@@ -93,9 +93,9 @@ class TextParser:
 
     def warm(self) -> None:
         """Compiles or loads the kernels; else the first calls of `parse` and `first_time` do."""
-        self.kernel.ready()
+        warm(self.kernel, gather)
         if self.event_time is not None:
-            self._of_time().kernel.ready()
+            warm(self._of_time().kernel)
 
     def parse(self, data: np.ndarray, start: int, end: int, rows_max: int) -> Parsed:
         """Takes records of `data[start:end]`, which is whole lines, until `rows_max` (>= 1) are good.

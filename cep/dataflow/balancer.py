@@ -9,8 +9,9 @@ import numpy as np
 
 from cep.elements import Batch
 from cep.kernels.columns import widened as widened  # for everybody else
-from cep.kernels.keys import encode_keys
-from cep.kernels.partition import bucket_targets, partition
+from cep.kernels.jit import warm
+from cep.kernels.keys import encode_keys, kernels_of
+from cep.kernels.partition import KERNELS, bucket_targets, partition
 from cep.model.schema import Field
 from cep.plan.physical import Edge
 
@@ -53,6 +54,7 @@ class RouteKey:
     def __init__(self, fields: tuple[Field, ...], table: np.ndarray, targets: int) -> None:
         self.fields, self.targets = fields, targets
         self.table = np.ascontiguousarray(table, np.int32)  # int32[B], B a power of two
+        warm(*KERNELS, *kernels_of(fields))
 
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         keys = encode_keys(widened(batch.columns, self.fields), self.fields)

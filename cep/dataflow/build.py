@@ -19,6 +19,9 @@ from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.sink import FileSink, MeteredSink
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
+from cep.kernels.columns import kernels_of
+from cep.kernels.jit import warm
+from cep.kernels.text import LATENESS
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -135,6 +138,7 @@ class _Builder:
     def _make_source(self, name: str) -> tuple[Source, Node]:
         stream = self.plan.streams[name]
         late = any(edge.producer == name for edge in self.plan.late_edges(self.subquery.name))
+        warm(*LATENESS, *kernels_of(stream.schema))
         readers = sum(1 for _ in self.plan.instances_of(self.subquery.name))
         source = self.wiring.source(
             stream,
@@ -163,6 +167,7 @@ class _Builder:
 
     def _make_input(self, edge: Edge) -> Input:
         wire_format = self.layout.format(edge)
+        warm(*kernels_of(wire_format.schema))
         pairs = [(i, j) for i, j in self.plan.channels(edge) if j == self.index]
         node = self._node_holding(edge.consumer)
         node.feed(edge.name, edge.port)
@@ -176,6 +181,7 @@ class _Builder:
 
     def _make_output(self, edge: Edge) -> None:
         wire_format = self.layout.format(edge)
+        warm(*kernels_of(wire_format.schema))
         name = f"{self.plan.query.name}/{edge.name}" if edge.is_inner else edge.consumer
         account = Account()
         if edge.is_inner:
@@ -200,6 +206,7 @@ class _Builder:
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
         wire_format = self.layout.late_format(edge)
+        warm(*kernels_of(wire_format.schema))
         channels = self.wiring.subscribe(edge, self.index, wire_format)
         output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
         self.nodes[edge.producer].late.append(output)

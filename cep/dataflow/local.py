@@ -26,6 +26,7 @@ from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sink import Boundless
 from cep.dataflow.source import Published, PublishedSource, Publisher, Source
 from cep.elements import Batch, Element, Grammar, Watermark
+from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
@@ -154,7 +155,9 @@ class LocalRun:
         while not until():
             outcome.steps += 1
             outcome.open_panes_max = max([outcome.open_panes_max, *self._open_panes()])
-            if not self.turn(choose) or outcome.steps > steps_max:
+            with nothing_compiles():
+                moved = self.turn(choose)
+            if not moved or outcome.steps > steps_max:
                 waits = {i.name: i.waits_for(self.clock()) for i in self._all_instances()}
                 raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
 
@@ -248,6 +251,7 @@ class LocalRun:
     ) -> Source:
         if stream.files is not None:
             parser = parser_of(stream, columns.names)
+            parser.warm()
             blocks = cut_blocks(stream, self.plan.files[stream.name], parser)
             return TextSource(stream, parser, blocks, reader, readers, source_index, origin, dead_letters, self.clock, self.read_bytes)
         if stream.name in self.plan.feeds:

@@ -29,6 +29,7 @@ from cep.dataflow.stateful_map import StatefulMapOperator
 from cep.dataflow.static_table import read_table
 from cep.dataflow.user_aggregate import UserAggregateOperator, UserSequentialAggregate
 from cep.dataflow.window_join import WindowJoinOperator
+from cep.kernels.jit import warm
 from cep.model.functions import UserFunction
 from cep.model.operators import (
     Aggregate,
@@ -67,6 +68,10 @@ class Maker:
         match first:
             case Map() | Filter():
                 return self._chain(group)
+            case Aggregate() if not is_sequential(first):
+                return self.aggregate(first, stage)
+        warm()  # what other operators run of hand-written kernels
+        match first:
             case Aggregate():
                 return self.aggregate(first, stage)
             case Join() | IntervalJoin() | AsOfJoin():
@@ -122,6 +127,7 @@ class Maker:
                 return UserSequentialAggregate(aggregate, spec, words, self.state_limit, self.clock, self.dead_letters)
             return SequentialAggregate(aggregate.name, spec, words, self.state_limit, self.clock, self.dead_letters)
         if users:
+            warm()
             return UserAggregateOperator(aggregate, spec, self.state_limit, self.dead_letters)
         name = aggregate.name if stage != "partial" else f"{aggregate.name} (partial)"
         adaptive = stage == "partial" and self.layout.query.options.pre_aggregation == "auto"

@@ -14,9 +14,17 @@ import pyarrow as pa
 
 from cep.kernels.column import NO_BYTES as NO_BYTES  # for everybody else
 from cep.kernels.column import Column as Column
-from cep.kernels.lists import explode, lists_of
+from cep.kernels.jit import Kernel
+from cep.kernels.lists import READERS, explode, lists_of
+from cep.kernels.row_order import KERNELS as ELEMENTS
 from cep.kernels.text import gather
 from cep.model.schema import DataType, Field, Schema
+
+
+def kernels_of(schema: Schema) -> tuple[Kernel, ...]:
+    """What converting columns of `schema` to Arrow and back runs."""
+    lists = any(field.type.is_list for field in schema.fields)
+    return (gather, *ELEMENTS, *READERS) if lists else (gather,)
 
 
 def from_arrow(array: pa.Array, type_: DataType) -> Column:

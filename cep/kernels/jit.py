@@ -58,7 +58,8 @@ config: Any = numba_config  # its attributes are made when it is imported, from 
 normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
 _GENERATED = "cep_generated_"
 _kernels: list[Kernel] = []
-_counts = {"compiled": 0, "interpreting": 0}
+_wanted: set[Kernel] = set()  # those that were warmed while kernels are interpreted
+_counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
 
 class Kernel:
@@ -74,6 +75,7 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Runs it. Raises TypeError for arguments that fit none of its signatures."""
         if interpreting():
+            _note(self)
             return _interpret(self.function, arguments)
         return (self._compiled or self.ready())(*arguments)
 
@@ -104,9 +106,11 @@ def warm(*kernels: Kernel) -> None:
 
     Does nothing where kernels are interpreted.
     """
+    named = kernels or [k for k in _kernels if not k.on_demand and not k.function.__module__.startswith(_GENERATED)]
     if interpreting():
+        _wanted.update(named)
         return
-    for each in kernels or [k for k in _kernels if not k.on_demand and not k.function.__module__.startswith(_GENERATED)]:
+    for each in named:
         each.ready()
 
 
@@ -128,11 +132,30 @@ def interpreting() -> bool:
 @contextmanager
 def interpreted() -> Iterator[None]:
     """Inside, kernels run as plain Python, in all threads."""
+    if not interpreting():
+        _wanted.clear()
     _counts["interpreting"] += 1
     try:
         yield
     finally:
         _counts["interpreting"] -= 1
+
+
+@contextmanager
+def nothing_compiles() -> Iterator[None]:
+    """Inside, an interpreted kernel that was neither warmed nor called before, outside, is a bug: compiled, it would be compiled there."""
+    _counts["guarded"] += 1
+    try:
+        yield
+    finally:
+        _counts["guarded"] -= 1
+
+
+def _note(kernel: Kernel) -> None:
+    if not _counts["guarded"]:
+        _wanted.add(kernel)
+    elif kernel not in _wanted:
+        raise RuntimeError(f"kernel {kernel.__name__!r} of {kernel.function.__module__} was not warmed: it would be compiled on the data path")
 
 
 def generate(source: str, name: str) -> ModuleType:

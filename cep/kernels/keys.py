@@ -29,7 +29,7 @@ import numpy as np
 from cep.errors import QueryError
 from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.hashing import LONG, hash_bytes
-from cep.kernels.jit import inlined, kernel
+from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.memory import load_word
 from cep.model.schema import BINARY, Field
 
@@ -448,3 +448,17 @@ def _take_text(data: np.ndarray, cursor: np.ndarray, starts: np.ndarray, lengths
         length |= int(data[at]) << shift
         starts[i], lengths[i] = at + 1, np.uint64(length)
         cursor[i] = at + 1 + length
+
+
+_OF_TEXT = (_pack_text, _fill_long, _long_lengths)
+_KERNELS: dict[Layout, tuple[Kernel, ...]] = {
+    Layout.EMPTY: (),
+    Layout.TEXT: _OF_TEXT,
+    Layout.FIXED: (_fill_long,),
+    Layout.BYTES: (*_OF_TEXT, _append_word, _append_text, _take_word, _take_text),
+}
+
+
+def kernels_of(by: tuple[Field, ...]) -> tuple[Kernel, ...]:
+    """What `encode_keys` and `decode_keys` of the fields `by` run."""
+    return _KERNELS[layout(by)]

@@ -41,3 +41,7 @@ def _sort_by_counting(targets: np.ndarray, order: np.ndarray, bounds: np.ndarray
         target = targets[i]
         order[cursor[target]] = i
         cursor[target] += 1
+
+
+#: What cutting by buckets runs.
+KERNELS = (bucket_targets, _sort_by_counting)

@@ -150,3 +150,7 @@ def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray,
             mask[i] = _is_late(time[i], max_time, disorder)
             max_time = max(max_time, time[i])
     return max_time
+
+
+#: What judging lateness runs.
+LATENESS = (late, late_among)
