@@ -61,6 +61,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/kernels/jit.py": "when and how kernels are compiled",
         "cep/kernels/libm.py": "functions of the C library",
         "cep/kernels/memory.py": "intrinsics: unaligned words, libc's memchr",
+        "cep/kernels/pipeline.py": "how kernels are compiled",
         "cep/kernels/table.py": "types of its arrays",
         "cep/kernels/user_code.py": "compiles users' functions, which are no kernels",
     },

@@ -78,6 +78,18 @@ class Linkable(JITCodeLibrary):
         self._finalized = True
 
 
+class Optimized(JITCodeLibrary):
+    """A kernel: optimised once. Numba does so function by function first, and cheaply before that, to find references that it need
+    not count; there are none."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        manager, builder = self._codegen._module_pass_manager()
+        manager.run(self._final_module, builder)
+
+
 @ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object)
 def _refuse(*_: Any) -> Any:
     raise TypeError("a part of kernels cannot be called")
@@ -165,6 +177,9 @@ class KernelCompiler(_StraightCompiler):
 
     def _compile_core(self) -> Any:
         self.state.flags.no_cfunc_wrapper = True
+        if not self.state.flags.nrt:
+            self.state.library = Optimized(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            self.state.library.enable_object_caching()
         return super()._compile_core()
 
 
