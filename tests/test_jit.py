@@ -153,6 +153,7 @@ def test_cache_is_named_by_everything_a_kernel_imports(tmp_path: Path, monkeypat
     monkeypatch.setattr(jit, "_PACKAGE", package)
 
     def digest() -> str:
+        jit._source.cache_clear()
         jit._sources_digest.cache_clear()
         return jit._sources_digest(kernel)
 

@@ -285,9 +285,16 @@ def _sources_digest(path: Path) -> str:
     while waiting:
         each = waiting.pop()
         if each not in seen:
-            seen[each] = each.read_bytes()
-            waiting += [file for name in _IMPORT.findall(seen[each].decode()) for file in _files(name)]
+            seen[each], imported = _source(each)
+            waiting += imported
     return _digest(_machine(), *(seen[each] for each in sorted(seen)))
+
+
+@lru_cache(maxsize=None)
+def _source(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """What stands in a file, and the files of this package that it imports."""
+    content = path.read_bytes()
+    return content, tuple(file for name in dict.fromkeys(_IMPORT.findall(content.decode())) for file in _files(name))
 
 
 def _files(module: str) -> list[Path]:
