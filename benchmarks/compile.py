@@ -31,7 +31,11 @@ def main() -> None:
         cold, *cached = [_process(folder, path) for _ in range(4)]
     loaded = sorted(cached, key=lambda each: each["wall_s"])[1]
     shares = dict(sorted(cold["kernels_s"].items(), key=lambda each: -each[1]))
-    print(json.dumps({"cold_s": cold["wall_s"], "cold_cpu_s": cold["cpu_s"], "cached_ms": round(1e3 * loaded["wall_s"], 1), "kernels_s": shares}))
+    print(
+        json.dumps(
+            {"cold_s": cold["wall_s"], "cold_cpu_s": cold["cpu_s"], "cached_ms": round(1e3 * loaded["wall_s"], 1), "kernels_s": shares}
+        )
+    )
 
 
 def _process(folder: str, path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cep.kernels import jit
-from cep.kernels.jit import compilations, generate, interpreted, warm
+from cep.kernels.jit import compilations, generate, interpreted, nothing_compiles, warm
 
 SOURCE = '''
 import numpy as np
@@ -163,3 +163,44 @@ def test_cache_is_named_by_everything_a_kernel_imports(tmp_path: Path, monkeypat
     (package / "kernels" / "far.py").write_text("SHIFT = 2\n")
     assert digest() != first
     jit._sources_digest.cache_clear()
+
+
+def test_kernel_that_nobody_warmed_is_found_where_it_is_interpreted(cache: Path) -> None:
+    warmed, forgotten = (generate(unique(name, 4), "test").double for name in ("warmed", "forgotten"))
+    arguments = np.array([7], np.uint8), np.zeros(1, np.uint64)
+    with interpreted():
+        warm(warmed)
+        with nothing_compiles():
+            assert warmed(*arguments) == 1
+            with pytest.raises(RuntimeError, match=r"'double' of .* was not warmed"):
+                forgotten(*arguments)
+        forgotten(*arguments)  # before it is ready anything may be called
+        with nothing_compiles():
+            forgotten(*arguments)
+
+
+NEEDED = """
+import tempfile
+from pathlib import Path
+from benchmarks.compile import _plan, LINES, _timed
+from cep.dataflow.local import LocalRun
+from cep.kernels.jit import compilations
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder, "visits.csv")
+    path.write_text(LINES)
+    with _timed() as kernels:
+        run = LocalRun(_plan(str(path)))
+    before = compilations()
+    answers = run.run().batches["answers"]
+    assert compilations() == before, "compiled on the data path"
+    print(sum(map(len, answers)), *sorted(kernels))
+"""
+
+
+def test_fixed_window_compiles_what_it_runs_and_nothing_later(tmp_path: Path) -> None:
+    environment = os.environ | {"CEP_KERNEL_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", NEEDED], env=environment, stdout=subprocess.PIPE, check=True, text=True)
+    rows, *kernels = done.stdout.split()
+    assert int(rows) > 0
+    texts, table = {"_pack_text", "_fill_long", "_long_lengths"}, {"cut", "fill_slots", "update", "hash_of", "_hash_origins"}
+    assert set(kernels) == {"gather", "late", "late_among", "parse"} | texts | table

@@ -16,6 +16,7 @@
   (a parser of 12 ns a record took 23 with it), unless they make arrays or pieces of them (`a[i:j]` but `a[i:j] = number`):
   keep those out of kernels that matter.
 - Compiling happens under a lock (numba#10128); loading what is complete needs none.
+- How is in `cep.kernels.pipeline`. Whoever makes what runs a kernel warms it: `nothing_compiles` finds where that was forgotten.
 - `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
   checked indices.
 """
@@ -33,7 +34,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
@@ -156,7 +157,9 @@ def _note(kernel: Kernel) -> None:
     if not _counts["guarded"]:
         _wanted.add(kernel)
     elif kernel not in _wanted:
-        raise RuntimeError(f"kernel {kernel.__name__!r} of {kernel.function.__module__} was not warmed: it would be compiled on the data path")
+        raise RuntimeError(
+            f"kernel {kernel.__name__!r} of {kernel.function.__module__} was not warmed: it would be compiled on the data path"
+        )
 
 
 def generate(source: str, name: str) -> ModuleType:
@@ -290,7 +293,7 @@ def _sources_digest(path: Path) -> str:
     return _digest(_machine(), *(seen[each] for each in sorted(seen)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _source(path: Path) -> tuple[bytes, tuple[Path, ...]]:
     """What stands in a file, and the files of this package that it imports."""
     content = path.read_bytes()

@@ -102,4 +102,3 @@ def _lowest_bit(typing: Any, word: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
-

@@ -3,7 +3,12 @@
 - A kernel is optimised once, whole. What it calls (`inlined`) is LLVM code that is linked into it, and neither optimised nor made
   machine code by itself: Numba does both for each function, and a wrapper for C and one for Python, which took half of the time.
 - Passes for closures, `with`, array expressions and literals are left out, and so are the annotations for people.
+- An operator over the same types is typed once in a process; `int`, `min` and `max` are instructions.
+- What Numba keeps inside is used here and nowhere else: with another version of Numba, read this first.
 """
+
+# Numba's functions have no types.
+# mypy: allow-untyped-calls, allow-untyped-decorators
 
 from __future__ import annotations
 
@@ -15,19 +20,19 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numba
-from numba import _dynfunc
-from numba.core import typed_passes as typed
+from numba import _dynfunc  # type: ignore[attr-defined]  # a module in C
 from numba.core import ir, types
+from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase
+from numba.core.compiler import CompilerBase, _LowerResult
 from numba.core.compiler_machinery import register_pass
 from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
-from numba.core.typing import signature
-from numba.cpython.builtins import cast_int, do_minmax
 from numba.core.targetconfig import ConfigStack
-from numba.core.typing.templates import infer, infer_global, make_intrinsic_template
+from numba.core.typing.templates import infer, infer_global, make_intrinsic_template, signature
+from numba.cpython.builtins import cast_int, do_minmax
+
 
 def _least(a: Any, b: Any) -> Any:
     return min(a, b)
@@ -102,17 +107,18 @@ def _refuse(*_: Any) -> Any:
     raise TypeError("a part of kernels cannot be called")
 
 
+#: What a part looks like to Python, which never calls it.
 _REFUSE = ctypes.cast(_refuse, ctypes.c_void_p).value
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class LowerPart(typed.BaseNativeLowering):
-    """LLVM code and nothing else."""
+    """LLVM code and nothing else: no wrappers, nothing to execute."""
 
-    _name = "cep_lower_part"
+    _name: Any = "cep_lower_part"
 
     @property
-    def lowering_class(self):
+    def lowering_class(self) -> Any:
         return Lower
 
     def run_pass(self, state: Any) -> bool:
@@ -131,10 +137,10 @@ class LowerPart(typed.BaseNativeLowering):
         with context.push_code_library(state.library):
             lower = Lower(context, state.library, described, state.func_ir, metadata=state.metadata)
             lower.lower()
-        entry = _dynfunc.make_function(described.lookup_module(), described.qualname.split(".")[-1], "", _REFUSE, lower.env, (state.library,))
+        entry = _dynfunc.make_function(
+            described.lookup_module(), described.qualname.split(".")[-1], "", _REFUSE, lower.env, (state.library,)
+        )
         context.insert_user_function(entry, described, [state.library])
-        from numba.core.compiler import _LowerResult
-
         state["cr"] = _LowerResult(described, lower.call_helper, cfunc=entry, env=lower.env)
         return True
 
@@ -176,10 +182,14 @@ class _StraightCompiler(CompilerBase):
 
 
 class PartCompiler(_StraightCompiler):
+    """What kernels call."""
+
     passes = (*_UNTYPED, *_TYPED, LowerPart, typed.NoPythonBackend)
 
 
 class KernelCompiler(_StraightCompiler):
+    """What Python calls. Without reference counting it is optimised once."""
+
     passes = (*_UNTYPED, *_TYPED, typed.NativeLowering, typed.NoPythonBackend)
 
     def _compile_core(self) -> Any:

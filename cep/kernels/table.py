@@ -66,8 +66,6 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
-
-
 # --- the loops that generated kernels are made of --------------------------------------------------------------------
 
 
