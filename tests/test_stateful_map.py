@@ -168,7 +168,7 @@ def test_the_drawing() -> None:
     out = run_alone(operator(described, letters), arrivals, SCHEMA, random.Random(0))
     assert [(each.time, *each.row.values()) for each in out] == [(0, 1, 1), (4, 2, 3), (14, 3, 6), (25, 1, 4)]
     (letter,) = letters.letters
-    assert (letter.operator, letter.position) == ("m", "event time 9 µs, record 2")
+    assert (letter.operator, letter.position) == ("m", "event time 1970-01-01T00:00:00.000009Z, record 2")
     assert letter.reason == "state 'sum': integer overflow in sum + m"
 
 
