@@ -21,7 +21,7 @@ import numpy as np
 from cep.compile.chain_functions import OF_FLOATS, OF_INSTANTS, OF_NUMBERS, OF_TEXTS
 from cep.compile.chain_members import members_of, texts_of
 from cep.compile.chain_steps import is_parsed, may_fail
-from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Literal, Unary
+from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
 from cep.plan.types import Typed, literal_value, promoted, text_of
 
@@ -174,6 +174,8 @@ class Writer:
                 return self._tried(tree)
             case Call("member", _):
                 return self._member(tree)
+            case Call("fitting", (given,)):
+                return self._fitting(tree, given)
             case Call(function, _):
                 self.functions = True
                 return self._function(function, tree)
@@ -203,6 +205,13 @@ class Writer:
     def _new_literal(self, kind: str, value: bool | int | float | bytes | np.ndarray) -> str:
         self.literals[kind].append(value)
         return f"{kind}{len(self.literals[kind]) - 1}"
+
+    def _fitting(self, tree: Typed, given: Expr) -> Value:
+        """The first argument; the row fails where one of the others is false. `given`: the expression that it was."""
+        value, *fits = tree.args
+        for each in fits:
+            self.fail_if(None, f"not {self.write(each).code}", f"{self.where}: {text_of(given)} fails")
+        return self.write(value)
 
     def _member(self, tree: Typed) -> Value:
         """Does the first argument equal one of the others?"""

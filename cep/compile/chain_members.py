@@ -66,7 +66,7 @@ def members_of(literals: tuple[Typed, ...], type_: DataType) -> np.ndarray:
 
 def texts_of(literals: tuple[Typed, ...]) -> tuple[bytes, np.ndarray]:
     """Texts, sorted, one after the other, and where each ends (int64), behind a 0."""
-    texts = sorted({_value(literal) for literal in literals})
+    texts = sorted({value for literal in literals if isinstance(value := _value(literal), bytes)})
     return b"".join(texts), np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 

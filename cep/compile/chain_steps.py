@@ -136,7 +136,7 @@ def _itself_may_fail(tree: Typed) -> bool:
             return op in ARITHMETIC and tree.type != FLOAT64
         case Unary("-", _) | Call("abs", _):
             return tree.type != FLOAT64
-        case Call("truncate", _) | Udf():
+        case Call("truncate" | "fitting", _) | Udf():
             return True
         case Cast(_, _, try_):
             return not try_ and (is_parsed(tree) or can_fail(tree.args[0].type, tree.type))

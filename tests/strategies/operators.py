@@ -32,7 +32,7 @@ from cep.model.operators import (
     StatefulMap,
     TopN,
 )
-from cep.model.schema import BOOL, FLOAT64, INT64, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, STRING, Field, Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import joined_schema
@@ -279,7 +279,7 @@ def deduplicates(draw: DrawFn, node: Node, name: str) -> Deduplicate:
 
 
 #: Kinds of expressions of which a state may be, with its type: an expression of them has no other.
-_STATES = {"integer": INT64, "float64": FLOAT64, "bool": BOOL}
+_STATES = {"integer": INT64, "float64": FLOAT64, "bool": BOOL, "string": STRING}
 
 
 @st.composite
@@ -298,13 +298,14 @@ def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
 
 @st.composite
 def beside_state(draw: DrawFn, schema: Schema, names: Sequence[str], kind: str) -> Expr:
-    """Of the type of the states `names`. No text is made of a state, for which there is a map behind."""
+    """Of the type of the states `names`. Texts are chosen; none is made of a state, for which there is a map behind."""
     made, state = draw(expressions(schema, kind)), Column(draw(st.sampled_from(names)))
-    if kind != "bool":
+    if kind not in ("bool", "string"):
         made = made + Literal(0, INT64)  # also where all columns in it are int32
         if draw(st.booleans()):
             return made + coalesce(state, Literal(0, INT64))
-    chosen = when(draw(conditions(schema)), state).otherwise(made)
+    condition = state == made if kind == "string" and draw(st.booleans()) else draw(conditions(schema))
+    chosen = when(condition, state).otherwise(made)
     return draw(st.sampled_from((made, coalesce(state, made), coalesce(made, state), chosen)))
 
 
