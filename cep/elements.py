@@ -23,12 +23,15 @@ MAX_TIME = 2**63 - 1  # after every event
 EVENT_TIME_MAX = 2**61
 
 
-def describe_time(us: int) -> str:
-    """An event time for a person to read."""
+def describe_time(us: int | None) -> str:
+    """An event time for a person to read, to the µs; None: there is none."""
+    if us is None:
+        return "none"
     if us in (MIN_TIME, MAX_TIME):
         return "-inf" if us == MIN_TIME else "+inf"
     try:
-        return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec="milliseconds") + "Z"
+        precision = "microseconds" if us % 1000 else "milliseconds"
+        return (datetime(1970, 1, 1) + timedelta(microseconds=us)).isoformat(timespec=precision) + "Z"
     except OverflowError:  # beyond the years that a calendar has
         return f"{us} µs"
 
@@ -38,12 +41,14 @@ class Batch:
     """`n` tuples. `time` is the hidden event time, int64[n], µs; `origin` int64[n, 2] or None where nobody reads it.
 
     `created` is the oldest creation time (ns since the epoch) of what the batch was made from, 0 if unknown: latency.
+    `source` says for dead letters where all its tuples were read, as long as they are where they were read; empty: unknown.
     """
 
     columns: Columns
     time: np.ndarray
     origin: np.ndarray | None = None
     created: int = 0
+    source: str = ""
 
     def __len__(self) -> int:
         return len(self.time)
@@ -51,7 +56,7 @@ class Batch:
     def take(self, indices: np.ndarray | slice) -> Batch:
         """Rows `indices`."""
         columns = {name: column.take(indices) for name, column in self.columns.items()}
-        return Batch(columns, self.time[indices], None if self.origin is None else self.origin[indices], self.created)
+        return Batch(columns, self.time[indices], None if self.origin is None else self.origin[indices], self.created, self.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.table import Column, Table
+from rich.text import Text
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
@@ -78,10 +79,15 @@ def deploy(
 
 
 @app.command()
-def explain(document: Document, url: Url = URL, token: Token = None) -> None:
-    """Prints the plan that a query would get now; deploys nothing."""
+def explain(
+    query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
     with Cluster(url, token) as cluster:
-        out.print(cluster.explain(_read(document)), markup=False, highlight=False)
+        text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
+        out.print(text, markup=False, highlight=False)
 
 
 @app.command()
@@ -117,6 +123,48 @@ def stop(
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
+
+
+@app.command()
+def delete(
+    name: Name,
+    stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Stops a query and forgets it; or forgets a stream that nobody reads."""
+    with Cluster(url, token) as cluster:
+        if stream:
+            cluster.undeclare(name)
+        else:
+            cluster.query(name).delete()
+        out.print(f"{name}: deleted", highlight=False)
+
+
+@app.command()
+def dead_letters(
+    name: Name,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Prints what of its input a query could not use: how much, and the last of it."""
+    with Cluster(url, token) as cluster:
+        found = cluster.query(name).dead_letters()
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return
+    counts = ", ".join(f"{operator} {count:,}" for operator, count in found["counts"].items() if count)
+    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""), markup=False, highlight=False)
+    if found["letters"]:
+        out.print(_letter_table(found["letters"]))
+
+
+@app.command()
+def metrics(url: Url = URL, token: Token = None) -> None:
+    """Prints everything measured, as Prometheus reads it."""
+    with Cluster(url, token) as cluster:
+        print(cluster.metrics(), end="")
 
 
 @app.command()
@@ -167,6 +215,10 @@ def _frames(cluster: Cluster, name: str | None, sort: Sort) -> Iterator[Frame]:
         before = after
 
 
+def _is_document(query: str) -> bool:
+    return Path(query).suffix in (".json", ".yaml", ".yml") or Path(query).is_file()
+
+
 def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
     try:
@@ -198,6 +250,13 @@ def _status_table(found: list[dict[str, Any]]) -> Table:
             where = f"{place['im']} (core {place['core']}, node {place['node']})" if place["core"] is not None else place["im"]
             rows = f"{metrics.get('rows_in', 0):,} → {metrics.get('rows_out', 0):,}"
             table.add_row(query["name"], state, f"{place['subquery']}/{place['instance']}", where, rows, place.get("waits_for") or "")
+    return table
+
+
+def _letter_table(letters: list[dict[str, Any]]) -> Table:
+    table = Table("operator", *(Column(name, overflow="fold") for name in ("reason", "source", "position", "record")))
+    for letter in letters:
+        table.add_row(*(Text(letter.get(column.header, "")) for column in table.columns))
     return table
 
 

@@ -148,6 +148,10 @@ class Cluster:
         """Declares a stream without a query. Raises Conflict if it is declared otherwise."""
         self.rest.put(path("streams", stream.name), stream_documents.to_json(stream))
 
+    def undeclare(self, stream: str) -> None:
+        """Forgets a declared stream. Raises Conflict while a query reads it or a publisher has it open; NotFound."""
+        self.rest.delete(path("streams", stream))
+
     def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
         """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was."""
         if isinstance(stream, Stream):
@@ -181,6 +185,10 @@ class Cluster:
         """The plan that a query would get now; nothing is deployed."""
         document = query.to_json() if isinstance(query, Query) else dict(query)
         return str(self.rest.post("/explain", document)["text"])
+
+    def metrics(self) -> str:
+        """Everything measured, as Prometheus reads it."""
+        return self.rest.text("/metrics")
 
     def instance_managers(self) -> list[dict[str, Any]]:
         return list(self.rest.get("/instance-managers"))

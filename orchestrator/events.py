@@ -51,6 +51,13 @@ class Declare:
 
 
 @dataclass(frozen=True, slots=True)
+class Undeclare:
+    """A declared stream is to be forgotten."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenPublisher:
     """A publisher opens its stream."""
 
@@ -111,6 +118,7 @@ Event = (
     | Stop
     | Forget
     | Declare
+    | Undeclare
     | OpenPublisher
     | ClosePublisher
     | Subscribe

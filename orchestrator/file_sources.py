@@ -10,10 +10,15 @@ from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
 from cep.errors import QueryError
 from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
+from cep.model.tables import StaticTable
 from cep.plan.physical import Files
 
 
@@ -30,15 +35,40 @@ def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]
 
 
 def check_tables(query: Query, folders: tuple[str, ...]) -> None:
-    """Raises QueryError, pointing at the path, where the table of a Lookup is no readable file under the folders."""
+    """Raises QueryError, pointing at it, where the table of a Lookup is no readable file under the folders, or lacks columns."""
     allowed = [Path(folder).resolve() for folder in folders]
     for i, operator in enumerate(query.operators):
-        path = operator.table.path if isinstance(operator, Lookup) else None
-        if path is not None:
-            where = f"/operators/{i}/table/path"
-            if not os.path.isabs(path):
-                raise QueryError(f"table {path!r}: expected an absolute path", where)
-            _size(str(_inside(path, allowed, where)), where)
+        if isinstance(operator, Lookup):
+            _check_table(operator.table, allowed, f"/operators/{i}/table/{'path' if operator.table.data is None else 'data'}")
+
+
+def _check_table(table: StaticTable, allowed: list[Path], pointer: str) -> None:
+    if table.path is not None:
+        if not os.path.isabs(table.path):
+            raise QueryError(f"table {table.path!r}: expected an absolute path", pointer)
+        _size(str(_inside(table.path, allowed, pointer)), pointer)
+    what = "the table in the query's document" if table.path is None else f"table {table.path!r}"
+    try:
+        there = _column_names(table)
+    except (OSError, pa.ArrowException) as error:
+        raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
+    for name in table.schema.names:
+        if name not in there:
+            raise QueryError(f"{what}: no column {name!r}; there are {', '.join(there) or 'none'}", pointer)
+
+
+def _column_names(table: StaticTable) -> list[str]:
+    """Of what is there, whatever is declared."""
+    if table.path is None:
+        return list(pa.ipc.open_stream(table.data).schema.names)
+    match table.format:
+        case "parquet":
+            return list(pyarrow.parquet.read_schema(table.path).names)
+        case "arrow":
+            with pa.ipc.open_file(table.path) as file:
+                return list(file.schema.names)
+    with pyarrow.csv.open_csv(table.path) as file:
+        return list(file.schema.names)
 
 
 def check_folders(query: Query, folders: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, ProtocolError, QueryError
+from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, ProtocolError, QueryError, QueryFailed
 from orchestrator.service import NotLeading
 
 MEDIA_TYPE = "application/problem+json"
@@ -25,6 +25,7 @@ STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (Conflict, HTTPStatus.CONFLICT),
     (PlacementError, HTTPStatus.SERVICE_UNAVAILABLE),
     (ClusterError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (QueryFailed, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 
 

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
-from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, ProtocolError, QueryError
+from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, ProtocolError, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.query import Query as CepQuery
@@ -29,7 +29,7 @@ from cep.plan.physical import Files
 from cep.yaml_documents import load_yaml
 from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
-from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Unsubscribe
+from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Undeclare, Unsubscribe
 from orchestrator.examples import EXAMPLES
 from orchestrator.file_sources import check_folders, check_tables, files_of
 from orchestrator.life_cycle import is_over
@@ -192,7 +192,8 @@ async def deploy(
 ) -> Any:
     """Plans a query, places it and starts it (`start=false`: only makes it ready).
 
-    With `wait` the answer comes when it runs, is ready, or has failed; 202 if it is still not there at the time-out.
+    With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 500 with the cause if it
+    has failed (it is kept, to be looked at), 409 if somebody has stopped it.
     """
     query = _nameable(queries.from_json(await _document(request)))
     files = await api.files(query)
@@ -201,7 +202,8 @@ async def deploy(
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202
-    return await api.ask(_detail(query.name))
+    detail = await api.ask(_detail(query.name))
+    return _started(detail) if wait else detail
 
 
 @router.get("/queries", response_model=list[models.QuerySummary])
@@ -238,7 +240,7 @@ async def explain_query(name: str, api: Cluster) -> Any:
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
 async def explain_document(request: Request, api: Cluster) -> Any:
-    """The plan a query would get now. Nothing is deployed."""
+    """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
     query = _nameable(queries.from_json(await _document(request)))
     plan = await _confirmed(api.service.plan(query, await api.files(query)))
     return {"text": explain(plan)}
@@ -246,11 +248,12 @@ async def explain_document(request: Request, api: Cluster) -> Any:
 
 @router.post("/queries/{name}/start", response_model=models.QueryDetail)
 async def start_query(name: str, api: Cluster, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
-    """Runs a query that was deployed with `start=false`."""
+    """Runs a query that was deployed with `start=false`. With `wait` as for deploying one."""
     await api.do(Start(name))
-    if wait:
-        await _settled(api, name, "running", timeout)
-    return await api.ask(_detail(name))
+    if not wait:
+        return await api.ask(_detail(name))
+    await _settled(api, name, "running", timeout)
+    return _started(await api.ask(_detail(name)))
 
 
 @router.post("/queries/{name}/stop", response_model=models.QueryDetail)
@@ -311,6 +314,13 @@ async def declare(name: str, request: Request, api: Cluster) -> Any:
         raise QueryError(f"the name is {document['name']!r} in the document and {name!r} in the address", "/name")
     await api.do(Declare(_nameable_stream(stream_documents.from_json(document), "/name")))
     return await api.ask(lambda state: views.stream(state, name))
+
+
+@router.delete("/streams/{name}", status_code=204)
+async def undeclare(name: str, api: Cluster) -> None:
+    """Forgets a declared stream that no query reads and no publisher has open."""
+    await api.forget_vanished()
+    await api.do(Undeclare(name))
 
 
 @router.get("/streams/{name}/readers", response_model=models.Readers)
@@ -476,6 +486,16 @@ async def _settled(api: Api, name: str, goal: str, timeout: float) -> bool:
         return True if record is None or record.state == goal or is_over(record.state) else None
 
     return bool(await api.wait(reached, timeout))
+
+
+def _started(detail: dict[str, Any]) -> dict[str, Any]:
+    """A query that was to run. Raises QueryFailed, or Conflict where somebody has stopped it."""
+    if detail["state"] == "failed":
+        cause = detail["cause"] or {}
+        raise QueryFailed(detail["name"], cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+    if detail["state"] in ("stopping", "stopped") and "running" not in detail["times"]:
+        raise Conflict(f"query {detail['name']!r} was stopped before it ran")
+    return detail
 
 
 def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:

@@ -158,7 +158,7 @@ class Service:
         return self.ask(lambda state: self._deploy(state, query, files, start))
 
     def plan(self, query: Query, files: Files) -> Future[PhysicalPlan]:
-        """The plan it would get now."""
+        """The plan it would get now. Raises what `deploy` does."""
         return self.ask(lambda state: self._plan(state, query, files))
 
     def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
@@ -342,16 +342,17 @@ class Service:
         self._registry.put(self._state.handle(event, _now()))
 
     def _deploy(self, state: ClusterState, query: Query, files: Files, start: bool) -> PhysicalPlan:
-        state.check_new(query)
         plan = self._plan(state, query, files)
-        encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
         self._handle(Submit(plan, start))
         return plan
 
     def _plan(self, state: ClusterState, query: Query, files: Files) -> PhysicalPlan:
+        state.check_new(query)
         check_references(queries.to_json(query), self.config.modules)
         known, feeds = sources(state, query)
-        return make_plan(query, known, state.workers(), self.topology, self.config.numa, files, feeds)
+        plan = make_plan(query, known, state.workers(), self.topology, self.config.numa, files, feeds)
+        encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
+        return plan
 
     def _new_registry(self) -> Registry:
         return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)))

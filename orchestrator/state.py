@@ -41,6 +41,7 @@ from orchestrator.events import (
     Submit,
     Subscribe,
     Tick,
+    Undeclare,
     Unsubscribe,
 )
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
@@ -181,6 +182,8 @@ class ClusterState:
             case Declare(stream):
                 self._check_fed(stream)
                 self._declare(stream)
+            case Undeclare(stream_name):
+                self._undeclare(stream_name)
             case OpenPublisher(publisher):
                 self.publishers[publisher.stream][publisher.name] = publisher
                 self._put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
@@ -420,6 +423,17 @@ class ClusterState:
         if stream.name not in self.streams:
             self._remember_stream(stream)
             self._put(node("streams", stream.name), stream_documents.to_json(stream))
+
+    def _undeclare(self, name: str) -> None:
+        if name not in self.streams:
+            raise NotFound(f"there is no declared stream {name!r}; the output of a query goes with its query")
+        for query, record in self.queries.items():
+            if name in self.plans[query].streams and not is_over(record.state):
+                raise Conflict(f"stream {name!r} is read by query {query!r}, which is {record.state}; stop it first")
+        if self.publishers[name]:
+            raise Conflict(f"stream {name!r} has an open publisher, {min(self.publishers[name])!r}; close it first")
+        del self.streams[name]
+        self._delete(node("streams", name))
 
     def _remember_stream(self, stream: Stream) -> None:
         self.streams[stream.name] = stream

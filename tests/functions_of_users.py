@@ -153,7 +153,7 @@ class Longest:
 
 
 class WeightedMean:
-    order = "commutative"
+    """With a merge, which other engines would use."""
 
     def init(self) -> tuple[float, float]:
         return (0.0, 0.0)

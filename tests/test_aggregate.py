@@ -508,7 +508,7 @@ def test_rows_older_than_the_watermark_are_refused() -> None:
     state = state_of(aggregate(TimeWindow(10, 5), (), COUNTS))
     list(state.advance(12))
     state.add(batch_of([row(12)]))
-    with pytest.raises(ProtocolError, match="'agg': a row at 9 µs came after watermark 12"):
+    with pytest.raises(ProtocolError, match=r"'agg': a row at 1970.*000009Z came after watermark 1970.*000012Z"):
         state.add(batch_of([row(9)]))
 
 

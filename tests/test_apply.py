@@ -88,8 +88,8 @@ def test_the_rows_that_fail_are_named() -> None:
     run_alone(ApplyOperator(apply("doubled", ("ip", "n"), TWICE), SCHEMA, letters), arrivals, SCHEMA, random.Random(0))
     reason = "doubled({'ip': 'a', 'n': 13}): ValueError: thirteen"
     assert [(each.reason, each.position) for each in letters.take(9)] == [
-        (reason, "event time 3 µs, record 3"),
-        (reason, "event time 7 µs, record 7"),
+        (reason, "event time 1970-01-01T00:00:00.000003Z, record 3"),
+        (reason, "event time 1970-01-01T00:00:00.000007Z, record 7"),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from cep.kernels.jit import compilations, interpreted
 from cep.kernels.keys import ENCODERS
 from cep.model.expr import FUNCTIONS, Call, Expr, coalesce, col, from_json, lit, to_json
 from cep.model.expr_functions import atan2, concat, from_epoch, greatest, hash_, least, nullif, try_, when
-from cep.model.schema import FLOAT64, Schema
+from cep.model.schema import FLOAT64, INT64, Field, Schema, parse_type
 from cep.plan.function_types import SIGNATURES
 from cep.plan.types import infer, text_of
 from tests.reference import functions as reference
 from tests.reference.expressions import Failed, evaluate
-from tests.test_chain import NOW_US, Row, columns_of, mapped, rows_of, run, same
+from tests.test_chain import NOW_US, Row, assert_as_expected, columns_of, mapped, rows_of, run, same
 from tests.test_types import tables
 
 SCHEMA = Schema.of(
@@ -283,6 +284,42 @@ def test_many_values_and_branches() -> None:
     for k in range(2, 150):
         many = many.when(k == FAILS, k)
     assert reason(many) and one(many.otherwise(-1), i=1) == 1
+
+
+MEMBERS: dict[str, tuple[list[Any], list[Any]]] = {
+    # type: (what is looked for, among what)
+    "int32": ([-(2**31), -1, 0, 7, 8, 2**31 - 1], [-(2**31), 2**31 - 1, *range(7, 60, 2)]),
+    "int64": ([-(2**63), 2**53, 2**53 + 1, 2**63 - 1, 3], [-(2**63), 2**53 + 1, 2**63 - 1, *range(40)]),
+    "float64": ([0.0, -0.0, math.nan, math.inf, -math.inf, 0.5, 1.5], [-0.0, math.nan, math.inf, *(k + 0.5 for k in range(1, 40)), 7]),
+    "timestamp[ms]": ([0, 1_000, 1_500, 2_000], ["1970-01-01T00:00:00.0015", *range(1, 40)]),
+    "string": (["", "a", "aa", "ab", "b", "é", "x" * 40], ["", "ab", "é", "x" * 40, *(f"{k}" for k in range(40))]),
+    "binary": ([b"", b"\xff", b"\0", b"a"], [b"\xff", b"\0", *(bytes([k]) for k in range(40))]),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+@pytest.mark.parametrize("machine_code", [False, True])
+def test_one_search_among_many_constants(name: str, machine_code: bool) -> None:
+    looked_for, among = MEMBERS[name]
+    type_ = parse_type(name)[0]
+    schema = Schema((Field("x", type_, True), Field("n", INT64)))
+    operators = (
+        mapped(x=col("x").is_in([lit(value, name) if isinstance(value, str | bytes) else value for value in among]) | (col("n") == 1)),
+    )
+    rows = [{"x": value, "n": n} for value in (*looked_for, None) for n in (0, 1)]
+    with nullcontext() if machine_code else interpreted():
+        chain = compile_chain(operators, schema)
+        assert_as_expected(chain, operators, schema, rows, columns_of(rows, schema))
+
+
+def test_a_search_needs_one_value_and_constants_that_are_not_null() -> None:
+    def has_search(condition: Expr) -> bool:
+        return "_member(" in make_chain((mapped(x=condition),), SCHEMA).loops[0].source.text
+
+    assert has_search(col("i").is_in(range(300))) and has_search((col("i") + 1).is_in(range(300)))
+    assert not has_search(col("i").is_in([*range(16), lit(None, INT64)]))
+    assert not has_search(col("i").is_in(range(10)) | col("n").is_in(range(10)))
+    assert not has_search(col("i").is_in(range(9)))
 
 
 def test_nothing_compiles_after_compile_chain() -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 import uvicorn
 import yaml
@@ -129,8 +132,20 @@ class TestQueries:
             answer = pool.submit(client.post, "/queries?wait=true", json=QUERY_EXAMPLE)
             until(lambda: "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
             two.stand_ins["im-1"].say("per-ip~SQ2~1", "failed", "no kernel")
-            body = answer.result(HANG_S).json()
+            is_problem(answer.result(HANG_S), 500, "QueryFailed", "query 'per-ip' failed in subquery 'SQ2' instance 1: no kernel")
+        body = client.get("/queries/per-ip").json()
         assert (body["state"], body["cause"]) == ("failed", {"subquery": "SQ2", "instance": 1, "cause": "no kernel"})
+
+    def test_a_query_that_is_stopped_before_it_runs_is_a_conflict(self, two: Cluster, client: httpx.Client) -> None:
+        two.stand_ins["im-1"].mute = True
+        with ThreadPoolExecutor() as pool:
+            answer = pool.submit(client.post, "/queries?wait=true", json=QUERY_EXAMPLE)
+            until(lambda: "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
+            two.stand_ins["im-1"].mute = False
+            client.post("/queries/per-ip/stop")
+            for name in ("per-ip~SQ1~1", "per-ip~SQ2~1"):
+                two.stand_ins["im-1"].say(name, "stopped")
+            is_problem(answer.result(HANG_S), 409, "Conflict", "query 'per-ip' was stopped before it ran")
 
     def test_a_wait_that_is_over_says_202(self, two: Cluster, client: httpx.Client) -> None:
         two.stand_ins["im-1"].mute = True
@@ -196,20 +211,23 @@ class TestProblems:
 
     def test_a_name_that_is_taken(self, client: httpx.Client) -> None:
         client.post("/queries", json=QUERY_EXAMPLE)
-        is_problem(client.post("/queries", json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+        for door in ("/queries", "/explain"):
+            is_problem(client.post(door, json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
 
     def test_a_stream_that_is_declared_otherwise(self, client: httpx.Client) -> None:
         client.put("/streams/visits", json=STREAM_EXAMPLE)
         other = QUERY_EXAMPLE | {"streams": [STREAM_EXAMPLE | {"disorder": "9s"}]}
-        assert client.post("/queries", json=other).status_code == 409
+        for door in ("/queries", "/explain"):
+            is_problem(client.post(door, json=other), 409, "Conflict", "stream 'visits' is declared already, and differently")
 
     def test_without_instance_managers(self, two: Cluster, client: httpx.Client) -> None:
         for stand_in in two.stand_ins.values():
             stand_in.vanish()
         until(lambda: client.get("/health").json()["instance_managers"] == 0)
-        answer = client.post("/queries", json=QUERY_EXAMPLE)
-        is_problem(answer, 503, "PlacementError", "instance manager")
-        assert answer.headers["retry-after"]
+        for door in ("/queries", "/explain"):
+            answer = client.post(door, json=QUERY_EXAMPLE)
+            is_problem(answer, 503, "PlacementError", "instance manager")
+            assert answer.headers["retry-after"]
 
     def test_parameters_bodies_and_addresses(self, client: httpx.Client) -> None:
         is_problem(client.post("/queries?start=perhaps", json=QUERY_EXAMPLE), 422, "QueryError", "query parameter 'start'")
@@ -266,17 +284,36 @@ class TestFiles:
             resolve(TextFiles((f"{data}/a.csv", path.format(data=data))), (str(data),), "/files/paths")
         assert caught.value.pointer == "/files/paths/1"
 
-    @pytest.mark.parametrize(("path", "detail"), [("{tmp}/secret.csv", "is not under a folder"), ("{tmp}/data/none.csv", "does not exist")])
+    @pytest.mark.parametrize(
+        ("path", "detail"),
+        [
+            ("{tmp}/secret.csv", "is not under a folder"),
+            ("{tmp}/data/none.csv", "does not exist"),
+            ("{tmp}/data/other.csv", "other.csv': no column 'name'; there are ip, owner"),
+            ("{tmp}/data/other.parquet", "other.parquet': no column 'name'; there are ip, owner"),
+            ("{tmp}/data/other.arrow", "other.arrow': no column 'name'; there are ip, owner"),
+            ("{tmp}/data/bad.parquet", "bad.parquet': cannot be read as parquet"),
+        ],
+    )
     def test_tables_are_files_of_ours_too(self, client: httpx.Client, tmp_path: Path, path: str, detail: str) -> None:
         (tmp_path / "secret.csv").touch()
         (tmp_path / "data" / "names.csv").write_text("ip,name\n")
+        (tmp_path / "data" / "other.csv").write_text("ip,owner\na,b\n")
+        other = pa.table({"ip": ["a"], "owner": ["b"]})
+        pyarrow.parquet.write_table(other, tmp_path / "data" / "other.parquet")
+        pyarrow.feather.write_feather(other, tmp_path / "data" / "other.arrow")
+        (tmp_path / "data" / "bad.parquet").write_text("no such thing")
         table = {"schema": [{"name": "ip", "type": "string"}, {"name": "name", "type": "string"}]}
         lookup = {"name": "named", "type": "lookup", "input": "visits", "on": [["ip", "ip"]]}
         asked = {**QUERY_EXAMPLE, "outputs": [{"stream": "out", "input": "named"}]}
-        for given, status in ((f"{tmp_path}/data/names.csv", 201), (path.format(tmp=tmp_path), 422)):
-            answer = client.post("/queries", json={**asked, "operators": [{**lookup, "table": {**table, "path": given}}]})
+        good, bad = (
+            {**asked, "operators": [{**lookup, "table": {**table, "path": given}}]}
+            for given in (f"{tmp_path}/data/names.csv", path.format(tmp=tmp_path))
+        )
+        for door, status in (("/explain", 200), ("/queries", 201)):
+            is_problem(client.post(door, json=bad), 422, "QueryError", detail, "/operators/0/table/path")
+            answer = client.post(door, json=good)
             assert answer.status_code == status, answer.text
-        is_problem(answer, 422, "QueryError", detail, "/operators/0/table/path")
 
 
 class TestStreams:
@@ -289,6 +326,19 @@ class TestStreams:
         listed = {stream["name"]: stream for stream in client.get("/streams").json()}
         assert listed["visits"]["read_by"] == ["per-ip"] and listed["per_ip"]["fed_by"] == "per-ip"
         assert client.get("/streams/visits").json()["disorder"] == "2s"
+
+    def test_a_stream_is_deleted_when_nobody_reads_it(self, client: httpx.Client) -> None:
+        is_problem(client.delete("/streams/visits"), 404, "NotFound", "there is no declared stream 'visits'")
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        is_problem(client.delete("/streams/per_ip"), 404, "NotFound", "goes with its query")
+        client.post("/streams/visits/publishers", json={"name": "p1", "endpoint": "ipc:///p1"})
+        is_problem(client.delete("/streams/visits"), 409, "Conflict", "stream 'visits' is read by query 'per-ip', which is running")
+        client.delete("/queries/per-ip?wait=true")
+        is_problem(client.delete("/streams/visits"), 409, "Conflict", "stream 'visits' has an open publisher, 'p1'")
+        client.delete("/streams/visits/publishers/p1")
+        assert client.delete("/streams/visits").status_code == 204
+        assert client.get("/streams").json() == []
+        assert client.put("/streams/visits", json=STREAM_EXAMPLE | {"disorder": "3s"}).status_code == 200
 
     def test_publishers_learn_of_readers_as_they_come(self, client: httpx.Client) -> None:
         client.put("/streams/visits", json=STREAM_EXAMPLE)

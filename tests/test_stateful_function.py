@@ -107,7 +107,7 @@ def test_the_drawing() -> None:
     assert [(each.time, each.row) for each in out] == [(1, {"n": 4, "times": 1}), (4, {"n": 5, "times": 2})]
     (letter,) = letters.take(9)
     assert letter.reason == "rising('state', 13): ValueError: thirteen"
-    assert letter.position == "event time 3 µs, record 3, group word='a'"
+    assert letter.position == "event time 1970-01-01T00:00:00.000003Z, record 3, group word='a'"
 
 
 @pytest.mark.parametrize("seed", range(12))

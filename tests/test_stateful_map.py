@@ -25,10 +25,11 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.group_memory import SWEEP_ROWS
 from cep.dataflow.hold import Hold
 from cep.dataflow.stateful_map import StatefulMapOperator
+from cep.dataflow.text_codes import SWEEP_TEXTS
 from cep.errors import QueryError
 from cep.kernels.jit import compilations, interpreted
 from cep.model.expr import Cast, Expr, Literal, coalesce, col, lit
-from cep.model.expr_functions import hash_, when
+from cep.model.expr_functions import concat, hash_, when
 from cep.model.operators import Map, StatefulMap, Union
 from cep.model.schema import DataType, Schema
 from cep.plan.schemas import state_schema
@@ -111,6 +112,36 @@ CASES = {
 }
 
 
+CASES |= {
+    "last text and the one before": stateful(
+        {"now": lit(None, "string"), "before": "first"},
+        {"now": col("word"), "before": coalesce(col("now"), "none")},
+        {"now": col("now"), "before": col("before"), "same": col("now") == col("before"), "none": col("now").is_null(), "n": col("n")},
+        ("small",),
+        12,
+    ),
+    "text chosen and looked for": stateful(
+        {"seen": "", "rows": 0},
+        {"seen": when(col("seen") != "a", coalesce(col("word"), col("seen"))).otherwise(col("word")), "rows": col("rows") + 1},
+        {
+            "seen": col("seen").nullif("a"),
+            "size": when(col("rows") > 3, "many").otherwise(col("word").upper()),
+            "known": col("seen").is_in(["", "a", "b", *(f"{k}" for k in range(20))]) | col("yes"),
+        },
+        ("yes",),
+    ),
+    "text that fails where it is needed": stateful(
+        {"text": "", "b": lit(b"\0", "binary"), "size": lit(None, "int64")},
+        {
+            "text": when(col("text") == "0", (lit(2) // col("m")).cast(str)).otherwise("0"),
+            "b": coalesce(when(col("text") == "0", col("b")), col("word").cast("binary"), lit(b"", "binary")),
+            "size": coalesce(col("size"), col("word").try_cast("int64"), (lit(2) // col("m")).cast(str).length()),
+        },
+        {"text": col("text"), "b": col("b"), "size": col("size")},
+    ),
+}
+
+
 def operator(described: StatefulMap, letters: DeadLetters | None = None, limit: int = 1 << 30) -> StatefulMapOperator:
     compiled = compile_stateful(described, SCHEMA)
     hold = Hold(SCHEMA, 2, False)
@@ -168,7 +199,7 @@ def test_the_drawing() -> None:
     out = run_alone(operator(described, letters), arrivals, SCHEMA, random.Random(0))
     assert [(each.time, *each.row.values()) for each in out] == [(0, 1, 1), (4, 2, 3), (14, 3, 6), (25, 1, 4)]
     (letter,) = letters.letters
-    assert (letter.operator, letter.position) == ("m", "event time 9 µs, record 2")
+    assert (letter.operator, letter.position) == ("m", "event time 1970-01-01T00:00:00.000009Z, record 2")
     assert letter.reason == "state 'sum': integer overflow in sum + m"
 
 
@@ -212,7 +243,7 @@ def test_in_a_plan_where_tuples_tie(seed: int) -> None:
     assert planned_rows(run_planned(base, arrivals, choose)) == without_origins(mapped(doubled, described))
 
 
-KINDS = {"integer": "int64", "float64": "float64", "bool": "bool", "timestamp": "timestamp[us]"}
+KINDS = {"integer": "int64", "float64": "float64", "bool": "bool", "timestamp": "timestamp[us]", "string": "string"}
 
 
 @st.composite
@@ -265,15 +296,43 @@ def test_groups_whose_ttl_has_passed_are_swept() -> None:
     assert len(running.groups.numbers) < 3 * SWEEP_ROWS
 
 
+def test_texts_that_no_group_has_any_more_are_swept() -> None:
+    last = stateful(
+        {"last": "", "before": ""}, {"last": col("word"), "before": col("last")}, {"last": col("last"), "before": col("before")}, ("yes",)
+    )
+    running = operator(last)
+    before: list[str | None] = [""]
+    for start in range(0, 8 * SWEEP_TEXTS, SWEEP_TEXTS):
+        rows = [
+            Tuple(i, (0, i), {**row(random.Random(0)), "word": f"{i} " * (1 + 9 * (i % 2)), "t": i})
+            for i in range(start, start + SWEEP_TEXTS)
+        ]
+        list(running.on_batch(batch_of(rows, SCHEMA), 0))
+        found = list(watermark(running, start + SWEEP_TEXTS))
+        assert [each.row["last"] for each in found] == [each.row["word"] for each in rows]
+        before += [each.row["last"] for each in found]
+        assert [each.row["before"] for each in found] == before[start : start + SWEEP_TEXTS]
+    assert running.state_bytes < 3 * SWEEP_TEXTS * 120
+
+
 @pytest.mark.parametrize(
     ("described", "message", "pointer"),
     [
-        (stateful({"s": "a"}, {"s": col("word")}, {"s": col("s")}), "state 's': expected one of bool.*got string; a function", "/state/s"),
+        (
+            stateful({"s": lit(None, "list<int64>")}, {"s": col("s")}, {"s": col("s")}),
+            "state 's': expected one of bool.*got list<int64>; a function",
+            "/state/s",
+        ),
         (stateful({"m": 0}, {"m": col("m")}, {"m": col("m")}), "the input has a column of that name", "/state/m"),
         (
-            stateful({"rows": 0}, {"rows": col("rows") + 1}, {"many": when(col("rows") > 9, "many").otherwise(col("word"))}),
-            "fields 'many': case when rows > 9 .* is string, which cannot be computed over the state; give the state out as a field",
-            "/fields/many",
+            stateful({"s": "a"}, {"s": concat(col("s"), col("word"))}, {"s": col("s")}),
+            "update 's': concat.s, word. is string, which cannot be computed over the state; give the state out as a field",
+            "/update/s",
+        ),
+        (
+            stateful({"s": "a"}, {"s": coalesce(col("word"), "")}, {"less": col("s") < "b"}),
+            "fields 'less': s < 'b' is made from a text, which cannot be computed over the state; give the state out as a field",
+            "/fields/less",
         ),
         (
             stateful({"rows": 0}, {"rows": udf("module:next", returns=int)(col("rows"))}, {"rows": col("rows")}),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from cep.compile.user_aggregates import Folds
 from cep.compile.user_functions import allowed
 from cep.errors import QueryError
 from cep.model import functions as models
@@ -87,7 +88,12 @@ def test_a_result_that_fails_names_its_group() -> None:
     ran = run_planned(query_of(SCHEMA, Aggregate("w", "s", TIME("10us"), ("word",), FUNCTIONS)), arrivals, random.Random(0))
     (letter,) = (each for letters in ran.outcome.dead_letters for each in letters.take(9))
     assert letter.reason == f"field 'longest': {MODULE}:Longest: ValueError: thirteen"
-    assert letter.position == "group word='a', event time 9 µs"
+    assert letter.position == "group word='a', event time 1970-01-01T00:00:00.000009Z"
+
+
+def test_a_merge_is_not_used_which_is_said() -> None:
+    longest, mean = (Folds(Aggregate("w", "s", TIME("10us"), (), (("y", function),))).notes for function in (LONGEST, MEAN))
+    assert ["merge is not used" in note for note in (*longest, *mean)] == [False, False, True]
 
 
 def test_rows_that_tie_keep_their_values_together() -> None:

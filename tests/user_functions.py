@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
+
+
+def halved(n: int) -> int:
+    """Refuses odd numbers."""
+    if n % 2:
+        raise ValueError("an odd number")
+    return n // 2
+
+
+def root(x: float) -> float | None:
+    """None of what has no root."""
+    return None if x < 0 else math.sqrt(x)
+
+
+def first_character(text: str) -> str:
+    """Refuses an empty text; Numba does not compile it."""
+    return text[0]
 
 
 def nulls(batch: pa.RecordBatch) -> pa.RecordBatch:

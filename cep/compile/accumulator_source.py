@@ -53,6 +53,17 @@ def _merge(entries, at, arena, used, pool, pooled, other, s, other_arena, other_
 
 
 @inlined
+def _answer_room(entries, at, other, s, other_arena):
+    return {answer_room}
+
+
+@inlined
+def _answer(entries, at, arena, used, pool, pooled, other, s, other_arena, other_pool):
+{answer}
+    return used, pooled
+
+
+@inlined
 def _fits(control, arena, pool, wanted):
     if control[ARENA_USED] + wanted <= len(arena) and control[POOL_USED] + {sums} <= len(pool):
         return True
@@ -160,12 +171,12 @@ def each(
             wanted = _update_room(entries, at, arena, i, {arguments})
             if not _fits(control, arena, pool, wanted):
                 return i
-            if not _fits(out_control, out_arena, out_pool, wanted + _merge_room(out, to, entries, at, arena)):
+            if not _fits(out_control, out_arena, out_pool, wanted + _answer_room(out, to, entries, at, arena)):
                 return i
             control[ARENA_USED], control[POOL_USED] = _update(
                 entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
             )
-            out_control[ARENA_USED], out_control[POOL_USED] = _merge(
+            out_control[ARENA_USED], out_control[POOL_USED] = _answer(
                 out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
             )
             groups[group + LAST] = time[i]
@@ -205,6 +216,8 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         update_room=_sum(update_room),
         merge=_lines([line for state, at, s in placed for line in state.merge(at, s)]),
         merge_room=_sum([*(state.merge_room(at, s) for state, at, s in placed), *_merged_texts(states)]),
+        answer=_lines([line for state, at, s in placed for line in state.answer(at, s)]),
+        answer_room=_sum([*(state.answer_room(at, s) for state, at, s in placed), *_merged_texts(states)]),
         arguments=", ".join(kinds),
         types=", ".join(kinds.values()),
         table=_TABLE,

@@ -39,6 +39,13 @@ class Distinct(State):
     def merge_room(self, at: str, s: str) -> str:
         return f"set_merge_room(entries, {at}, other, {s}, other_arena)"
 
+    def answer(self, at: str, s: str) -> list[str]:
+        """How many there are, without them."""
+        return [f"entries[{at} + 2] = other[{s} + 2]"]
+
+    def answer_room(self, at: str, s: str) -> str:
+        return ""
+
 
 @dataclass(frozen=True)
 class Registers(State):

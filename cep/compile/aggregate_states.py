@@ -99,6 +99,13 @@ class State(Protocol):
     def merge_room(self, at: str, s: str) -> str:
         return ""
 
+    def answer(self, at: str, s: str) -> list[str]:
+        """As `merge`, into an answer that holds nothing and to which nothing will be added."""
+        return self.merge(at, s)
+
+    def answer_room(self, at: str, s: str) -> str:
+        return self.merge_room(at, s)
+
 
 def plain(words: int) -> tuple[Part, ...]:
     return (Part("words", words),)

@@ -59,7 +59,7 @@ class Loop:
         failed_rows, failed_sites = np.empty((2, n if source.sites else 0), np.int64)
         arguments = [a for f in source.inputs for a in _arrays(columns[f.name], f.nullable)]
         arguments += [a for output in outputs for a in output.arrays]
-        literals = (source.integers, source.floats, *source.texts)
+        literals = (source.integers, source.floats, *source.texts, *source.arrays)
         kept_count, failed = self.kernel(n, now_us, *literals, *arguments, rows, failed_rows, failed_sites, *more)
         kept = _kept(n, rows[:kept_count] if source.filters else None, failed_rows[:failed])
         chosen = slice(0, kept_count) if source.filters else kept

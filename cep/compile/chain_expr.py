@@ -16,9 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from cep.compile.chain_functions import OF_FLOATS, OF_INSTANTS, OF_NUMBERS, OF_TEXTS
+from cep.compile.chain_members import members_of, texts_of
 from cep.compile.chain_steps import is_parsed, may_fail
-from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Literal, Unary
+from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
 from cep.plan.types import Typed, literal_value, promoted, text_of
 
@@ -90,7 +93,7 @@ class Writer:
     fields: Mapping[str, Field]
     there: dict[str, Value] = field(default_factory=dict)
     loaded: dict[str, Value] = field(default_factory=dict)
-    literals: dict[str, list[Any]] = field(default_factory=lambda: {"integer": [], "float": [], "text": []})
+    literals: dict[str, list[Any]] = field(default_factory=lambda: {"integer": [], "float": [], "text": [], "array": []})
     lines: list[str] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
     operator: str = ""
@@ -169,6 +172,10 @@ class Writer:
                 return self._chosen(tree) if any(map(may_fail, tree.args)) else self._selected(tree)
             case Call("try", _):
                 return self._tried(tree)
+            case Call("member", _):
+                return self._member(tree)
+            case Call("fitting", (given,)):
+                return self._fitting(tree, given)
             case Call(function, _):
                 self.functions = True
                 return self._function(function, tree)
@@ -195,9 +202,31 @@ class Writer:
         name = self._new_literal(kind, value)
         return Value(f"({name} != 0)" if literal.type == BOOL else name, literal.type)
 
-    def _new_literal(self, kind: str, value: bool | int | float | bytes) -> str:
+    def _new_literal(self, kind: str, value: bool | int | float | bytes | np.ndarray) -> str:
         self.literals[kind].append(value)
         return f"{kind}{len(self.literals[kind]) - 1}"
+
+    def _fitting(self, tree: Typed, given: Expr) -> Value:
+        """The first argument; the row fails where one of the others is false. `given`: the expression that it was."""
+        value, *fits = tree.args
+        for each in fits:
+            self.fail_if(None, f"not {self.write(each).code}", f"{self.where}: {text_of(given)} fails")
+        return self.write(value)
+
+    def _member(self, tree: Typed) -> Value:
+        """Does the first argument equal one of the others?"""
+        self.functions = True
+        value, literals = self.write(tree.args[0]), tree.args[1:]
+        common = promoted((value.type, literals[0].type))
+        assert common is not None
+        if common.is_text:  # where a NULL's bytes would be is not known
+            text, ends = texts_of(literals)
+            there = f"text_member({value.code}, {self._new_literal('text', text)}, {self._new_literal('array', ends)})"
+            code = there if value.valid is None else f"{value.valid} and {there}"
+            return Value(self._set(code), BOOL, value.valid)
+        kind = "float" if common == FLOAT64 else "integer"
+        members = self._new_literal("array", members_of(literals, common))
+        return Value(self._set(f"{kind}_member({_as(value, common)}, {members})"), BOOL, value.valid)
 
     def _arithmetic(self, op: str, tree: Typed) -> Value:
         left, right = (self.write(arg) for arg in tree.args)

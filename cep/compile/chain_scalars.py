@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cep.compile.chain_arithmetic import float_less
+from cep.compile.chain_arithmetic import float_equal, float_less, text_equal, text_less
 from cep.kernels.jit import inlined
 from cep.kernels.libm import (
     libm_acos,
@@ -31,10 +31,12 @@ __all__ = [  # what generated loops import
     "day_of_year",
     "float_greatest",
     "float_least",
+    "float_member",
     "float_sign",
     "hour",
     "integer_greatest",
     "integer_least",
+    "integer_member",
     "integer_sign",
     "libm_acos",
     "libm_asin",
@@ -60,6 +62,7 @@ __all__ = [  # what generated loops import
     "text_begins",
     "text_contains",
     "text_ends",
+    "text_member",
     "weekday",
     "whole_multiple",
     "year",
@@ -132,6 +135,32 @@ def integer_greatest(a: Any, b: Any) -> Any:
 @inlined
 def integer_least(a: Any, b: Any) -> Any:
     return b if b < a else a
+
+
+@inlined
+def integer_member(a: Any, members: Any) -> Any:
+    """Is it one of `members`, sorted, of which there is at least one?"""
+    low, high = 0, members.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if members[middle] < a:
+            low = middle + 1
+        else:
+            high = middle
+    return members[low] == a
+
+
+@inlined
+def float_member(a: Any, members: Any) -> Any:
+    """The same; a NaN among them is the last."""
+    low, high = 0, members.size - 1
+    while low < high:
+        middle = (low + high) // 2
+        if float_less(members[middle], a):
+            low = middle + 1
+        else:
+            high = middle
+    return float_equal(members[low], a)
 
 
 # --- time, µs since 1970 ---------------------------------------------------------------------------------------------
@@ -250,3 +279,16 @@ def text_contains(data: Any, start: Any, length: Any, part: Any, part_start: Any
         found = _text_at(data, start + at, part, part_start, part_length)
         at += 1
     return found
+
+
+@inlined
+def text_member(data: Any, start: Any, length: Any, members: Any, ends: Any) -> Any:
+    """Is it one of `members`, sorted, one after the other, of which number k lies from `ends[k]` to `ends[k + 1]`?"""
+    low, high = 0, ends.size - 2
+    while low < high:
+        middle = (low + high) // 2
+        if text_less(members, ends[middle], ends[middle + 1] - ends[middle], data, start, length):
+            low = middle + 1
+        else:
+            high = middle
+    return text_equal(data, start, length, members, ends[low], ends[low + 1] - ends[low])

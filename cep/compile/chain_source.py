@@ -46,7 +46,7 @@ class LoopSource:
 
     Args:
         text: the module's source, with one kernel named `loop`; "" where there is nothing to compute.
-        integers, floats, texts: its literals.
+        integers, floats, texts, arrays: its literals.
         inputs: the columns it reads, in the order of its arguments.
         outputs: the columns it computes, likewise.
         passed: name -> input column, for the columns that pass unchanged.
@@ -59,6 +59,7 @@ class LoopSource:
     integers: np.ndarray
     floats: np.ndarray
     texts: tuple[np.ndarray, ...]
+    arrays: tuple[np.ndarray, ...]
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
     passed: Mapping[str, str]
@@ -136,6 +137,7 @@ class LoopWriter:
             np.array(writer.literals["integer"], np.int64),
             np.array(writer.literals["float"], np.float64),
             tuple(np.frombuffer(text, np.uint8) for text in writer.literals["text"]),
+            tuple(writer.literals["array"]),
             inputs,
             outputs,
             {name: value.column for name, value in writer.there.items() if value.column is not None},
@@ -162,6 +164,7 @@ class LoopWriter:
         count = {kind: len(values) for kind, values in self.writer.literals.items()}
         parameters = [("int64", "n"), ("int64", "now"), ("const int64[:]", "integers"), ("const float64[:]", "floats")]
         parameters += [("const uint8[:]", f"text{k}") for k in range(count["text"])]
+        parameters += [(f"const {array.dtype}[:]", f"array{k}") for k, array in enumerate(self.writer.literals["array"])]
         parameters += [parameter for k, column in enumerate(inputs) for parameter in _input(k, column)]
         parameters += [parameter for k, column in enumerate(outputs) for parameter in _output(k, column)]
         parameters += [("int64[:]", name) for name in ("rows", "failed_rows", "failed_sites")]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from cep.compile.chain_functions import IN_LOOP
+from cep.compile.chain_members import as_member
 from cep.model.expr import ARITHMETIC, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, FLOAT64, INT64, DataType, Field, Schema
@@ -135,7 +136,7 @@ def _itself_may_fail(tree: Typed) -> bool:
             return op in ARITHMETIC and tree.type != FLOAT64
         case Unary("-", _) | Call("abs", _):
             return tree.type != FLOAT64
-        case Call("truncate", _) | Udf():
+        case Call("truncate" | "fitting", _) | Udf():
             return True
         case Cast(_, _, try_):
             return not try_ and (is_parsed(tree) or can_fail(tree.args[0].type, tree.type))
@@ -184,6 +185,9 @@ class Lowering:
                 return self._called(tree, needed)
             case Call("when", _):
                 return self._flat_when(tree, needed)
+            case Binary("or", _, _) if (member := as_member(tree)) is not None:
+                value, *literals = member.args
+                return replace(member, args=(self._flat(value, needed), *literals))
         tree = replace(tree, args=self._flat_arguments(tree, needed))
         if not isinstance(tree.expr, Cast):
             return self._converted(tree, None) if tree.type.is_bytes else tree

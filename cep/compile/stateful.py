@@ -2,23 +2,25 @@
 
 How to read it:
 1. What expressions over the tuple's columns need of Arrow (texts made, casts of texts) a chain adds as hidden columns before;
-   over the state it would have to be done row by row, and is refused.
+   over the state it would have to be done row by row, and is refused. Texts of the state are codes: `cep.compile.stateful_lowering`.
 2. In the loop the state is columns more: their old values are read from arrays by number of the group, `update` gives the new ones,
    `fields` see those. Whatever fails goes on with the next row before anything is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from cep.compile.chain import Chain, Loop, chain_of, ready
 from cep.compile.chain_expr import Value, Writer
 from cep.compile.chain_source import LoopSource, LoopWriter
-from cep.compile.chain_steps import Assign, Lowering, Step
+from cep.compile.chain_steps import Assign, Step
+from cep.compile.stateful_lowering import StateLowering, word_of
 from cep.errors import QueryError, escaped
 from cep.kernels.jit import generate, warm
-from cep.model.expr import Column, Expr
+from cep.model.expr import Column, Literal
 from cep.model.operators import StatefulMap
 from cep.model.schema import BOOL, DataType, Field, Schema
 from cep.plan.schemas import operator_schema, state_schema
@@ -29,17 +31,21 @@ _ARRAYS = {"bool": "uint8", "timestamp": "int64"}
 
 @dataclass(frozen=True)
 class Stateful:
-    """`before` is run first; then `loop`, which takes behind its own arguments
+    """`before` is run first; then `codes` are added, of the text columns that they are named by: the numbers of their texts in a dictionary
+    that begins with `texts`; then `loop`, which gives out codes in place of the fields `decoded`, and takes behind its own arguments
 
         group of each row (int64[n]), event time of each row (int64[n]), ttl (µs; negative: none), and of each group
 
-    when it was touched last (int64, `cep.elements.MIN_TIME`: never) and for each field of `state` its values and, where it is
-    nullable, its validity (uint8).
+    when it was touched last (int64, `cep.elements.MIN_TIME`: never) and for each field of `state` its values, of texts their codes, and,
+    where it is nullable, its validity (uint8).
     """
 
     before: Chain
     loop: Loop
     state: tuple[Field, ...]
+    codes: Mapping[str, Field]
+    texts: tuple[bytes, ...]
+    decoded: tuple[Field, ...]
 
 
 def compile_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
@@ -53,26 +59,29 @@ def compile_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
 
 def make_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
     """The same before anything is compiled."""
-    operator_schema(operator, (schema,))
+    made = operator_schema(operator, (schema,))
     both = state_schema(operator, schema)
     state = tuple(both[name] for name, _ in operator.state)
     steps: list[Step] = []
-    lowering = Lowering(operator.name, both.by_name, steps)
-    update = [_lowered(lowering, operator, "update", *each) for each in operator.update]
-    fields = [_lowered(lowering, operator, "fields", *each) for each in operator.fields]
+    lowering = StateLowering(operator.name, both.by_name, steps, state=frozenset(name for name, _ in operator.state))
+    update = [_lowered(lowering, "update", name, partial(lowering.update, name, expr, both[name].type)) for name, expr in operator.update]
+    fields = [_lowered(lowering, "fields", name, partial(lowering.output, name, expr)) for name, expr in operator.fields]
+    begins = [lowering.begins(literal) for _, literal in operator.state]
     before, columns = chain_of(steps, schema.by_name, schema)
-    source = _Body(operator, state, columns).source(update, fields)
-    return Stateful(before, Loop(source, generate(source.text, "stateful").loop), state)
+    columns = {**columns, **{codes.name: codes for codes in lowering.codes.values()}}
+    source = _Body(operator, state, columns, begins).source(update, fields)
+    decoded = tuple(made[name] for name, tree in fields if made[name].type.is_text and not tree.type.is_text)
+    loop = Loop(source, generate(source.text, "stateful").loop)
+    return Stateful(before, loop, state, lowering.codes, tuple(lowering.texts), decoded)
 
 
-def _lowered(lowering: Lowering, operator: StatefulMap, key: str, name: str, expr: Expr) -> tuple[str, Typed]:
+def _lowered(lowering: StateLowering, key: str, name: str, lower: Callable[[], Typed]) -> tuple[str, Typed]:
     first = len(lowering.steps)
-    tree = lowering.output(name, expr)
-    state = {name for name, _ in operator.state}
+    tree = lower()
     for step in lowering.steps[first:]:
-        for column in sorted(state & {column for tree in _trees(step) for column in _columns(tree)}):
+        for column in sorted(lowering.state & {column for tree in _trees(step) for column in _columns(tree)}):
             raise QueryError(
-                f"operator {operator.name!r}, {key} {name!r}: what makes, reads or measures text cannot be computed over the state "
+                f"operator {lowering.operator!r}, {key} {name!r}: what makes, reads or measures text cannot be computed over the state "
                 f"({column!r}); give the state out as a field and compute it in a map behind",
                 f"/{key}/{escaped(name)}",
             )
@@ -93,9 +102,10 @@ def _columns(tree: Typed) -> Iterator[str]:
 class _Body:
     """The loop in the making."""
 
-    def __init__(self, operator: StatefulMap, state: tuple[Field, ...], columns: Mapping[str, Field]) -> None:
-        self.operator, self.state = operator, state
-        self.loop = LoopWriter(columns, False, _arguments(state))
+    def __init__(self, operator: StatefulMap, state: tuple[Field, ...], columns: Mapping[str, Field], begins: Sequence[Literal]) -> None:
+        self.operator, self.begins = operator, begins
+        self.state = tuple(replace(field, type=word_of(field.type)) for field in state)
+        self.loop = LoopWriter(columns, False, _arguments(self.state))
         self.writer: Writer = self.loop.writer
         self.writer.operator = operator.name
 
@@ -112,7 +122,7 @@ class _Body:
         line = self.writer.line
         line("group = groups[i]")
         line("fresh = is_least(last[group]) or (ttl >= 0 and last[group] < time[i] - ttl)")
-        for k, (field, (_, literal)) in enumerate(zip(self.state, self.operator.state, strict=True)):
+        for k, (field, literal) in enumerate(zip(self.state, self.begins, strict=True)):
             first = self.writer.write(Typed(literal, field.type, literal.value is None))
             line(f"old{k} = {first.code} if fresh else {_stored(k, field.type)}")
             if field.nullable:

@@ -56,13 +56,20 @@ class Folds:
         self.names = (*aggregate.by, *(name for name, _ in aggregate.functions))
         users = [(name, function) for name, function in aggregate.functions if isinstance(function, UserFunction)]
         self.folds = {name: _Fold(name, function) for name, function in users}
-        self.notes = tuple(slow_note(function.name, "an aggregate function is not compiled") for _, function in users)
+        self.notes = tuple(note for name, _ in users for note in self.folds[name].notes)
 
     def run(self, columns: Columns, n: int) -> tuple[dict[str, Column], list[FoldFailure]]:
         """The columns of `n` answers."""
         failures: list[FoldFailure] = []
         made = {name: self.folds[name].run(columns, n, failures) if name in self.folds else columns[name] for name in self.names}
         return made, failures
+
+
+def _never_merged(reference: str, made: type) -> list[str]:
+    """What `status` says of a class that can merge states."""
+    if not hasattr(made, "merge"):
+        return []
+    return [f"function {reference!r}: its merge is not used: the rows of a window are added in stream order when it answers"]
 
 
 class _Fold:
@@ -76,6 +83,7 @@ class _Fold:
             what = f"without {', '.join(missing)}" if missing else "that is no class"
             raise QueryError(f"aggregate function {function.name!r}: expected a class with init, add and result, got one {what}")
         self.instance: Any = made()
+        self.notes = (slow_note(function.name, "an aggregate function is not compiled"), *_never_merged(function.name, made))
         check_callable_with(f"{function.name}.add", self.instance.add, 1 + len(function.arguments))
         self.arguments = [_argument(name, k) for k in range(len(function.arguments))]
         self.check = check_of(Field(name, function.type, function.nullable))

@@ -9,6 +9,7 @@ import numpy as np
 
 from cep.compile.aggregate_rows import Rows, oldest
 from cep.compile.aggregate_spec import TIME_MAX, AggregateSpec
+from cep.elements import describe_time
 from cep.errors import DataError, ProtocolError
 from cep.kernels.jit import kernel
 from cep.kernels.table import Table
@@ -63,7 +64,8 @@ class Panes:
             for number, stop in zip(numbers, stops, strict=True):
                 if (number + 1) * self.pane <= watermark:
                     raise ProtocolError(
-                        f"operator {self.spec.operator.name!r}: a row at {int(rows.time[start])} µs came after watermark {watermark}"
+                        f"operator {self.spec.operator.name!r}: a row at {describe_time(int(rows.time[start]))} came "
+                        f"after watermark {describe_time(watermark)}"
                     )
                 self._add(number, rows, start, stop)
                 start = stop

@@ -24,7 +24,7 @@ class ApplyOperator(Stateless):
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         made, failures = self.function.run(batch.columns, len(batch))
         for row, reason in failures:
-            self.dead_letters.put(Letter(self.name, reason, position=position(batch, row)))
+            self.dead_letters.put(Letter(self.name, reason, batch.source, position(batch, row)))
         for piece in made:
             if len(piece.rows):
                 yield _placed(batch, piece)
@@ -32,7 +32,7 @@ class ApplyOperator(Stateless):
 
 def _placed(batch: Batch, made: Made) -> Batch:
     origin = None if batch.origin is None else np.column_stack((batch.origin[made.rows], _ordinals(made.rows)))
-    return Batch(made.columns, batch.time[made.rows], origin, batch.created)
+    return Batch(made.columns, batch.time[made.rows], origin, batch.created, batch.source)
 
 
 def _ordinals(rows: np.ndarray) -> np.ndarray:

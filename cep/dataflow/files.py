@@ -270,7 +270,7 @@ class TextSource:
         if not len(time):
             return None
         origin = origin_of(self.source_index, block.partition, parsed.records + record) if self.origin else None
-        batch = Batch(parsed.columns, time, origin)
+        batch = Batch(parsed.columns, time, origin, source=block.path)
         self.late.keep(batch, judged)
         return batch if judged.kept is None else batch.take(judged.kept)
 

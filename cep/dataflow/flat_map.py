@@ -38,4 +38,4 @@ class FlatMapOperator(Stateless):
         rows, ordinals, elements = explode(batch.columns[self.explode])
         columns = {name: elements if name == self.explode else column.take(rows) for name, column in batch.columns.items()}
         origin = None if batch.origin is None else np.column_stack((batch.origin[rows], ordinals))
-        return Batch(columns, batch.time[rows], origin, batch.created)
+        return Batch(columns, batch.time[rows], origin, batch.created, batch.source)

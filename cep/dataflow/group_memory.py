@@ -6,9 +6,12 @@ nobody sees.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
+from cep.dataflow.text_codes import TextCodes
 from cep.elements import MIN_TIME
 from cep.kernels.columns import Column, Columns, from_arrow, to_arrow
 from cep.kernels.group_numbers import GroupNumbers
@@ -20,16 +23,17 @@ NEVER = MIN_TIME
 FOR_EVER = -1
 
 _LAST = Field("__last", INT64)
-_DTYPES = {"bool": "uint8", "timestamp": "int64"}
+_DTYPES = {"bool": "uint8", "timestamp": "int64", "string": "int64", "binary": "int64"}
 #: Groups are looked through when they are twice as many as were left the last time, and this many more.
 SWEEP_ROWS = 4_096
 
 
 class GroupMemory:
-    """By number of the group: `last`, int64[≥ groups], and for each field of `state`, none of which is text, its values and, where it
-    may be NULL, whether it is not (uint8)."""
+    """By number of the group: `last`, int64[≥ groups], and for each field of `state` its values, of texts their codes, and, where it
+    may be NULL, whether it is not (uint8). `constants` are the texts that have codes from the beginning."""
 
-    def __init__(self, by: tuple[Field, ...], ttl: int | None, state: tuple[Field, ...] = ()) -> None:
+    def __init__(self, by: tuple[Field, ...], ttl: int | None, state: tuple[Field, ...] = (), constants: Sequence[bytes] = ()) -> None:
+        self.texts = TextCodes(constants)
         self.by, self.ttl, self.state = by, FOR_EVER if ttl is None else ttl, state
         self.numbers = GroupNumbers(by)
         self.last = np.empty(0, np.int64)
@@ -39,7 +43,7 @@ class GroupMemory:
 
     @property
     def bytes(self) -> int:
-        return self.numbers.bytes + sum(array.nbytes for array in self.arrays)
+        return self.numbers.bytes + self.texts.bytes + sum(array.nbytes for array in self.arrays)
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -75,6 +79,23 @@ class GroupMemory:
         self.valid = [None if array is None else array[kept] for array in self.valid]
         self._left = len(kept)
 
+    def forget_texts(self) -> None:
+        """Frees texts that no group has any more, now and then."""
+        of_texts = [k for k, field in enumerate(self.state) if field.type.is_text]
+        if not of_texts or not self.texts.wants_sweep:
+            return
+        touched = self.touched
+        columns = [self._state(k).take(touched) for k in of_texts]
+        used = [column.values if column.valid is None else column.values[column.valid != 0] for column in columns]
+        renumbered = self.texts.keep(np.concatenate(used))
+        for k, codes in zip(of_texts, columns, strict=True):
+            known = codes.values if codes.valid is None else np.where(codes.valid != 0, codes.values, 0)
+            self.values[k][touched] = renumbered[known]
+
+    def _state(self, k: int) -> Column:
+        field = self.state[k]
+        return Column(INT64 if field.type.is_text else field.type, self.values[k], self.valid[k])
+
     # Snapshots
 
     @property
@@ -84,8 +105,10 @@ class GroupMemory:
     def snapshot(self) -> pa.RecordBatch:
         """One row for each group that a row has touched."""
         touched = self.touched
-        own = [Column(f.type, *pair) for f, pair in zip(self.state, zip(self.values, self.valid, strict=True), strict=True)]
-        return self._part([to_arrow(column) for column in (*self._known(touched), *(column.take(touched) for column in own))])
+        own = [self._state(k).take(touched) for k in range(len(self.state))]
+        pairs = zip(self.state, own, strict=True)
+        written = [self.texts.texts(column, field.type) if field.type.is_text else column for field, column in pairs]
+        return self._part([to_arrow(column) for column in (*self._known(touched), *written)])
 
     @property
     def touched(self) -> np.ndarray:
@@ -111,6 +134,7 @@ class GroupMemory:
         self.last[at] = columns[_LAST.name].values
         for k, (values, valid) in enumerate(zip(self.values, self.valid, strict=True)):
             column = columns[f"__state{k}"]
+            column = self.texts.codes(column) if column.type.is_text else column
             values[at] = column.values
             if valid is not None:
                 valid[at] = 1 if column.valid is None else column.valid

@@ -22,7 +22,7 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.matching import Matcher, SideFormat, compacted
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
-from cep.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, Batch, describe_time
 from cep.kernels.join import KeyIndex, Ranges
 from cep.model.operators import IntervalJoin
 
@@ -169,5 +169,5 @@ class IntervalJoinOperator:
             port = max((LEFT, RIGHT), key=lambda port: self.sides[port].bytes)
             side = self.sides[port]
             keys = self.spec.largest_keys(port, max(side.runs, key=len).batch)
-            what = f"rows from {side.first} µs on; most are of the {('left', 'right')[port]}, largest keys: {keys}"
+            what = f"rows from {describe_time(side.first)} on; most are of the {('left', 'right')[port]}, largest keys: {keys}"
             check_state(self.name, self.state_bytes, self.state_limit, what)

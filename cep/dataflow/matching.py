@@ -12,7 +12,7 @@ from cep.compile.joined import LEFT, RIGHT, JoinSpec, Rows
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators import Clock, Keep, Part
 from cep.dataflow.output import concat
-from cep.elements import Batch
+from cep.elements import Batch, describe_time
 from cep.kernels.columns import Column, compact
 from cep.kernels.join import PAIRS_MAX
 from cep.model.schema import INT64, Schema
@@ -58,7 +58,7 @@ class Matcher:
             return None
         kept, failures = self.spec.test(left, right, self.clock())
         for failure in failures:
-            self.dead_letters.put(Letter(failure.operator, failure.reason, position=f"event time {int(time[failure.row])} µs"))
+            self.dead_letters.put(Letter(failure.operator, failure.reason, position=f"event time {describe_time(int(time[failure.row]))}"))
         return kept
 
 

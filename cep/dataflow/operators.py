@@ -24,7 +24,7 @@ from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.pre_aggregation import Reduction
-from cep.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, Batch, describe_time
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
 
@@ -98,7 +98,7 @@ def check_state(name: str, size: int, limit: int, what: str) -> None:
 def bury(name: str, dead_letters: DeadLetters, failures: Sequence[GroupFailure], more: int) -> None:
     """Sums that did not fit are NULL in their answers, and dead letters with their groups (DESIGN 5.7)."""
     for failure in failures:
-        dead_letters.put(Letter(name, failure.reason, position=f"group {failure.group}, event time {failure.time} µs"))
+        dead_letters.put(Letter(name, failure.reason, position=f"group {failure.group}, event time {describe_time(failure.time)}"))
     dead_letters.count_only(name, more)
 
 
@@ -119,16 +119,16 @@ class ChainOperator(Stateless):
 def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
     """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
     for failure in result.failures:
-        dead_letters.put(Letter(failure.operator, failure.reason, position=position(batch, failure.row)))
+        dead_letters.put(Letter(failure.operator, failure.reason, batch.source, position(batch, failure.row)))
     time, origin = batch.time, batch.origin
     if result.kept is not None:
         time, origin = time[result.kept], None if origin is None else origin[result.kept]
-    return Batch(result.columns, time, origin, batch.created)
+    return Batch(result.columns, time, origin, batch.created, batch.source)
 
 
 def position(batch: Batch, row: int) -> str:
     """Where a row comes from, for its dead letter."""
-    where = f"event time {int(batch.time[row])} µs"
+    where = f"event time {describe_time(int(batch.time[row]))}"
     return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
 
 
@@ -175,7 +175,7 @@ class AggregateOperator:
         self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
-            panes = f"{self.state.open_panes} panes open from the window ending at {self.state.oldest_window_end} µs"
+            panes = f"{self.state.open_panes} panes open from the window ending at {describe_time(self.state.oldest_window_end)}"
             check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:

@@ -13,7 +13,7 @@ from cep.compile.aggregate_results import describe
 from cep.dataflow.group_memory import GroupMemory
 from cep.dataflow.hold import Hold
 from cep.dataflow.operators import Keep, Part, check_state
-from cep.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, Batch, describe_time
 
 HELD, GROUPS = "held", "groups"
 
@@ -75,7 +75,7 @@ class SequentialOperator:
 
     def _contents(self) -> str:
         """For a person to read."""
-        held = f"{len(self.hold)} rows held until the watermark has passed them, from {self.hold.first} µs on"
+        held = f"{len(self.hold)} rows held until the watermark has passed them, from {describe_time(self.hold.first)} on"
         if self.memory is None:
             return held
         columns = self.memory.numbers.columns

@@ -24,7 +24,7 @@ from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.ranking import Ranking
 from cep.dataflow.row_panes import RowPanes
 from cep.dataflow.top_n import TopStacks
-from cep.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, Batch, describe_time
 from cep.kernels.columns import Column, compact
 from cep.model.operators import Sort, TopN
 from cep.model.schema import INT64, Schema
@@ -128,7 +128,7 @@ class SortOperator:
     def _check(self) -> None:
         size = self.state_bytes
         if size > self.state_limit:
-            panes = f"{len(self._panes.numbers)} panes open from the window ending at {self.next_end} µs"
+            panes = f"{len(self._panes.numbers)} panes open from the window ending at {describe_time(self.next_end)}"
             largest = max(self._panes.all(), key=lambda pane: pane.rows, default=None)
             keys = [] if largest is None else self.ranking.largest_groups(largest.batches, 3)
             check_state(self.name, size, self.state_limit, f"{panes}; largest keys: {keys}")

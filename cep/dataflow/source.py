@@ -244,12 +244,16 @@ class PublishedSource:
         if not len(batch):
             return None
         origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None
-        return Batch(batch.columns, batch.time, origin, batch.created)
+        return Batch(batch.columns, batch.time, origin, batch.created, self._described(publisher))
+
+    def _described(self, publisher: Publisher) -> str:
+        """Where rows of `publisher` were read, for dead letters."""
+        return f"stream {self.stream!r}, publisher {publisher.name!r}"
 
     def _refuse(self, publisher: Publisher, records: np.ndarray, times: np.ndarray) -> None:
         for record, time in zip(records.tolist(), times.tolist(), strict=True):
             reason = "event time is NULL" if time == MIN_TIME else out_of_range(time)
-            self.dead_letters.put(Letter(self.stream, reason, f"publisher {publisher.name}", f"record {record}"))
+            self.dead_letters.put(Letter(self.stream, reason, self._described(publisher), f"record {record}"))
 
     def release(self) -> None:
         self.expected.clear()

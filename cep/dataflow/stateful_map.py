@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cep.compile.stateful import Stateful
@@ -22,13 +24,19 @@ class StatefulMapOperator(SequentialOperator):
     ) -> None:
         self.compiled, self.clock, self.dead_letters = compiled, clock, dead_letters
         self.notes = compiled.before.notes
-        self.groups = GroupMemory(tuple(hold.schema[name] for name in operator.by), operator.ttl, compiled.state)
+        self.groups = GroupMemory(tuple(hold.schema[name] for name in operator.by), operator.ttl, compiled.state, compiled.texts)
         super().__init__(operator.name, hold, state_limit, self.groups)
 
     def _take(self, batch: Batch) -> Batch:
         now = self.clock()
         batch = outcome(batch, self.compiled.before.process(batch.columns, len(batch), now), self.dead_letters)
+        columns = {
+            **batch.columns,
+            **{codes.name: self.groups.texts.codes(batch.columns[text]) for text, codes in self.compiled.codes.items()},
+        }
         groups, time = self.groups.of(batch.columns, len(batch)), np.ascontiguousarray(batch.time)
         ttl, arrays = self.groups.ttl, self.groups.arrays
-        result = self.compiled.loop.run(batch.columns, len(batch), now, groups, time, ttl, *arrays)
-        return outcome(batch, result, self.dead_letters)
+        result = self.compiled.loop.run(columns, len(batch), now, groups, time, ttl, *arrays)
+        decoded = {field.name: self.groups.texts.texts(result.columns[field.name], field.type) for field in self.compiled.decoded}
+        self.groups.forget_texts()
+        return outcome(batch, replace(result, columns={**result.columns, **decoded}), self.dead_letters)

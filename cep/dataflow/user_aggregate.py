@@ -10,7 +10,7 @@ from cep.compile.user_aggregates import Folds
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators import AggregateOperator, Clock
 from cep.dataflow.sequential_aggregate import SequentialAggregate
-from cep.elements import Batch
+from cep.elements import Batch, describe_time
 from cep.model.operators import Aggregate
 
 
@@ -24,7 +24,7 @@ class Folding:
         columns, failures = self.folds.run(batch.columns, len(batch))
         for failure in failures:
             group = describe(dict(batch.columns), self.by, failure.row)
-            where = f"group {group}, event time {int(batch.time[failure.row])} µs"
+            where = f"group {group}, event time {describe_time(int(batch.time[failure.row]))}"
             self.dead_letters.put(Letter(self.name, failure.reason, position=where))
         return Batch(columns, batch.time, batch.origin, batch.created)
 

@@ -25,7 +25,7 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.matching import Matcher, SideFormat, compacted
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
-from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.kernels.join import Ranges
 from cep.model.operators import Join
 from cep.model.windows import TimeWindow
@@ -196,7 +196,7 @@ class WindowJoinOperator:
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
             side = max((LEFT, RIGHT), key=lambda side: self.sides[side].bytes)
-            window = f"windows open from the one ending at {self.next_end} µs"
+            window = f"windows open from the one ending at {describe_time(self.next_end)}"
             keys = self.spec.largest_keys(side, self.sides[side].fullest())
             what = f"{window}; most rows are of the {('left', 'right')[side]}, largest keys in a pane: {keys}"
             check_state(self.name, self.state_bytes, self.state_limit, what)

@@ -34,7 +34,11 @@ class GroupNumbers:
     @property
     def columns(self) -> dict[str, Column]:
         """The values of `by` of every group, by number."""
-        words = self._table.matrix.view(np.uint64)
+        return self.columns_of(slice(None))
+
+    def columns_of(self, numbers: np.ndarray | slice) -> dict[str, Column]:
+        """The same of the groups `numbers`, int64[m]."""
+        words = self._table.matrix.view(np.uint64)[numbers]
         return decode_keys(Keys(words[:, 0].copy(), words[:, 1].copy(), self._table.table.arena), self.by)
 
     def keep(self, numbers: np.ndarray) -> None:

@@ -215,12 +215,22 @@ def _decode_text(keys: Keys, field: Field) -> Column:
     data = _bytes_of(keys.w0, keys.w1)
     long = np.flatnonzero(top == LONG)
     if len(long):
-        starts[long] = len(data) + (keys.w1[long] & _OFFSET).astype(np.int64) + 4
         lengths[long] = _lengths_of(keys.data, keys.w1[long])
-        data = np.concatenate([data, keys.data])
+        places, bodies = _bodies_of(keys.data, (keys.w1[long] & _OFFSET).astype(np.int64) + 4, lengths[long])
+        starts[long] = len(data) + places
+        data = np.concatenate([data, bodies])
     null = top == _NULL
     lengths[null] = 0
     return Column(field.type, lengths, (~null).view(np.uint8) if null.any() else None, data, starts)
+
+
+def _bodies_of(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the texts are, and in what: in `data`, unless they are the lesser part of it."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if 2 * ends[-1] >= len(data):
+        return starts, data
+    places = ends - lengths
+    return places, data[np.repeat(starts - places, lengths) + np.arange(ends[-1])]
 
 
 def _lengths_of(data: np.ndarray, w1: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from cep.errors import QueryError, escaped
-from cep.model.expr import Column, Expr, Udf
+from cep.model.expr import Binary, Call, Column, Expr, Literal, Udf, Unary
 from cep.model.functions import FUNCTIONS, Function, UserFunction, result_field
 from cep.model.operators import (
     Aggregate,
@@ -34,8 +34,8 @@ from cep.model.schema import BOOL, INT64, DataType, Field, Schema
 from cep.model.windows import TransactionWindow, UnboundedWindow
 from cep.plan.types import Typed, infer, listing, promoted, text_of, typed
 
-#: What state that expressions change may be: machine words.
-STATE_TYPES = ("bool", "int32", "int64", "float64", "timestamp")
+#: What state that expressions change may be: machine words, and texts.
+STATE_TYPES = ("bool", "int32", "int64", "float64", "timestamp", "string", "binary")
 
 
 def operator_schema(operator: Operator, inputs: tuple[Schema, ...]) -> Schema:
@@ -297,7 +297,8 @@ def _check_updates(operator: StatefulMap, made: Schema) -> None:
 
 
 def _check_over_state(operator: StatefulMap, both: Schema) -> None:
-    """The state is computed row after row in machine code, which neither makes text nor lists nor calls Python."""
+    """The state is computed row after row in machine code, which chooses among texts and compares them for equality, but neither makes
+    nor measures text, knows no lists and does not call Python."""
     state = {name for name, _ in operator.state}
     for key, exprs in (("update", operator.update), ("fields", operator.fields)):
         for name, expr in exprs:
@@ -311,8 +312,19 @@ def _beyond_loop(tree: Typed, state: set[str]) -> Typed | None:
     """The innermost part that is computed from the state and that no loop can compute."""
     if (inner := next((found for arg in tree.args if (found := _beyond_loop(arg, state))), None)) is not None:
         return inner
-    is_beyond = isinstance(tree.expr, Udf) or tree.type.name in ("string", "binary", "list")
-    return tree if is_beyond and not state.isdisjoint(_read(tree)) else None
+    return tree if not state.isdisjoint(_read(tree)) and _is_beyond_loop(tree, state) else None
+
+
+def _is_beyond_loop(tree: Typed, state: set[str]) -> bool:
+    """Of a tree that is computed from the state by parts that are not."""
+    if isinstance(tree.expr, Udf) or tree.type.is_list:
+        return True
+    chooses = isinstance(tree.expr, Column | Literal) or (isinstance(tree.expr, Call) and tree.expr.function in ("coalesce", "when"))
+    if tree.type.is_text:
+        return not chooses
+    of_text = any(arg.type.is_text and not state.isdisjoint(_read(arg)) for arg in tree.args)
+    compares = isinstance(tree.expr, Binary | Unary) and tree.expr.op in ("=", "!=", "is_null")
+    return of_text and not compares
 
 
 def _read(tree: Typed) -> Iterator[str]:
@@ -323,7 +335,9 @@ def _read(tree: Typed) -> Iterator[str]:
 
 
 def _kind(tree: Typed) -> str:
-    return "a user's function (stateful_function keeps a state of its own)" if isinstance(tree.expr, Udf) else str(tree.type)
+    if isinstance(tree.expr, Udf):
+        return "a user's function (stateful_function keeps a state of its own)"
+    return str(tree.type) if tree.type.is_bytes else "made from a text"
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from cep.model.functions import Function
+from cep.model.functions import Function, UserFunction
 from cep.model.schema import Schema
 from tests.reference.hashing import hash_of_value
 from tests.reference.rows import Row, Values
+from tests.reference.users import folded
 from tests.reference.values import NAN, normal, rank
 
 
@@ -31,7 +32,9 @@ def stream_order(row: Row) -> tuple[Any, ...]:
 
 
 def apply(function: Function, group: Group, schema: Schema) -> Any:
-    """The value of `function` over `group`; an integer SUM may be one that fits no int64."""
+    """The value of `function` over `group`; an integer SUM may be one that fits no int64. Raises Failed: a user's function does."""
+    if isinstance(function, UserFunction):
+        return folded(function, list(zip(*(_column(group, schema, name) for name in function.arguments), strict=True)))
     if function.column is None:
         return {"count": len(group.rows), "window_start": group.start, "window_end": group.end}[function.name]
     values = _column(group, schema, function.column)

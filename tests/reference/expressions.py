@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cep.model.expr import COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import UNIT_US, DataType, Schema
 from tests.reference.functions import FUNCTIONS, hashed
+from tests.reference.rows import Failed as Failed  # for everybody else
 from tests.reference.types import common_type, instants, type_of
+from tests.reference.users import called
 from tests.reference.values import INT32_MAX, INT32_MIN, NAN, fits_int64, is_nan
 
 OVERFLOW = "overflow"
@@ -25,14 +27,6 @@ DIVISION_BY_ZERO = "division by zero"
 BAD_CAST = "cast"
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Failed(Exception):
-    """The row goes to the dead letters."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us: int = 0) -> Any:
@@ -55,6 +49,8 @@ def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us
             return unary(op, value(arg))
         case Cast(arg, to, try_):
             return (cast_or_null if try_ else cast)(value(arg), type_of(arg, schema), to)
+        case Udf(args=args):
+            return called(expression, [value(part) for part in args])
         case Call("now", ()):
             return now_us
         case Call("abs", (arg,)):

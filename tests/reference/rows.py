@@ -30,6 +30,14 @@ SUM_OVERFLOW = "sum overflow"
 USER_FUNCTION = "user's function"
 
 
+class Failed(Exception):
+    """The row goes to the dead letters."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 @dataclass(frozen=True)
 class Bad:
     """A record that did not parse. `time` is its event time if that did: it moves the stamp even so (DESIGN 4.7)."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.model.expr import Expr
-from cep.model.functions import result_field
+from cep.model.functions import Function, UserFunction, result_field
 from cep.model.operators import (
     Aggregate,
     Apply,
@@ -61,7 +61,7 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
         case StatefulMap(fields=fields):
             return computed(fields, with_state(operator, schema))
         case Aggregate(by=by, functions=functions):
-            results = (result_field(name, f, *([schema[column] for column in f.columns] or [None])) for name, f in functions)
+            results = (_result(name, function, schema) for name, function in functions)
             return Schema((*(schema[name] for name in by), *results))
         case Sort(rank=rank) | TopN(rank=rank):
             return Schema((*schema.fields, Field(rank, INT64)))
@@ -69,6 +69,13 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
             return joined_schema(operator, schema, table.schema)
         case Join() | IntervalJoin() | AsOfJoin():
             return joined_schema(operator, schema, inputs[1])
+
+
+def _result(name: str, function: Function, schema: Schema) -> Field:
+    """What a user's function fails to answer is NULL."""
+    if isinstance(function, UserFunction):
+        return Field(name, function.type, True)
+    return result_field(name, function, *([schema[column] for column in function.columns] or [None]))
 
 
 def computed(fields: Sequence[tuple[str, Expr]], schema: Schema) -> Schema:

@@ -10,7 +10,7 @@ from cep.model.schema import Schema
 from tests.reference.expressions import Failed, literal
 from tests.reference.rows import USER_FUNCTION, DeadLetter, Evaluate, Row, Values
 from tests.reference.schemas import with_state
-from tests.reference.stateless import function_named
+from tests.reference.users import function_named
 from tests.reference.windows import by_key, named
 
 

@@ -5,7 +5,6 @@ Each function gives the rows that come of one row, and raises Failed where the r
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +21,7 @@ from cep.model.tables import StaticTable
 from tests.reference.expressions import Failed
 from tests.reference.joins import joined_values, match
 from tests.reference.rows import USER_FUNCTION, Row, Values
+from tests.reference.users import function_named
 
 Stateless = Map | Filter | FlatMap | Delay | Lookup | Apply
 #: (expression) -> its value for the row at hand.
@@ -103,13 +103,6 @@ def python_values(array: pa.Array, field: Field) -> list[Any]:
 
 
 # --- users' functions ------------------------------------------------------------------------------------------------
-
-
-def function_named(name: str) -> Callable[..., Any]:
-    """`"module:name"`."""
-    module, _, function = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    return found
 
 
 def _applied(operator: Apply, schema: Schema, row: Row) -> list[Values]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
+from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, Schema
 
 
@@ -13,7 +13,7 @@ def type_of(expression: Expr, schema: Schema) -> DataType:
     match expression:
         case Column(name):
             return schema[name].type
-        case Literal(_, type_) | Cast(_, type_, _):
+        case Literal(_, type_) | Cast(_, type_, _) | Udf(type=type_):
             return type_
         case Unary("-", arg) | Call("abs", (arg,)):
             return INT64 if type_of(arg, schema).is_integer else FLOAT64
@@ -100,6 +100,8 @@ def is_nullable(expression: Expr, schema: Schema) -> bool:
             return value is None
         case Unary("is_null", _) | Call("now", ()):
             return False
+        case Udf(args=args, nullable=nullable):
+            return nullable or any(is_nullable(arg, schema) for arg in args)
         case Unary(_, arg) | Call("abs", (arg,)):
             return is_nullable(arg, schema)
         case Cast(arg, _, try_):

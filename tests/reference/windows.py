@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cep.model.functions import Function
 from cep.model.operators import Aggregate
 from cep.model.schema import Schema
 from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow
@@ -41,27 +42,36 @@ class Window:
 def aggregate(
     operator: Aggregate, schema: Schema, rows: Iterable[Row], origin_of: AggregateOrigin, value: Evaluate
 ) -> tuple[list[Row], list[DeadLetter]]:
-    """One row per window and group; and a dead letter per row that `open` or `close` fails on and per SUM that does not fit."""
+    """One row per window and group; and a dead letter per row that `open` or `close` fails on, per SUM that does not fit, and per
+    user's function that fails."""
     out: list[Row] = []
     taken, dead = _taken(operator, schema, rows, value)
     for key, members in by_key(schema, operator.by, taken).items():
         for window in windows(operator, members, lambda expression, row: value(expression, schema, named(schema, row))):
             origin = window.rows[-1].origin if window.hashed is None else origin_of(operator.name, key, window.hashed)
-            results, overflows = _results(operator, Group(window.start, window.end, key, tuple(window.rows)), schema)
-            dead += overflows * [DeadLetter(operator.name, SUM_OVERFLOW, origin)]
+            results, failures = _results(operator, Group(window.start, window.end, key, tuple(window.rows)), schema)
+            dead += [DeadLetter(operator.name, reason, origin) for reason in failures]
             out.append(Row(window.time, origin, (*key, *results)))
     return out, dead
 
 
-def _results(operator: Aggregate, group: Group, schema: Schema) -> tuple[list[Any], int]:
-    """The functions' values, and how many are sums that do not fit."""
-    results, overflows = [], 0
+def _results(operator: Aggregate, group: Group, schema: Schema) -> tuple[list[Any], list[str]]:
+    """The functions' values, NULL where they fail, and why these do."""
+    results, failures = [], []
     for _, function in operator.functions:
-        result = apply(function, group, schema)
-        too_large = function.name == "sum" and isinstance(result, int) and not fits_int64(result)
-        results.append(None if too_large else result)
-        overflows += too_large
-    return results, overflows
+        try:
+            results.append(_result(function, group, schema))
+        except Failed as failed:
+            results.append(None)
+            failures.append(failed.reason)
+    return results, failures
+
+
+def _result(function: Function, group: Group, schema: Schema) -> Any:
+    result = apply(function, group, schema)
+    if function.name == "sum" and isinstance(result, int) and not fits_int64(result):
+        raise Failed(SUM_OVERFLOW)
+    return result
 
 
 def named(schema: Schema, row: Row) -> dict[str, Any]:

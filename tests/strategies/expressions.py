@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from cep.model.expr import Call, Column, Expr, Literal, coalesce, lit
+from cep.model.expr import Call, Column, Expr, Literal, Udf, coalesce, lit
 from cep.model.expr_functions import atan2, concat, greatest, hash_, least, try_, when
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Schema, list_of
 from tests.strategies.values import TIMESTAMP_MS, TIMESTAMP_US, values_of
@@ -111,6 +111,9 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (Expr.is_nan, ("float64",)),
         (Expr.between, ("number", "number", "number")),
         (lambda e: e.is_in([1, 2.5, 0]), ("number",)),
+        (lambda e: e.is_in(range(-9, 9)), ("integer",)),
+        (lambda e: e.is_in([k / 2 for k in range(-9, 9)]), ("number",)),
+        (lambda e: e.is_in([a + b for a in ("", "a", "x", "é") for b in ("", "a", "ab", "b", "x")]), ("string",)),
         *((make, (kind, kind)) for make in (Expr.contains, Expr.starts_with, Expr.ends_with) for kind in ("string", "binary")),
         *((lambda e, regex=regex: e.matches(regex), ("string",)) for regex in _REGEXES),
         (lambda e: e.cast(BOOL), ("number",)),
@@ -150,15 +153,27 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
 }
 
 
+def _udf(name: str, type_: DataType, nullable: bool = False) -> Callable[[Expr], Expr]:
+    return lambda arg: Udf(f"tests.user_functions:{name}", (arg,), type_, nullable)
+
+
+#: The same of users' functions, which no other engine has.
+USERS: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
+    "integer": ((_udf("halved", INT64), ("integer",)),),
+    "float64": ((_udf("root", FLOAT64, True), ("float64",)),),
+    "string": ((_udf("first_character", STRING), ("string",)),),
+}
+
+
 @st.composite
-def expressions(draw: DrawFn, schema: Schema, kind: str, depth: int = 2) -> Expr:
-    """An expression of `kind` over the columns of `schema`, at most `depth` operators deep."""
+def expressions(draw: DrawFn, schema: Schema, kind: str, depth: int = 2, users: bool = False) -> Expr:
+    """An expression of `kind` over the columns of `schema`, at most `depth` operators deep; `users`: with users' functions too."""
     kind = draw(st.sampled_from(("integer", "float64"))) if kind == "number" else kind
     # A production is drawn first and its parts then: strategies of whole expressions would be trees of thousands.
-    make, kinds = draw(st.sampled_from((LEAF, *GRAMMAR[kind]) if depth else (LEAF,)))
+    make, kinds = draw(st.sampled_from((LEAF, *GRAMMAR[kind], *(3 * USERS.get(kind, ()) if users else ())) if depth else (LEAF,)))
     if not kinds:
         return draw(_leaves(schema, kind))
-    made: Expr = make(*(draw(expressions(schema, part, depth - 1)) for part in kinds))
+    made: Expr = make(*(draw(expressions(schema, part, depth - 1, users)) for part in kinds))
     return made
 
 

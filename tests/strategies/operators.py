@@ -32,7 +32,7 @@ from cep.model.operators import (
     StatefulMap,
     TopN,
 )
-from cep.model.schema import BOOL, FLOAT64, INT64, Field, Schema
+from cep.model.schema import BOOL, FLOAT64, INT64, STRING, Field, Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import joined_schema
@@ -74,7 +74,7 @@ def changes(draw: DrawFn, node: Node, name: str) -> Map:
     if not able:
         return Map(name, node.name, tuple((n, Column(n)) for n in node.schema.names))
     changed = draw(st.sampled_from(able)).name
-    expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type)))
+    expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type), users=True))
     return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
 
 
@@ -82,7 +82,7 @@ def changes(draw: DrawFn, node: Node, name: str) -> Map:
 def fields_over(draw: DrawFn, schema: Schema, kept: Schema, prefix: str) -> tuple[tuple[str, Expr], ...]:
     """Some of the columns of `kept`, and some computed over `schema`."""
     kinds = draw(st.lists(st.sampled_from([kind_of_type(type_) for type_ in TYPES]), min_size=1, max_size=3))
-    computed = [(f"{prefix}{i}", draw(expressions(schema, kind))) for i, kind in enumerate(kinds)]
+    computed = [(f"{prefix}{i}", draw(expressions(schema, kind, users=True))) for i, kind in enumerate(kinds)]
     names = draw(st.lists(st.sampled_from(kept.names), max_size=3, unique=True))
     return (*((name, Column(name)) for name in names if name not in dict(computed)), *computed)
 
@@ -175,10 +175,21 @@ def aggregate_functions(schema: Schema, bounds: bool = True) -> SearchStrategy[f
         number = st.sampled_from(numbers)
         choices.insert(1, _one_of(number, functions.sum_, functions.avg))
         choices.append(_one_of(number, functions.var, functions.stddev, functions.var_pop, functions.stddev_pop, functions.median))
+        choices.append(st.builds(_longest_run, number) | st.builds(_weighted_mean, number, number))
         choices.append(st.builds(functions.quantile, number, st.sampled_from((0, 0.1, 0.25, 0.9, 1))))
     if bounds:
         choices.append(st.sampled_from((functions.window_start(), functions.window_end())))
     return st.one_of(choices)
+
+
+def _longest_run(column: str) -> functions.Function:
+    """A user's, which knows an order and fails now and then."""
+    return functions.UserFunction("tests.functions_of_users:Longest", arguments=(column,), type=INT64)
+
+
+def _weighted_mean(column: str, weight: str) -> functions.Function:
+    """A user's, of two columns."""
+    return functions.UserFunction("tests.functions_of_users:WeightedMean", arguments=(column, weight), type=FLOAT64, nullable=True)
 
 
 def _one_of(column: SearchStrategy[str], *makers: Callable[[str], functions.Function]) -> SearchStrategy[functions.Function]:
@@ -268,7 +279,7 @@ def deduplicates(draw: DrawFn, node: Node, name: str) -> Deduplicate:
 
 
 #: Kinds of expressions of which a state may be, with its type: an expression of them has no other.
-_STATES = {"integer": INT64, "float64": FLOAT64, "bool": BOOL}
+_STATES = {"integer": INT64, "float64": FLOAT64, "bool": BOOL, "string": STRING}
 
 
 @st.composite
@@ -287,13 +298,14 @@ def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
 
 @st.composite
 def beside_state(draw: DrawFn, schema: Schema, names: Sequence[str], kind: str) -> Expr:
-    """Of the type of the states `names`. No text is made of a state, for which there is a map behind."""
+    """Of the type of the states `names`. Texts are chosen; none is made of a state, for which there is a map behind."""
     made, state = draw(expressions(schema, kind)), Column(draw(st.sampled_from(names)))
-    if kind != "bool":
+    if kind not in ("bool", "string"):
         made = made + Literal(0, INT64)  # also where all columns in it are int32
         if draw(st.booleans()):
             return made + coalesce(state, Literal(0, INT64))
-    chosen = when(draw(conditions(schema)), state).otherwise(made)
+    condition = state == made if kind == "string" and draw(st.booleans()) else draw(conditions(schema))
+    chosen = when(condition, state).otherwise(made)
     return draw(st.sampled_from((made, coalesce(state, made), coalesce(made, state), chosen)))
 
 
