@@ -1,0 +1,130 @@
+"""The files that rows of the table read, by name, made once and kept: uservisits records of `hibench.records`, in one file.
+
+<folder>/<dataset>/records.csv      creation_ms,source_ip,… , about 133 bytes a record, event times in order
+<folder>/<dataset>/times.i64        the first field of every record, int64
+<folder>/<dataset>/addresses.u32    the second, uint32
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hibench.dataset import Dataset, Keys
+from hibench.records import CHUNK_EVENTS, addresses, event_times_ms, lines
+
+WINDOW_S = 30
+RECORDS = 10_000_000
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Data:
+    """Records of one distribution. Equal values, equal bytes.
+
+    Args:
+        keys: how addresses are drawn, `zipf:N` (s = 1.0 over N of them) or `uniform` (nearly unique).
+        windows: how many windows of 30 s they fill.
+    """
+
+    keys: str
+    windows: int
+    records: int = RECORDS
+    seed: int = SEED
+
+    @property
+    def dataset(self) -> Dataset:
+        rate = -(-self.records // (self.windows * WINDOW_S))
+        return Dataset(self.records, self.seed, Keys.parse(self.keys), record_bytes=0, event_rate=rate, file_events=self.records)
+
+    @property
+    def groups_max(self) -> int:
+        """No window has more groups than this."""
+        per_window = self.dataset.event_rate * WINDOW_S
+        return min(self.records, per_window, self.dataset.keys.addresses or per_window)
+
+
+#: Name -> what it is.
+NAMED = {
+    "zipf": Data("zipf:100000", windows=20),
+    "unique-1m": Data("uniform", windows=10),
+    "unique-10m": Data("uniform", windows=1),
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """`data` on disk."""
+
+    data: Data
+    folder: Path
+
+    @property
+    def csv(self) -> Path:
+        return self.folder / "records.csv"
+
+    @property
+    def times(self) -> Path:
+        return self.folder / "times.i64"
+
+    @property
+    def addresses(self) -> Path:
+        return self.folder / "addresses.u32"
+
+    def describe(self) -> str:
+        """One line for the report: records, bytes per record, distribution, seed."""
+        data, size = self.data, self.csv.stat().st_size
+        keys = f"zipf s = 1.0 over {data.dataset.keys.addresses:,} keys" if data.dataset.keys.addresses else "nearly unique keys"
+        per_window = min(data.records, data.dataset.event_rate * WINDOW_S)
+        return f"{data.records:,} records of {size / data.records:.1f} B, {keys}, {per_window:,} a window, seed {data.seed}"
+
+
+def made(name: str, cache: Path, records: int | None = None) -> Made:
+    """The dataset of that name from `cache`, made now if it is not there; `records`: a smaller one of the same density.
+
+    Raises KeyError for a name that is not in NAMED, OSError where the disk refuses.
+    """
+    data = NAMED[name]
+    if records is not None and records < data.records:
+        data = replace(data, records=records, windows=max(1, data.windows * records // data.records))
+    folder = cache / f"{data.dataset.name}-{data.windows}w"
+    if not folder.is_dir():
+        making = folder.with_name(f".making-{folder.name}")
+        shutil.rmtree(making, ignore_errors=True)
+        making.mkdir(parents=True)
+        _write(Made(data, making))
+        making.rename(folder)
+    return Made(data, folder)
+
+
+def _write(target: Made) -> None:
+    dataset, everything = target.data.dataset, range(target.data.records)
+    with target.csv.open("wb") as file:
+        for piece in lines(dataset, everything):
+            file.write(piece)
+    _write_column(target.times, everything, lambda numbers: event_times_ms(dataset, numbers))
+    _write_column(target.addresses, everything, lambda numbers: as_numbers(addresses(dataset, numbers)))
+
+
+def _write_column(path: Path, numbers: range, column: Callable[[range], np.ndarray]) -> None:
+    with path.open("wb") as file:
+        for first in range(numbers.start, numbers.stop, CHUNK_EVENTS):
+            column(range(first, min(first + CHUNK_EVENTS, numbers.stop))).tofile(file)
+
+
+def as_numbers(texts: pa.Array) -> np.ndarray:
+    """uint32 of addresses written a.b.c.d."""
+    parts = pc.split_pattern(texts, ".").flatten().cast(pa.uint32()).to_numpy().reshape(-1, 4)
+    return (parts << np.array([24, 16, 8, 0], np.uint32)).sum(axis=1, dtype=np.uint32)
+
+
+def as_texts(numbers: np.ndarray) -> pa.Array:
+    """The inverse of `as_numbers`."""
+    parts = [pc.cast(pa.array(numbers >> np.uint32(shift) & np.uint32(255)), pa.string()) for shift in (24, 16, 8, 0)]
+    return pc.binary_join_element_wise(*parts, ".")

@@ -1,0 +1,201 @@
+"""Runs a row: a warm-up of both sides, whose answers are compared, then alternating pairs, each run a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.data import Made, made
+from benchmarks.lines import digest
+from benchmarks.pairs import Bar, Measured, measured, ratios
+from benchmarks.rows import LINES, Command, Row
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMEOUT_S = 600
+NO_COMPILER = "no C compiler (cc) is here: not compared with the C program"
+
+Run = dict[str, Any]
+"""The JSON line of one run."""
+
+
+class RunFailed(Exception):
+    """A command did not end well, or said something else than a line of JSON."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A bar, what was measured for it, and whether it is met. `ratio` is ours over the reference's, or ours itself."""
+
+    bar: Bar
+    ours: Measured
+    reference: Measured | None
+    ratio: Measured
+
+    @property
+    def met(self) -> bool:
+        return self.bar.met(self.ratio)
+
+
+@dataclass
+class Outcome:
+    """What came of a row. `problem` says why there are no verdicts; `unequal` how answers differ."""
+
+    row: Row
+    data: str = ""
+    problem: str = ""
+    unequal: str = ""
+    verdicts: list[Verdict] = field(default_factory=list)
+    ours: list[Run] = field(default_factory=list)
+    reference: list[Run] = field(default_factory=list)
+    beside: dict[str, Run] = field(default_factory=dict)
+    load: tuple[float, float] = (0.0, 0.0)  # of the machine, over a minute: before and after
+
+
+class Harness:
+    """Where rows are run: `work` holds datasets, the compiled C program and answers; `records` makes datasets smaller."""
+
+    def __init__(self, work: Path, pairs: int, records: int | None = None, say: Callable[[str], None] = print) -> None:
+        self.work, self.pairs, self.records, self.say = work, pairs, records, say
+        self.limit = compiled(work)
+
+    def run(self, row: Row) -> Outcome:
+        """What came of it; a command that fails is told of in `problem`."""
+        outcome = Outcome(row, load=(os.getloadavg()[0], 0.0))
+        if row.needs_compiler and self.limit is None:
+            outcome.problem = NO_COMPILER
+        elif missing := _missing(row):
+            outcome.problem = f"{missing} is not there yet"
+        else:
+            try:
+                self._measure(row, outcome)
+            except RunFailed as failure:
+                outcome.problem = str(failure)
+        outcome.load = (outcome.load[0], os.getloadavg()[0])
+        return outcome
+
+    def _measure(self, row: Row, outcome: Outcome) -> None:
+        data = made(row.data, self.work / "data", self.records) if row.data else None
+        outcome.data = data.describe() if data else ""
+        outcome.unequal = self._warm(row, data)
+        for i in range(self.pairs):
+            if row.reference is not None:
+                outcome.reference.append(self._reference(row, data))
+            outcome.ours.append(self._command(row.cores, row.ours, data))
+            self.say(f"{row.name}: pair {i + 1} of {self.pairs}: {_figures(row, outcome)}")
+        outcome.verdicts = [verdict(bar, outcome.ours, outcome.reference) for bar in row.bars]
+        for name, command in row.beside.items():
+            outcome.beside[name] = self._beside(row, command, data)
+
+    def _warm(self, row: Row, data: Made | None) -> str:
+        """Runs both once; how their answers differ, empty if they do not."""
+        mine, digests = self._command(row.cores, row.ours, data), [digest(self.out)] if row.equal == LINES else []
+        if row.reference is None:
+            return ""
+        theirs = self._reference(row, data)
+        if row.equal == LINES:
+            digests.append(digest(self.out))
+        elif row.equal:
+            digests = [mine.get(row.equal), theirs.get(row.equal)]
+        return "" if not digests or digests[0] == digests[1] else f"answers differ: ours {digests[0]}, the reference's {digests[1]}"
+
+    def _beside(self, row: Row, command: Command, data: Made | None) -> Run:
+        if "{limit}" in command and self.limit is None:
+            return {"problem": NO_COMPILER}
+        try:
+            return self._command(row.cores, command, data)
+        except RunFailed as failure:
+            return {"problem": str(failure)}
+
+    def _reference(self, row: Row, data: Made | None) -> Run:
+        assert row.reference is not None
+        return self._command(row.reference_cores or row.cores, row.reference, data)
+
+    def _command(self, cores: str, command: Command, data: Made | None) -> Run:
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
+        words = [part.format(**self._names(data)) for part in command]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+        return _run(["taskset", "-c", _available(cores), *words], environment)
+
+    @property
+    def out(self) -> Path:
+        """The folder for answers, emptied before every run."""
+        return self.work / "out"
+
+    def _names(self, data: Made | None) -> dict[str, object]:
+        here = {"limit": self.limit, "out": self.out, "python": sys.executable}
+        if data is None:
+            return here
+        files = {"csv": data.csv, "times": data.times, "addresses": data.addresses}
+        return {**here, **files, "records": data.data.records, "groups": data.data.groups_max}
+
+
+def verdict(bar: Bar, ours: list[Run], reference: list[Run]) -> Verdict:
+    """Raises RunFailed where a run lacks the figure."""
+    mine = _values(bar.figure, ours)
+    if not reference:
+        return Verdict(bar, measured(mine), None, measured(mine))
+    theirs = _values(bar.figure, reference)
+    return Verdict(bar, measured(mine), measured(theirs), measured(ratios(mine, theirs)))
+
+
+def compiled(work: Path) -> Path | None:
+    """The C program, compiled anew where its source is newer; None without a compiler. Raises CalledProcessError."""
+    source, program = Path(__file__).with_name("limit.c"), work / "limit"
+    if shutil.which("cc") is None:
+        return None
+    work.mkdir(parents=True, exist_ok=True)
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run(["cc", "-O3", "-march=native", "-o", str(program), str(source)], check=True)
+    return program
+
+
+def _run(words: list[str], environment: dict[str, str]) -> Run:
+    try:
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"{' '.join(words)}: did not end within {TIMEOUT_S} s") from None
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise RunFailed(f"{' '.join(words)}: exit status {done.returncode}: {' / '.join(said[-3:]) or 'nothing said'}")
+    try:
+        return dict(json.loads(lines[-1]))
+    except ValueError:
+        raise RunFailed(f"{' '.join(words)}: expected a line of JSON last, got {lines[-1]!r}") from None
+
+
+def _available(cores: str) -> str:
+    """Those of "0" or "0-1" by position among the cores that we may use, so that it works in a container too."""
+    usable = sorted(os.sched_getaffinity(0))
+    first, _, last = cores.partition("-")
+    wanted = range(int(first), int(last or first) + 1)
+    return ",".join(dict.fromkeys(str(usable[min(i, len(usable) - 1)]) for i in wanted))
+
+
+def _missing(row: Row) -> str:
+    """The module of the row's own command, if there is none."""
+    name = row.ours[row.ours.index("-m") + 1] if "-m" in row.ours else ""
+    return "" if not name or (ROOT / f"{name.replace('.', '/')}.py").is_file() else name
+
+
+def _values(figure: str, runs: list[Run]) -> list[float]:
+    if any(figure not in run for run in runs):
+        raise RunFailed(f"a run did not state {figure!r}; it stated {', '.join(sorted(runs[0]))}")
+    return [float(run[figure]) for run in runs]
+
+
+def _figures(row: Row, outcome: Outcome) -> str:
+    """The last pair's figures, for the screen."""
+    sides = {"reference": outcome.reference, "ours": outcome.ours}
+    return "; ".join(
+        f"{bar.figure} " + ", ".join(f"{side} {runs[-1].get(bar.figure, float('nan')):.4g}" for side, runs in sides.items() if runs)
+        for bar in row.bars
+    )

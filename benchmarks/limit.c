@@ -1,0 +1,308 @@
+// The physical limit: what one core can do with the same records when somebody writes the program for that one question by hand.
+//
+//     limit winS-text CSV ANSWERS GROUPS     first, last and count per 30 s window and address; one window is open at a time
+//     limit winS-bin TIMES ADDRESSES ANSWERS GROUPS     the same from int64 milliseconds and uint32 addresses
+//     limit id-text CSV COPY                 every line as it is
+//     limit wc-text CSV COUNTS GROUPS        the running count of each line's address, an int64 for each line
+//     limit maps N                           50 maps x -> x * 0.5 + 1.0 over N doubles, in one loop
+//     limit adds N                           50 maps x -> x + 1 over N int64, which the compiler folds into one
+//
+// A line begins with milliseconds in 13 digits, a comma, and an address a.b.c.d; times do not go back. GROUPS is how many groups a window
+// (or the file) may have; the table is made for them before the clock starts. Also before it: files are mapped and their pages touched,
+// arrays are allocated and written once. Inside it: everything else, the writing of the answers too. The last line of stdout is JSON.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WINDOW_MS = 30000, OUT_BYTES = 1 << 20, MAPS = 50, TIME_DIGITS = 13 };
+
+typedef struct { const char *bytes; size_t size; } File;
+typedef struct { uint32_t address; uint32_t count; int64_t first, last; } Group;
+typedef struct { Group *groups; uint32_t *slots; uint32_t used, mask; int shift; } Table;
+typedef struct { int file; char *bytes; size_t used; } Out;
+typedef struct { double wall, cpu; } Moment;
+typedef struct { uint64_t records, answers, sum; } Result;
+
+static void die(const char *what) { perror(what); exit(2); }
+
+static Moment moment(void) {
+    struct timespec wall, cpu;
+    clock_gettime(CLOCK_MONOTONIC, &wall);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return (Moment){wall.tv_sec + wall.tv_nsec * 1e-9, cpu.tv_sec + cpu.tv_nsec * 1e-9};
+}
+
+static File mapped(const char *path) {
+    int file = open(path, O_RDONLY);
+    struct stat status;
+    if (file < 0 || fstat(file, &status)) die(path);
+    const char *bytes = mmap(0, status.st_size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, file, 0);
+    if (bytes == MAP_FAILED) die(path);
+    return (File){bytes, status.st_size};
+}
+
+static void *touched(size_t size) {
+    void *memory = aligned_alloc(64, (size + 63) & ~(size_t)63);
+    if (!memory) die("memory");
+    return memset(memory, 0, size);
+}
+
+// --- answers: a buffer of a megabyte before the file -----------------------------------------------------------------
+
+static Out opened(const char *path) {
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (file < 0) die(path);
+    return (Out){file, touched(OUT_BYTES), 0};
+}
+
+static void flush(Out *out) {
+    for (size_t done = 0; done < out->used;) {
+        ssize_t written = write(out->file, out->bytes + done, out->used - done);
+        if (written < 0) die("write");
+        done += written;
+    }
+    out->used = 0;
+}
+
+static inline char *room(Out *out, size_t size) {
+    if (out->used + size > OUT_BYTES) flush(out);
+    return out->bytes + out->used;
+}
+
+static inline char *number(char *to, uint64_t value) {
+    char digits[20];
+    int count = 0;
+    do digits[count++] = '0' + value % 10; while (value /= 10);
+    while (count) *to++ = digits[--count];
+    return to;
+}
+
+static void write_groups(Out *out, const Table *table) {
+    for (uint32_t i = 0; i < table->used; i++) {
+        const Group *group = &table->groups[i];
+        char *start = room(out, 96), *to = start;
+        for (int byte = 3; byte >= 0; byte--) {
+            to = number(to, group->address >> 8 * byte & 255);
+            *to++ = byte ? '.' : ',';
+        }
+        to = number(to, group->first); *to++ = ',';
+        to = number(to, group->last); *to++ = ',';
+        to = number(to, group->count); *to++ = '\n';
+        out->used += to - start;
+    }
+}
+
+// --- groups: dense, with an index of open addressing beside them; half of it stays empty ------------------------------
+
+static Table made_for(uint64_t groups) {
+    int bits = 4;
+    while (1ull << bits < 2 * groups) bits++;
+    if (bits > 31) { fputs("GROUPS: expected at most 2^30\n", stderr); exit(2); }
+    return (Table){touched(sizeof(Group) * groups), touched(4ull << bits), 0, (1u << bits) - 1, 64 - bits};
+}
+
+static inline uint32_t *slot_of(const Table *table, uint32_t address) {
+    uint32_t at = address * 0x9E3779B97F4A7C15ull >> table->shift;
+    uint32_t number;
+    while ((number = table->slots[at]) && table->groups[number - 1].address != address) at = (at + 1) & table->mask;
+    return &table->slots[at];
+}
+
+// The count of that address, this visit included.
+static inline uint32_t count_visit(Table *table, uint64_t groups, int64_t time, uint32_t address) {
+    uint32_t *slot = slot_of(table, address);
+    if (*slot) { // times do not go back: `first` stands
+        Group *group = &table->groups[*slot - 1];
+        group->last = time;
+        return ++group->count;
+    }
+    if (table->used == groups) { fprintf(stderr, "more groups than GROUPS, %lu\n", groups); exit(2); }
+    table->groups[table->used] = (Group){address, 1, time, time};
+    *slot = ++table->used;
+    return 1;
+}
+
+static uint64_t close_window(Table *table, Out *out) {
+    uint64_t groups = table->used;
+    write_groups(out, table);
+    memset(table->slots, 0, 4ull * (table->mask + 1));
+    table->used = 0;
+    return groups;
+}
+
+// --- text -------------------------------------------------------------------------------------------------------------
+
+static inline const char *read_time(const char *at, int64_t *time) {
+    int64_t value = 0;
+    for (unsigned digit; (digit = (unsigned char)*at++ - '0') < 10;) value = value * 10 + digit;
+    *time = value;
+    return at;
+}
+
+static inline const char *read_address(const char *at, uint32_t *address) {
+    uint32_t value = 0, byte = 0;
+    for (;;) {
+        unsigned character = (unsigned char)*at++;
+        if (character - '0' < 10) { byte = byte * 10 + (character - '0'); continue; }
+        value = value << 8 | byte;
+        byte = 0;
+        if (character != '.') break;
+    }
+    *address = value;
+    return at;
+}
+
+static inline const char *line_after(const char *at, const char *end) {
+    const char *newline = memchr(at, '\n', end - at);
+    return newline ? newline + 1 : end;
+}
+
+// --- the questions ----------------------------------------------------------------------------------------------------
+
+static Result window_text(File file, Out *out, Table *table, uint64_t groups) {
+    Result result = {0};
+    int64_t window_end = INT64_MIN;
+    for (const char *at = file.bytes, *end = at + file.size; at < end; result.records++) {
+        int64_t time;
+        uint32_t address;
+        at = read_address(read_time(at, &time), &address);
+        if (time >= window_end) {
+            result.answers += close_window(table, out);
+            window_end = time / WINDOW_MS * WINDOW_MS + WINDOW_MS;
+        }
+        count_visit(table, groups, time, address);
+        at = line_after(at, end);
+    }
+    result.answers += close_window(table, out);
+    return result;
+}
+
+static Result window_columns(File times, File addresses, Out *out, Table *table, uint64_t groups) {
+    Result result = {times.size / 8, 0, 0};
+    const int64_t *time = (const int64_t *)times.bytes;
+    const uint32_t *address = (const uint32_t *)addresses.bytes;
+    int64_t window_end = INT64_MIN;
+    for (uint64_t i = 0; i < result.records; i++) {
+        if (time[i] >= window_end) {
+            result.answers += close_window(table, out);
+            window_end = time[i] / WINDOW_MS * WINDOW_MS + WINDOW_MS;
+        }
+        count_visit(table, groups, time[i], address[i]);
+    }
+    result.answers += close_window(table, out);
+    return result;
+}
+
+static Result identity(File file, Out *out) {
+    Result result = {0};
+    for (const char *at = file.bytes, *end = at + file.size; at < end; result.records++) {
+        const char *next = line_after(at, end);
+        memcpy(room(out, next - at), at, next - at);
+        out->used += next - at;
+        at = next;
+    }
+    result.answers = result.records;
+    return result;
+}
+
+// Counts are gathered in a block of their own: the compiler need not fear that writing one changes anything else.
+static Result running_count(File file, Out *out, Table *table, uint64_t groups) {
+    enum { BLOCK = OUT_BYTES / 8 };
+    int64_t *counts = (int64_t *)out->bytes;
+    uint64_t filled = 0;
+    Result result = {0};
+    for (const char *at = file.bytes, *end = at + file.size; at < end; result.records++) {
+        uint32_t address;
+        at = line_after(read_address(at + TIME_DIGITS + 1, &address), end);
+        int64_t count = count_visit(table, groups, 0, address);
+        result.sum += count;
+        counts[filled++] = count;
+        if (filled == BLOCK) {
+            out->used = OUT_BYTES;
+            flush(out);
+            filled = 0;
+        }
+    }
+    out->used = 8 * filled;
+    result.answers = result.records;
+    return result;
+}
+
+typedef double Lanes __attribute__((vector_size(64)));
+
+// Eight registers of eight lanes: a map takes as long as its additions take to issue, not to finish.
+static void maps(const double *from, double *to, uint64_t count) {
+    enum { REGISTERS = 8, BLOCK = REGISTERS * 8 };
+    Lanes block[REGISTERS];
+    uint64_t i = 0;
+    for (; i + BLOCK <= count; i += BLOCK) {
+        memcpy(block, from + i, sizeof block);
+        for (int map = 0; map < MAPS; map++)
+            for (int r = 0; r < REGISTERS; r++) block[r] = block[r] * 0.5 + 1.0;
+        memcpy(to + i, block, sizeof block);
+    }
+    for (; i < count; i++) {
+        double value = from[i];
+        for (int map = 0; map < MAPS; map++) value = value * 0.5 + 1.0;
+        to[i] = value;
+    }
+}
+
+static void adds(const int64_t *from, int64_t *to, uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) to[i] = from[i] + MAPS;
+}
+
+static void say(const char *question, Result result, Moment start, Moment end) {
+    double wall = end.wall - start.wall, cpu = end.cpu - start.cpu;
+    printf("{\"question\": \"%s\", \"records\": %lu, \"answers\": %lu, \"sum\": %lu, \"cpu_s\": %.6f, \"wall_s\": %.6f, "
+           "\"records_per_cpu_s\": %.1f, \"records_per_s\": %.1f}\n",
+           question, result.records, result.answers, result.sum, cpu, wall, result.records / cpu, result.records / wall);
+}
+
+static int usage(void) {
+    fputs("limit: expected one of the calls that stand at the head of limit.c\n", stderr);
+    return 2;
+}
+
+static void compute(const char *question, uint64_t count) {
+    bool floats = !strcmp(question, "maps");
+    double *from = touched(8 * count), *to = touched(8 * count);
+    int64_t *whole = (int64_t *)from;
+    for (uint64_t i = 0; i < count; i++)
+        if (floats) from[i] = i; else whole[i] = i;
+    Moment start = moment();
+    if (floats) maps(from, to, count); else adds(whole, (int64_t *)to, count);
+    Moment end = moment();
+    Result result = {count, count, 0};
+    for (uint64_t i = 0; i < count; i++) result.sum += floats ? (uint64_t)(to[i] * 1024) : (uint64_t)((int64_t *)to)[i];
+    say(question, result, start, end);
+}
+
+int main(int count, char **argument) {
+    const char *question = count > 1 ? argument[1] : "";
+    if (count == 3 && (!strcmp(question, "maps") || !strcmp(question, "adds"))) return compute(question, strtoull(argument[2], 0, 10)), 0;
+    bool text = !strcmp(question, "winS-text"), columns = !strcmp(question, "winS-bin");
+    bool copy = !strcmp(question, "id-text"), running = !strcmp(question, "wc-text");
+    if (!(count == 5 && (text || running)) && !(count == 6 && columns) && !(count == 4 && copy)) return usage();
+    File file = mapped(argument[2]), second = columns ? mapped(argument[3]) : (File){0};
+    Out out = opened(argument[columns ? 4 : 3]);
+    uint64_t groups = copy ? 1 : strtoull(argument[count - 1], 0, 10);
+    Table table = made_for(groups);
+    Moment start = moment();
+    Result result = text      ? window_text(file, &out, &table, groups)
+                    : columns ? window_columns(file, second, &out, &table, groups)
+                    : copy    ? identity(file, &out)
+                              : running_count(file, &out, &table, groups);
+    flush(&out);
+    close(out.file);
+    say(question, result, start, moment());
+    return 0;
+}

@@ -1,0 +1,89 @@
+"""What our own commands have in common: a cluster whose processes are metered to the nanosecond, and one line of JSON at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from driver import LocalCluster, Subscription
+
+_CPUCLOCK_SCHED = 2
+
+
+@dataclass
+class Used:
+    """What a metered block used: wall seconds, CPU seconds by name of process, bytes of anonymous memory at its end."""
+
+    wall_s: float = 0.0
+    cpu: dict[str, float] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.cpu.values())
+
+    def of_instance_managers(self) -> float:
+        """CPU seconds of them alone."""
+        return sum(used for name, used in self.cpu.items() if name.startswith("im-"))
+
+    def rates(self, records: int) -> dict[str, object]:
+        """The figures that bars name."""
+        return {
+            "records": records,
+            "cpu_s": round(self.cpu_s, 6),
+            "wall_s": round(self.wall_s, 6),
+            "records_per_cpu_s": records / self.cpu_s,
+            "records_per_s": records / self.wall_s,
+            "cpu_by_process": {name: round(used, 4) for name, used in self.cpu.items()},
+            "memory_mib": {name: round(size / 2**20) for name, size in self.memory_bytes.items() if name.startswith("im-")},
+        }
+
+
+@contextlib.contextmanager
+def metered(cluster: LocalCluster) -> Iterator[Used]:
+    """Meters all processes of `cluster` and this one while the block runs."""
+    processes = {**dict(cluster.processes()), "client": os.getpid()}
+    used = Used()
+    before = {name: process_cpu_s(pid) for name, pid in processes.items()}
+    start = time.perf_counter()
+    yield used
+    used.wall_s = time.perf_counter() - start
+    used.cpu = {name: process_cpu_s(pid) - before[name] for name, pid in processes.items()}
+    used.memory_bytes = {name: psutil.Process(pid).memory_full_info().uss for name, pid in processes.items()}
+
+
+def process_cpu_s(pid: int) -> float:
+    """User and system seconds of a process and all its threads, to the nanosecond: clock_getcpuclockid(3)."""
+    return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
+
+
+def pin(pid: int, core: int) -> None:
+    """Puts every thread of a process on a core."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def cluster_on(instances: int, data: Path | None = None, **options: object) -> LocalCluster:
+    """A cluster bound to as many cores; those that this process may use, so that a row's cores hold for all of it."""
+    return LocalCluster(instances=instances, data=[] if data is None else [data.parent], **options)
+
+
+def drained(subscription: Subscription, take: Callable[[object], None]) -> int:
+    """Hands every batch to `take`; returns how many rows there were."""
+    rows = 0
+    for batch in subscription:
+        rows += batch.num_rows
+        take(batch)
+    return rows
+
+
+def say(**figures: object) -> None:
+    """The last line of every command."""
+    print(json.dumps(figures), flush=True)

@@ -1,0 +1,232 @@
+"""The table: what is measured, on which file, against what, and which bar it is to reach. To add a row, add it to TABLE.
+
+A command is run in a process of its own, `taskset` to the row's cores, and prints one line of JSON last. In commands stand
+
+    {csv} {times} {addresses}   files of the row's dataset (`benchmarks/data.py`)      {records} {groups}   how many it has, in a window at most
+    {limit}                     the C program, compiled here                             {out}                an empty folder for answers
+    {python}                    this Python
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from benchmarks.pairs import Bar
+
+Command = tuple[str, ...]
+
+LINES = "lines"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Args:
+        what: what is measured, for a reader.
+        data: the name of a dataset; empty: the row reads no file.
+        ours: our command.
+        reference: what it is compared with, run in alternation; None: bars are for our figure itself.
+        bars: what is to be reached.
+        equal: what shows that both gave the same answers: LINES of the files in {out}, in any order, or a member of both JSONs.
+        cores: where the commands may run, by position among the cores there are.
+        reference_cores: where the reference may run instead.
+        beside: other commands, run once each, whose figures stand beside the row and prove nothing.
+        notes: what a reader has to know to compare.
+    """
+
+    name: str
+    what: str
+    ours: Command
+    bars: tuple[Bar, ...]
+    data: str = ""
+    reference: Command | None = None
+    equal: str = ""
+    cores: str = "0"
+    reference_cores: str = ""
+    beside: dict[str, Command] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def needs_compiler(self) -> bool:
+        return any("{limit}" in part for part in (*self.ours, *(self.reference or ())))
+
+
+def module(name: str, *arguments: str) -> Command:
+    """`benchmarks/<name>.py`."""
+    return ("{python}", "-m", f"benchmarks.{name}", *arguments)
+
+
+def limit(question: str, *arguments: str) -> Command:
+    """A question to the C program."""
+    return ("{limit}", question, *arguments)
+
+
+_FILE = ("--csv", "{csv}", "--records", "{records}", "--out", "{out}")
+_COLUMNS = ("--times", "{times}", "--addresses", "{addresses}", "--records", "{records}", "--out", "{out}")
+_WINDOW = limit("winS-text", "{csv}", "{out}/answers.csv", "{groups}")
+_CPU = "records_per_cpu_s"
+
+
+def _nearly_unique(data: str, groups: str) -> Row:
+    return Row(
+        name=data,
+        what=f"fixed window, text file to answers written, {groups} nearly unique keys a window, one core",
+        data=data,
+        reference=_WINDOW,
+        ours=module("window", *_FILE),
+        bars=(Bar(_CPU, ">=", 0.6, "CPU second of all processes, against C on the same file"),),
+        equal=LINES,
+    )
+
+
+def _two_cores(name: str, bar: float, how: str, *options: str) -> Row:
+    return Row(
+        name=name,
+        what=f"fixed window on two cores, {how}, against ours on one",
+        data="zipf",
+        reference=module("window", *_FILE),
+        reference_cores="0",
+        ours=module("window", *_FILE, "--instances", "2", *options),
+        bars=(Bar("records_per_s", ">=", bar, "second of wall time, against our one-core figure"),),
+        equal=LINES,
+        cores="0-1",
+    )
+
+
+def _latency(rate: int, *bars: Bar) -> Row:
+    return Row(
+        name=f"latency-{rate // 1000}k",
+        what=f"identity in two subqueries in two processes, open loop at {rate:,}/s, from scheduled creation to delivery",
+        reference=module("relay", "--rate", str(rate)),
+        ours=module("delivery", "--rate", str(rate)),
+        bars=bars,
+        cores="0-1",
+        notes="reference: two bare ZeroMQ relays in two processes, the same bytes a record; p95 and p99.9 stand among the figures of the runs",
+    )
+
+
+TABLE: tuple[Row, ...] = (
+    Row(
+        name="window",
+        what="fixed window, text file to answers written, string key, one instance manager on one core",
+        data="zipf",
+        reference=_WINDOW,
+        ours=module("window", *_FILE),
+        bars=(Bar(_CPU, ">=", 0.8, "CPU second of all processes, against C winS-text"),),
+        equal=LINES,
+    ),
+    _two_cores("window-two-cores", 1.6, "the planner's own choice"),
+    _two_cores("window-exchanged", 1.0, "all rows exchanged (pre-aggregation off)", "--pre-aggregation", "off"),
+    Row(
+        name="window-published",
+        what="fixed window over Arrow batches that another process publishes, string key, receiving included",
+        data="zipf",
+        ours=module("published", *_COLUMNS),
+        bars=(Bar("records_per_instance_cpu_s", ">=", 25e6, "CPU second of the window's instance manager"),),
+        beside={"C winS-bin, from raw columns": limit("winS-bin", "{times}", "{addresses}", "{out}/answers.csv", "{groups}")},
+        cores="0-1",
+    ),
+    _nearly_unique("unique-1m", "1 M"),
+    _nearly_unique("unique-10m", "10 M"),
+    Row(
+        name="identity",
+        what="identity, text file to text file, one core",
+        data="zipf",
+        reference=limit("id-text", "{csv}", "{out}/copy.csv"),
+        ours=module("identity", *_FILE),
+        bars=(Bar(_CPU, ">=", 0.8, "CPU second of all processes, against C id-text to the same folder"),),
+        equal=LINES,
+    ),
+    Row(
+        name="identity-subscribed",
+        what="identity, text file to a subscriber in batches of 1 MB",
+        data="zipf",
+        ours=module("identity", *_FILE, "--subscribe"),
+        bars=(Bar("bytes_per_s", ">=", 1e9, "second of wall time; bytes of the lines, delivered"),),
+        cores="0-1",
+    ),
+    Row(
+        name="running-count",
+        what="running count per key, an answer for each tuple, delivered to a subscriber that adds them up",
+        data="zipf",
+        reference=limit("wc-text", "{csv}", "{out}/counts.i64", "100000"),
+        ours=module("running_count", *_FILE),
+        bars=(Bar(_CPU, ">=", 0.5, "CPU second of all processes, against C wc-text"),),
+        equal="sum",
+    ),
+    Row(
+        name="maps",
+        what="50 maps x * 0.5 + 1.0 over doubles, as one chain of the engine, against one C loop",
+        reference=limit("maps", "10000000"),
+        ours=module("maps", "--maps", "multiply-add", "--records", "10000000"),
+        bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
+        equal="sum",
+        beside={
+            "ours, not fused (a subquery for each map, split policy per-operator), through the cluster": module(
+                "maps_cluster", "--split", "per-operator"
+            ),
+            "ours, fused, through the cluster": module("maps_cluster", "--split", "stateful"),
+            "Spark, 50 selects": module("maps_spark"),
+        },
+        notes="Arcon thesis §3.1 (Flink 1.9, JVM, x + 1): no fusion 105 s, operator chaining 22 s, folded to one instruction 1.2 s. "
+        "Its 18.3x compares folding with operator chaining inside Flink, not one engine with another; so ours is named for the same steps.",
+    ),
+    Row(
+        name="adds",
+        what="50 maps x + 1 over int64, which a compiler folds into one, against one C loop that adds 50",
+        reference=limit("adds", "10000000"),
+        ours=module("maps", "--maps", "add", "--records", "10000000"),
+        bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
+        equal="sum",
+    ),
+    _latency(10_000, Bar("p50_ms", "<=", 1.5, "against the bare relay"), Bar("p99_ms", "<=", 2.0, "against the bare relay")),
+    _latency(100_000, Bar("p50_ms", "<=", 2.0, "against the bare relay")),
+    Row(
+        name="compile-cold",
+        what="compile the fixed window, nothing cached",
+        ours=module("compiling", "--cold"),
+        bars=(Bar("compile_s", "<=", 1.5, "seconds of wall time, imports left out"),),
+    ),
+    Row(
+        name="compile-cached",
+        what="make the fixed window from cached machine code, in a fresh process",
+        ours=module("compiling"),
+        bars=(Bar("compile_s", "<=", 0.05, "seconds of wall time, imports left out"),),
+    ),
+    Row(
+        name="deploy-cached",
+        what="deploy the fixed window, kernels cached, until it is ready",
+        ours=module("deploying"),
+        bars=(Bar("deploy_s", "<=", 0.2, "seconds of wall time, of deploy()"),),
+        cores="0-1",
+    ),
+    Row(
+        name="skew",
+        what="keyed CPU-heavy StatefulMap under skew: busiest instance over the mean, over the bound max(1, n * p1)",
+        ours=module("skew"),
+        bars=(Bar("imbalance_over_bound", "<=", 1.1, "max/mean CPU of instances over the bound, the worst of the shares"),),
+        cores="0-1",
+    ),
+    Row(
+        name="many",
+        what="5,000 small continuous queries from 50 structures, 1 tuple/s each",
+        ours=module("many"),
+        bars=(
+            Bar("instance_manager_cores", "<=", 1.0, "cores of all instance managers"),
+            Bar("p99_ms", "<=", 20.0, "ms, from scheduled creation to delivery"),
+            Bar("deploys_per_s", ">=", 100.0, "queries a second, deployed in bulk"),
+        ),
+        cores="0-1",
+    ),
+)
+
+
+def chosen(names: Iterable[str], table: tuple[Row, ...] = TABLE) -> list[Row]:
+    """The rows of these names in the table's order; none named: all. Raises ValueError for a name that is not there."""
+    wanted = set(names)
+    unknown = sorted(wanted - {row.name for row in table})
+    if unknown:
+        raise ValueError(f"no row {', '.join(map(repr, unknown))}; there are {', '.join(row.name for row in table)}")
+    return [row for row in table if not wanted or row.name in wanted]
