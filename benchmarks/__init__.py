@@ -1,1 +1,1 @@
-"""The table of bars: what the engine is measured by, in alternating pairs against a reference. `benchmarks/README.md` says how to read it."""
+"""The table of bars: what the engine is measured by, in alternating pairs. `benchmarks/README.md` says how to read it."""

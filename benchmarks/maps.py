@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,17 +23,16 @@ MAPS = 50
 BATCH_ROWS = 1 << 14
 
 #: name -> (type, a map, what a result is multiplied by before it is added up as a whole number, as the C program does)
-KINDS = {
+KINDS: dict[str, tuple[str, Callable[[Expr], Expr], float]] = {
     "multiply-add": ("float64", lambda x: x * 0.5 + 1.0, 1024.0),
     "add": ("int64", lambda x: x + 1, 1),
 }
 
 
-def chain_of(type_: str, one: object) -> Chain:
+def chain_of(type_: str, one: Callable[[Expr], Expr]) -> Chain:
     """MAPS maps, each over the one before."""
     names = ["s", *(f"m{i}" for i in range(MAPS))]
-    expression: Expr = one(col("x"))  # type: ignore[operator]
-    operators = tuple(Map(name, before, (("x", expression),)) for before, name in zip(names, names[1:], strict=False))
+    operators = tuple(Map(name, before, (("x", one(col("x"))),)) for before, name in pairwise(names))
     return compile_chain(operators, Schema.of({"x": type_}))
 
 

@@ -98,8 +98,8 @@ def _table(rows: list[Document]) -> Iterator[str]:
             met = "ANSWERS DIFFER" if row["unequal"] else "yes" if bar["met"] else "**no**"
             reference = _short(bar["reference"]["median"]) if bar["reference"] else ""
             ratio = _interval(bar["ratio"])
-            sign = "≥" if bar["sign"] == ">=" else "≤"
-            yield f"| {row['name']} | {bar['figure']} | {reference} | {_short(bar['ours']['median'])} | {ratio} | {sign} {_short(bar['value'])} | {met} |"
+            goal = ("≥ " if bar["sign"] == ">=" else "≤ ") + _short(bar["value"])
+            yield f"| {row['name']} | {bar['figure']} | {reference} | {_short(bar['ours']['median'])} | {ratio} | {goal} | {met} |"
         if not row["bars"]:
             yield f"| {row['name']} | | | | | | not measured: {row['problem']} |"
     yield ""

@@ -2,8 +2,10 @@
 
 A command is run in a process of its own, `taskset` to the row's cores, and prints one line of JSON last. In commands stand
 
-    {csv} {times} {addresses}   files of the row's dataset (`benchmarks/data.py`)      {records} {groups}   how many it has, in a window at most
-    {limit}                     the C program, compiled here                             {out}                an empty folder for answers
+    {csv} {times} {addresses}   files of the row's dataset (`benchmarks/data.py`)
+    {records} {groups}          how many records it has, and groups in a window at most
+    {limit}                     the C program, compiled here
+    {out}                       an empty folder for answers
     {python}                    this Python
 """
 
@@ -103,7 +105,7 @@ def _latency(rate: int, *bars: Bar) -> Row:
         ours=module("delivery", "--rate", str(rate)),
         bars=bars,
         cores="0-1",
-        notes="reference: two bare ZeroMQ relays in two processes, the same bytes a record; p95 and p99.9 stand among the figures of the runs",
+        notes="Reference: two bare ZeroMQ relays in two processes. p95 and p99.9 stand among the figures of the runs.",
     )
 
 
@@ -171,7 +173,8 @@ TABLE: tuple[Row, ...] = (
             "Spark, 50 selects": module("maps_spark"),
         },
         notes="Arcon thesis §3.1 (Flink 1.9, JVM, x + 1): no fusion 105 s, operator chaining 22 s, folded to one instruction 1.2 s. "
-        "Its 18.3x compares folding with operator chaining inside Flink, not one engine with another; so ours is named for the same steps.",
+        "Its 18.3x compares folding with operator chaining inside Flink, not one engine with another; so ours is named for the same steps. "
+        "Ours leaves a batch in the cache where C writes all of it to memory.",
     ),
     Row(
         name="adds",
