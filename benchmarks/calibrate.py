@@ -50,8 +50,8 @@ class Calibration:
     def describe(self) -> str:
         return (
             f"{self.read_ns:.1f} ns a tuple to read and pick, {self.window_ns:.1f} ns for the window; {self.tuple_bytes:.1f} B a tuple, "
-            f"{self.message_rows:,} a message; {self.message_ns:.0f} ns a message and {self.byte_ns:.3f} ns a byte at each end of a channel; "
-            f"{self.memory_byte_ns:.3f} ns a byte from memory"
+            f"{self.message_rows:,} a message; {self.message_ns:.0f} ns a message and {self.byte_ns:.3f} ns a byte at each end "
+            f"of a channel; {self.memory_byte_ns:.3f} ns a byte from memory"
         )
 
     def write(self, path: Path) -> None:

@@ -143,15 +143,15 @@ def compared(before: Document, after: Document) -> str:
     old = {(row["name"], bar["figure"]): bar for row in before["rows"] for bar in row["bars"]}
     lines = ["| row | figure | before | after | change | more than noise |", "|---|---|---|---|---|---|"]
     for row in after["rows"]:
-        for bar in row["bars"]:
-            if (was := old.get((row["name"], bar["figure"]))) is not None:
-                relative, real = change(Measured(**was["ratio"]), Measured(**bar["ratio"]))
-                better = (relative > 0) == (bar["sign"] == ">=")
-                word = ("better" if better else "WORSE") if real else "no"
-                lines.append(
-                    f"| {row['name']} | {bar['figure']} | {_interval(was['ratio'])} | {_interval(bar['ratio'])} | {relative:+.1%} | {word} |"
-                )
+        lines += [_change(row["name"], old[key], bar) for bar in row["bars"] if (key := (row["name"], bar["figure"])) in old]
     return "\n".join(lines) + "\n"
+
+
+def _change(name: str, before: Document, after: Document) -> str:
+    relative, real = change(Measured(**before["ratio"]), Measured(**after["ratio"]))
+    better = (relative > 0) == (after["sign"] == ">=")
+    word = ("better" if better else "WORSE") if real else "no"
+    return f"| {name} | {after['figure']} | {_interval(before['ratio'])} | {_interval(after['ratio'])} | {relative:+.1%} | {word} |"
 
 
 def write(document: Document, folder: Path) -> tuple[Path, Path]:
