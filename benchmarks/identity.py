@@ -9,32 +9,21 @@ import argparse
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from benchmarks.metering import cluster_on, drained, metered, say
-from driver import Query, col, files
+from benchmarks.metering import drained, metered, say
+from driver import LocalCluster, Query, col, files
 
 UNIT_SEPARATOR = "\x1f"
 """Occurs in no line, so that a line is one field."""
 
 
-def query(csv: Path) -> Query:
+def query(csv: Path, folder: Path | None) -> Query:
     lines = files("lines", {"line": str}, paths=[str(csv)], separator=UNIT_SEPARATOR)
-    return Query("identity").source(lines).map("same", line=col("line")).output("answers")
+    written = {} if folder is None else {"separator": UNIT_SEPARATOR}
+    return Query("identity").source(lines).map("same", line=col("line")).output("answers", folder, **written)
 
 
-class Written:
-    """Lines as they were."""
-
-    def __init__(self, path: Path) -> None:
-        self.file = path.open("wb")
-
-    def __call__(self, batch: pa.RecordBatch) -> None:
-        whole = pc.binary_join_element_wise(batch["line"], "", "\n")
-        self.file.write(_text(whole))
-
-
-class Measured:
+class Delivered:
     """Bytes of the lines that were delivered, their newlines counted as they are in the file."""
 
     def __init__(self) -> None:
@@ -43,6 +32,9 @@ class Measured:
     def __call__(self, batch: pa.RecordBatch) -> None:
         self.batches += 1
         self.bytes += len(_text(batch["line"])) + batch.num_rows
+
+    def figures(self, seconds: float) -> dict[str, float]:
+        return {"bytes_per_s": self.bytes / seconds, "batch_bytes_mean": self.bytes / max(1, self.batches)}
 
 
 def _text(lines: pa.Array) -> memoryview:
@@ -58,16 +50,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--subscribe", action="store_true")
     asked = parser.parse_args()
-    with cluster_on(1, asked.csv) as cluster:
-        running = cluster.deploy(query(asked.csv), start=False)
-        answers = running.subscribe("answers")
-        written, delivered = Written(asked.out / "answers.csv"), Measured()
+    with LocalCluster(instances=1, data=[asked.csv.parent, asked.out]) as cluster:
+        running = cluster.deploy(query(asked.csv, None if asked.subscribe else asked.out), start=False)
+        delivered = Delivered()
+        answers = running.subscribe("answers") if asked.subscribe else None
         with metered(cluster) as used:
             running.start()
-            rows = drained(answers, delivered if asked.subscribe else written)
-            written.file.close()
-    sizes = {"bytes_per_s": delivered.bytes / used.wall_s, "batch_bytes_mean": delivered.bytes / max(1, delivered.batches)}
-    say(answers=rows, **(sizes if asked.subscribe else {}), **used.rates(asked.records))
+            if answers is None:
+                running.wait()
+            else:
+                drained(answers, delivered)
+    say(**(delivered.figures(used.wall_s) if asked.subscribe else {}), **used.rates(asked.records))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ _NEWLINE = 10
 
 def digest(folder: Path) -> str:
     """How many lines all files below `folder` have, and the sum of the hashes of them all."""
-    count, total = 0, np.uint64(0)
+    count = total = 0
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for block in _whole_lines(path):
             hashes = hashed(np.frombuffer(block, np.uint8))
-            count, total = count + len(hashes), total + hashes.sum(dtype=np.uint64)
-    return f"{count} lines, {int(total):016x}"
+            count, total = count + len(hashes), (total + int(hashes.sum(dtype=np.uint64))) % (1 << 64)
+    return f"{count} lines, {total:016x}"
 
 
 def hashed(text: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.maps import MAPS
-from benchmarks.metering import cluster_on, drained, metered, say
+from benchmarks.metering import drained, metered, say
 from driver import LocalCluster, Query, col, stream
 
 BATCH_ROWS = 1 << 16
@@ -38,7 +38,7 @@ def main() -> None:
     asked = parser.parse_args()
     values = np.arange(asked.records, dtype=np.float64)
     batches = [pa.record_batch({"x": values[at : at + BATCH_ROWS]}) for at in range(0, asked.records, BATCH_ROWS)]
-    with cluster_on(1) as cluster:
+    with LocalCluster(instances=1) as cluster:
         answers = cluster.deploy(query(asked.split)).subscribe("answers")
         publisher = threading.Thread(target=_publish, args=(cluster, batches))
         with metered(cluster) as used:

@@ -8,9 +8,9 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import psutil
+import pyarrow as pa
 
 from driver import LocalCluster, Subscription
 
@@ -70,12 +70,7 @@ def pin(pid: int, core: int) -> None:
         os.sched_setaffinity(int(thread), {core})
 
 
-def cluster_on(instances: int, data: Path | None = None, **options: object) -> LocalCluster:
-    """A cluster bound to as many cores; those that this process may use, so that a row's cores hold for all of it."""
-    return LocalCluster(instances=instances, data=[] if data is None else [data.parent], **options)
-
-
-def drained(subscription: Subscription, take: Callable[[object], None]) -> int:
+def drained(subscription: Subscription, take: Callable[[pa.RecordBatch], None]) -> int:
     """Hands every batch to `take`; returns how many rows there were."""
     rows = 0
     for batch in subscription:

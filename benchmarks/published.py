@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.data import as_texts
-from benchmarks.metering import cluster_on, drained, metered, pin, say
-from benchmarks.window import Written, query
-from driver import Cluster, stream
+from benchmarks.metering import metered, pin, say
+from benchmarks.window import query
+from driver import Cluster, LocalCluster, stream
 
 BATCH_ROWS = 1 << 16
 _VISIT = pa.schema([("ip", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
@@ -59,18 +59,17 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     asked = parser.parse_args()
     visits = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="0s")
-    with cluster_on(1) as cluster:
-        answers = cluster.deploy(query(visits)).subscribe("answers")
+    with LocalCluster(instances=1, data=[asked.out]) as cluster:
+        running = cluster.deploy(query(visits, asked.out))
         publisher = _publisher(cluster.rest.url, asked.times, asked.addresses)
         assert publisher.stdin is not None
         for pid in (publisher.pid, os.getpid()):
             pin(pid, max(os.sched_getaffinity(0)))
-        written = Written(asked.out / "answers.csv")
         with metered(cluster) as used:
             print("go", file=publisher.stdin, flush=True)
-            rows = drained(answers, written)
-            written.file.close()
+            running.wait()
         publisher.wait(30)
+        rows = running.status()["rows"]["answers"]
     say(answers=rows, records_per_instance_cpu_s=asked.records / used.of_instance_managers(), **used.rates(asked.records))
     return None
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.metering import cluster_on, drained, metered, say
+from benchmarks.metering import drained, metered, say
 from benchmarks.window import visits
-from driver import UNBOUNDED, Query, col, count
+from driver import UNBOUNDED, LocalCluster, Query, col, count
 
 
 def query(csv: Path) -> Query:
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    with cluster_on(1, asked.csv) as cluster:
+    with LocalCluster(instances=1, data=[asked.csv.parent]) as cluster:
         running = cluster.deploy(query(asked.csv), start=False)
         answers, total = running.subscribe("answers"), Total()
         with metered(cluster) as used:
