@@ -102,7 +102,7 @@ class Harness:
         if row.equal == LINES:
             digests.append(digest(self.out))
         elif row.equal:
-            digests = [mine.get(row.equal), theirs.get(row.equal)]
+            digests = [str(mine.get(row.equal)), str(theirs.get(row.equal))]
         return "" if not digests or digests[0] == digests[1] else f"answers differ: ours {digests[0]}, the reference's {digests[1]}"
 
     def _beside(self, row: Row, command: Command, data: Made | None) -> Run:
@@ -130,10 +130,10 @@ class Harness:
         return self.work / "out"
 
     def _names(self, data: Made | None) -> dict[str, object]:
-        here = {"limit": self.limit, "out": self.out, "python": sys.executable}
+        here: dict[str, object] = {"limit": self.limit, "out": self.out, "python": sys.executable}
         if data is None:
             return here
-        files = {"csv": data.csv, "times": data.times, "addresses": data.addresses}
+        files: dict[str, object] = {"csv": data.csv, "times": data.times, "addresses": data.addresses}
         return {**here, **files, "records": data.data.records, "groups": data.data.groups_max}
 
 

@@ -79,7 +79,7 @@ def _relay(source: str, target: str, core: int) -> None:
     context.destroy(linger=5000)
 
 
-def _received(socket: zmq.Socket) -> list[np.ndarray]:
+def _received(socket: zmq.Socket[bytes]) -> list[np.ndarray]:
     found = []
     while (message := socket.recv()) != _GOODBYE:
         found.append(time.monotonic_ns() - np.frombuffer(message, np.int64))
