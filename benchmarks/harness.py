@@ -139,10 +139,10 @@ class Harness:
 
 def verdict(bar: Bar, ours: list[Run], reference: list[Run]) -> Verdict:
     """Raises RunFailed where a run lacks the figure."""
-    mine = _values(bar.figure, ours)
+    mine = [figure_of(run, bar.figure) for run in ours]
     if not reference:
         return Verdict(bar, measured(mine), None, measured(mine))
-    theirs = _values(bar.figure, reference)
+    theirs = [figure_of(run, bar.figure) for run in reference]
     return Verdict(bar, measured(mine), measured(theirs), measured(ratios(mine, theirs)))
 
 
@@ -186,16 +186,25 @@ def _missing(row: Row) -> str:
     return "" if not name or (ROOT / f"{name.replace('.', '/')}.py").is_file() else name
 
 
-def _values(figure: str, runs: list[Run]) -> list[float]:
-    if any(figure not in run for run in runs):
-        raise RunFailed(f"a run did not state {figure!r}; it stated {', '.join(sorted(runs[0]))}")
-    return [float(run[figure]) for run in runs]
+def figure_of(run: Run, figure: str) -> float:
+    """The member of that name; `a.b` is a member of a member, `a/b` one divided by another. Raises RunFailed where there is none."""
+    above, _, below = figure.partition("/")
+    return figure_of(run, above) / figure_of(run, below) if below else _member(run, above)
+
+
+def _member(run: Run, path: str) -> float:
+    found: Any = run
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            raise RunFailed(f"a run did not state {path!r}; it stated {', '.join(sorted(run))}")
+        found = found[name]
+    return float(found)
 
 
 def _figures(row: Row, outcome: Outcome) -> str:
     """The last pair's figures, for the screen."""
     sides = {"reference": outcome.reference, "ours": outcome.ours}
     return "; ".join(
-        f"{bar.figure} " + ", ".join(f"{side} {runs[-1].get(bar.figure, float('nan')):.4g}" for side, runs in sides.items() if runs)
+        f"{bar.figure} " + ", ".join(f"{side} {figure_of(runs[-1], bar.figure):.4g}" for side, runs in sides.items() if runs)
         for bar in row.bars
     )

@@ -8,22 +8,24 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import psutil
 import pyarrow as pa
 
 from driver import LocalCluster, Subscription
 
 _CPUCLOCK_SCHED = 2
+_RESET_PEAK = "5"  # of VmHWM: proc(5), clear_refs
 
 
 @dataclass
 class Used:
-    """What a metered block used: wall seconds, CPU seconds by name of process, bytes of anonymous memory at its end."""
+    """What a metered block used: wall seconds; by name of process CPU seconds, resident bytes at its beginning and at their peak."""
 
     wall_s: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
-    memory_bytes: dict[str, int] = field(default_factory=dict)
+    begun_bytes: dict[str, int] = field(default_factory=dict)
+    peak_bytes: dict[str, int] = field(default_factory=dict)
 
     @property
     def cpu_s(self) -> float:
@@ -32,6 +34,10 @@ class Used:
     def of_instance_managers(self) -> float:
         """CPU seconds of them alone."""
         return sum(used for name, used in self.cpu.items() if name.startswith("im-"))
+
+    def grown_bytes(self) -> int:
+        """By how much the instance managers' memory was greater at its peak than at the beginning."""
+        return sum(peak - self.begun_bytes[name] for name, peak in self.peak_bytes.items() if name.startswith("im-"))
 
     def rates(self, records: int) -> dict[str, object]:
         """The figures that bars name."""
@@ -42,7 +48,7 @@ class Used:
             "records_per_cpu_s": records / self.cpu_s,
             "records_per_s": records / self.wall_s,
             "cpu_by_process": {name: round(used, 4) for name, used in self.cpu.items()},
-            "memory_mib": {name: round(size / 2**20) for name, size in self.memory_bytes.items() if name.startswith("im-")},
+            "memory_peak_mib": {name: round(peak / 2**20) for name, peak in self.peak_bytes.items() if name.startswith("im-")},
         }
 
 
@@ -50,18 +56,26 @@ class Used:
 def metered(cluster: LocalCluster) -> Iterator[Used]:
     """Meters all processes of `cluster` and this one while the block runs."""
     processes = {**dict(cluster.processes()), "client": os.getpid()}
-    used = Used()
+    for pid in processes.values():
+        Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
+    used = Used(begun_bytes={name: _resident_bytes(pid, "VmRSS") for name, pid in processes.items()})
     before = {name: process_cpu_s(pid) for name, pid in processes.items()}
     start = time.perf_counter()
     yield used
     used.wall_s = time.perf_counter() - start
     used.cpu = {name: process_cpu_s(pid) - before[name] for name, pid in processes.items()}
-    used.memory_bytes = {name: psutil.Process(pid).memory_full_info().uss for name, pid in processes.items()}
+    used.peak_bytes = {name: _resident_bytes(pid, "VmHWM") for name, pid in processes.items()}
 
 
 def process_cpu_s(pid: int) -> float:
     """User and system seconds of a process and all its threads, to the nanosecond: clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
+
+
+def _resident_bytes(pid: int, which: str) -> int:
+    """VmRSS: now; VmHWM: the most since it was reset."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith(which))
 
 
 def pin(pid: int, core: int) -> None:

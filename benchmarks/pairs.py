@@ -16,7 +16,7 @@ class Bar:
     """What a figure of ours is to reach: `value` times the reference's figure, or `value` itself where there is no reference.
 
     Args:
-        figure: the member of both runs' JSON that is compared.
+        figure: the member of both runs' JSON that is compared; `a.b` is a member of a member, `a/b` one divided by another.
         sign: ">=" or "<=".
         per: for what the figure is, in words.
     """

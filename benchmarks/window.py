@@ -1,6 +1,6 @@
 """Fixed window: first, last and count per address and 30 s, from a text file to answers written.
 
-`python -m benchmarks.window --csv FILE --records N --out FOLDER [--instances 1] [--pre-aggregation auto]`
+`python -m benchmarks.window --csv FILE --records N --out FOLDER [--groups N] [--instances 1] [--pre-aggregation auto]`
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, required=True)
     parser.add_argument("--records", type=int, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--groups", type=int, help="in a window at most: memory for each is stated")
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--pre-aggregation", default="auto")
     asked = parser.parse_args()
@@ -43,7 +44,8 @@ def main() -> None:
         with metered(cluster) as used:
             running.start().wait()
         rows = running.status()["rows"]["answers"]
-    say(answers=rows, **used.rates(asked.records))
+    per_group = {} if asked.groups is None else {"bytes_per_group": round(used.grown_bytes() / asked.groups, 1)}
+    say(answers=rows, **per_group, **used.rates(asked.records))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import pytest
 from benchmarks import placement, report
 from benchmarks.calibrate import Calibration
 from benchmarks.data import NAMED, as_numbers, as_texts, made
-from benchmarks.harness import NO_COMPILER, Harness, Outcome, verdict
+from benchmarks.harness import NO_COMPILER, Harness, Outcome, RunFailed, figure_of, verdict
 from benchmarks.lines import digest
 from benchmarks.model import FIGURE_13, Model, aware, curve, markdown, not_aware
 from benchmarks.pairs import Bar, Measured, change, measured, ratios
@@ -70,6 +70,13 @@ def test_a_verdict_compares_the_same_figure_of_both() -> None:
     assert found.met
     assert found.ratio == Measured(0.875, 0.75, 1.0)
     assert verdict(bar, [{"rate": 3.0}], []).ratio.median == 3.0
+
+
+def test_figures_may_lie_deeper_and_be_divided() -> None:
+    run = {"p": {"q": 3}, "bound": 2}
+    assert figure_of(run, "p.q/bound") == 1.5
+    with pytest.raises(RunFailed, match=r"did not state 'p\.r'; it stated bound, p"):
+        figure_of(run, "p.r")
 
 
 def test_the_first_sixth_of_latencies_is_warm_up() -> None:
