@@ -182,6 +182,7 @@ TABLE: tuple[Row, ...] = (
         bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
         equal="sum",
         beside={
+            "C, the same by hand in blocks of registers": limit("maps-blocked", "10000000"),
             "ours, not fused (a subquery for each map, split policy per-operator), through the cluster": module(
                 "maps_cluster", "--split", "per-operator"
             ),
