@@ -29,8 +29,9 @@ class FileCase:
 
 
 @st.composite
-def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
-    stream = draw(streams())
+def file_cases(draw: DrawFn, operators_max: int = 3, name: str = "s") -> FileCase:
+    """A query over the stream `name`."""
+    stream = draw(streams(name))
     files = {path: b"" for path in draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))}
     text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
     stream = replace(stream, files=text)

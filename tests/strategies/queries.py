@@ -41,10 +41,9 @@ class Case:
 
 
 @st.composite
-def cases(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED) -> Case:
-    """A query over one or two published streams."""
-    names = ("s",) if draw(st.booleans()) else ("s", "r")
-    declared = [draw(streams(name)) for name in names]
+def cases(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED, names: tuple[str, str] = ("s", "r")) -> Case:
+    """A query over one or two published streams, of these names."""
+    declared = [draw(streams(name)) for name in names[: 1 if draw(st.booleans()) else 2]]
     query = draw(queries(declared, operators_max, kinds))
     assume(not _makes_text_of_state(query))
     return Case(query, {stream.name: draw(partitions(stream)) for stream in declared})
