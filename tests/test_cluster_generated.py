@@ -1,9 +1,8 @@
 """Generated queries in the real cluster: processes, sockets and machine code, and still the reference's answer.
 
-Queries, data and ways to run them are drawn as for the other properties, but from seeds: the name of a test says which.
-`pytest -n0 -m 'long or not long' tests/test_cluster_generated.py -k published-7-2` replays the second data and execution of query 7
-alone, and `tests.test_properties.check(*published(7, 2))` in one process, where it can be debugged (files: `read` and
-`tests.test_file_properties`). A query is run in two ways at least, since most of the time goes into its machine code.
+Queries, data and ways to run them are drawn as for the other properties, but from seeds (`tests.strategies.seeded`), which the name
+of a test says. `pytest -n0 -m 'long or not long' tests/test_cluster_generated.py -k published-7-2` replays that one alone, and with
+`tests/test_properties.py` (files: `tests/test_file_properties.py`) in its place in one process, where it can be debugged.
 """
 
 from __future__ import annotations
@@ -14,12 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-from hypothesis import Phase, given, seed, settings
-from hypothesis import strategies as st
-from hypothesis.strategies import SearchStrategy
 
 from cep import wire
 from cep.model.query import Options, Query
@@ -31,34 +27,9 @@ from tests import user_functions
 from tests.reference import Answer, Partition, assert_same_answer, blocks
 from tests.reference.engine import TimedRow
 from tests.running import cuts, expected_of, outputs_of, plan_of, records_of, values_of_array
-from tests.strategies import (
-    Case,
-    Execution,
-    FileCase,
-    contents_of,
-    executions,
-    file_queries,
-    inputs_of,
-    published_queries,
-)
+from tests.strategies import Execution
+from tests.strategies.seeded import published, published_cases, read, read_cases
 from tests.waiting import until
-
-T = TypeVar("T")
-
-OPERATORS_MAX = 3
-#: (queries, ways to run each), in CI and, besides, in the long mode.
-PUBLISHED, LONG_PUBLISHED = (6, 2), (60, 3)
-READ, LONG_READ = (2, 2), (20, 3)
-
-
-def seeds(name: str, ci: tuple[int, int], long: tuple[int, int]) -> pytest.MarkDecorator:
-    """Queries and the ways to run them, both by number."""
-    both = [(query, way) for query in range(max(ci[0], long[0])) for way in range(max(ci[1], long[1]))]
-    first = {(query, way) for query in range(ci[0]) for way in range(ci[1])}
-    marks = {one: () if one in first else (pytest.mark.long,) for one in both}
-    return pytest.mark.parametrize(
-        ("number", "way"), [pytest.param(*one, marks=marks[one], id="-".join(map(str, (name, *one)))) for one in both]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -72,40 +43,7 @@ def cluster(folder: Path) -> Iterator[LocalCluster]:
         yield started
 
 
-# --- drawing ---------------------------------------------------------------------------------------------------------
-
-
-def drawn(strategy: SearchStrategy[T], text: str) -> T:
-    """The value that the seed `text` gives: Hypothesis's first example is the plainest there is, the second one is random."""
-    values: list[T] = []
-
-    @seed(text)
-    @settings(max_examples=2, phases=[Phase.generate], database=None)
-    @given(strategy)
-    def keep(value: T) -> None:
-        values.append(value)
-
-    keep()
-    return values[-1]
-
-
-def published(number: int, way: int) -> tuple[Case, Execution]:
-    """Streams outlive a query: every one has its own."""
-    query = drawn(published_queries(OPERATORS_MAX, names=(f"s{number}", f"r{number}")), str(number))
-    inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{way}")
-    return Case(query, inputs), execution
-
-
-def read(number: int, way: int) -> tuple[FileCase, Execution]:
-    query = drawn(file_queries(OPERATORS_MAX, f"f{number}-{way}"), str(number))
-    files, execution = drawn(st.tuples(contents_of(query), executions()), f"{number}-{way}")
-    return FileCase(query, files), execution
-
-
-# --- running ---------------------------------------------------------------------------------------------------------
-
-
-@seeds("published", PUBLISHED, LONG_PUBLISHED)
+@published_cases()
 def test_published(cluster: LocalCluster, number: int, way: int) -> None:
     case, execution = published(number, way)
     query = named(case.query, execution, f"q{number}-{way}")
@@ -118,7 +56,7 @@ def test_published(cluster: LocalCluster, number: int, way: int) -> None:
             list(threads.map(publish, publishers, *zip(*parts, strict=True), [execution.batch_rows] * len(parts)))
 
 
-@seeds("read", READ, LONG_READ)
+@read_cases()
 def test_read(cluster: LocalCluster, folder: Path, number: int, way: int) -> None:
     case, execution = read(number, way)
     paths = {path: folder / f"{number}-{way}-{path}" for path in case.files}
