@@ -32,6 +32,10 @@ from tests.strategies.seeded import published, published_cases, read, read_cases
 from tests.waiting import until
 
 
+#: Machine code takes minutes where others compile too.
+pytestmark = pytest.mark.timeout(900)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("data")
