@@ -31,7 +31,6 @@ from tests.strategies import Execution
 from tests.strategies.seeded import published, published_cases, read, read_cases
 from tests.waiting import until
 
-
 #: Machine code takes minutes where others compile too.
 pytestmark = pytest.mark.timeout(900)
 
