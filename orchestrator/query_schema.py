@@ -78,7 +78,8 @@ def _expression() -> dict[str, Any]:
     arguments = {"type": "array", "items": reference("Expression")}
     operators = [*expressions.ARITHMETIC, *expressions.COMPARISON, *expressions.BOOLEAN, *expressions.UNARY]
     return {
-        "description": "A constant, or one of these objects; what each computes is in docs/ARITHMETIC.md.",
+        "description": "A constant, or one of these objects; what each computes is in docs/ARITHMETIC.md. A literal of type float64 "
+        "is 'nan', 'inf' or '-inf' where JSON has no number for it; a binary one is written in hexadecimal.",
         "anyOf": [
             {"type": ["boolean", "number", "string"]},
             _object({"column": _STRING}),

@@ -57,9 +57,9 @@ BUGS = (
     ),
     Bug(
         "ttl counts from the first row",
-        f"{_KERNELS}/assigners.py",
-        "        groups[at + LAST] = time[i]\n        groups[at + COUNT] += 1\n        tell(program, desk, UPDATE, slot, i)\n        emit(program, emitted, desk, slot, numbers[i], i, time[i], 0, 0)",
-        "        groups[at + LAST] = max(groups[at + LAST], 0)\n        groups[at + COUNT] += 1\n        tell(program, desk, UPDATE, slot, i)\n        emit(program, emitted, desk, slot, numbers[i], i, time[i], 0, 0)",
+        f"{_COMPILE}/accumulator_source.py",
+        "            groups[group + LAST] = time[i]\n            groups[group + COUNT] += 1\n",
+        "            groups[group + COUNT] += 1\n",
     ),
     Bug(
         "periodic answers ignore ttl",
@@ -95,7 +95,13 @@ BUGS = (
     ),
     # order
     Bug("rows that tie stay as they came", f"{_FLOW}/hold.py", "    if ties:\n        _untie(", "    if False:\n        _untie("),
-    Bug("a held row is let out a µs early", f"{_FLOW}/hold.py", "ready = held.time < watermark", "ready = held.time <= watermark"),
+    Bug("a held row is let out a µs early", f"{_FLOW}/hold.py", "before = held.time < watermark", "before = held.time <= watermark"),
+    Bug(
+        "one of rows that came in order is let out a µs early",
+        f"{_FLOW}/hold.py",
+        "np.searchsorted(held.time, watermark)",
+        'np.searchsorted(held.time, watermark, "right")',
+    ),
     # joins
     Bug("NULL joins NULL", f"{_COMPILE}/joined.py", "np.bitwise_or.reduce(null) if null else NO_NULLS", "NO_NULLS if null else NO_NULLS"),
     Bug(
@@ -164,7 +170,7 @@ BUGS = (
     Bug(
         "a watermark overtakes what it lets out",
         f"{_FLOW}/instance.py",
-        "        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n",
+        "        for out in node.operator.on_watermark(combined):\n            self.meter.charge(node.account)\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        self.meter.charge(node.account)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n",
         "        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(node.operator.watermark_after(combined))\n        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n",
     ),
     Bug(

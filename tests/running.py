@@ -154,13 +154,18 @@ def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Se
     return script
 
 
-def batch_of(stream: Stream, partition: Partition) -> Batch:
-    """All rows of a partition, with their event times: MIN_TIME where there is none."""
+def records_of(stream: Stream, partition: Partition) -> pa.RecordBatch:
+    """All rows of a partition, as Arrow has them."""
     arrays = [
         pa.array([row[i] for row in partition.rows], field.type.arrow)  # type: ignore[index]  # of published rows, tuples
         for i, field in enumerate(stream.schema.fields)
     ]
-    columns = columns_from_arrow(pa.RecordBatch.from_arrays(arrays, schema=_lenient(stream.schema)), stream.schema)
+    return pa.RecordBatch.from_arrays(arrays, schema=_lenient(stream.schema))
+
+
+def batch_of(stream: Stream, partition: Partition) -> Batch:
+    """All rows of a partition, with their event times: MIN_TIME where there is none."""
+    columns = columns_from_arrow(records_of(stream, partition), stream.schema)
     times = [MIN_TIME if time is None else time for time in event_times(stream, partition)]
     return Batch(columns, np.array(times, np.int64))
 
@@ -172,10 +177,16 @@ def _lenient(schema: Schema) -> pa.Schema:
 def cut_of(stream: Stream, partition: Partition, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch]]:
     """(number of its first row, batch), of the sizes `batch_rows` in turn."""
     batch = batch_of(stream, partition)
+    for part in cuts(len(batch), batch_rows):
+        yield part.start, batch.take(part)
+
+
+def cuts(rows: int, batch_rows: Sequence[int]) -> Iterator[slice]:
+    """`rows` rows in pieces of the sizes `batch_rows` in turn."""
     start = turn = 0
-    while start < len(batch):
+    while start < rows:
         size = batch_rows[turn % len(batch_rows)]
-        yield start, batch.take(slice(start, start + size))
+        yield slice(start, start + size)
         start, turn = start + size, turn + 1
 
 

@@ -93,6 +93,15 @@ def test_the_rows_that_fail_are_named() -> None:
     ]
 
 
+def test_a_row_that_fails_is_named_whatever_its_instant() -> None:
+    """One beyond the year 9999 is a timestamp too, and no datetime."""
+    letters = DeadLetters()
+    far = 2**61 - 1
+    arrivals = [Tuple(0, (0, 0), {"t": far, "ip": None, "n": 13})]
+    run_alone(ApplyOperator(apply("doubled", ("t", "ip", "n"), TWICE), SCHEMA, letters), arrivals, SCHEMA, random.Random(0))
+    assert [each.reason for each in letters.take(9)] == [f"doubled({{'t': {far}, 'ip': None, 'n': 13}}): ValueError: thirteen"]
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

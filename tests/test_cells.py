@@ -34,7 +34,7 @@ def test_every_cell(cell: Cell, data: st.DataObject) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @EVERY_CELL
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.data())
 def test_long_every_cell(cell: Cell, data: st.DataObject) -> None:
     run(cell, data)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
@@ -25,6 +25,7 @@ from cep.model.windows import TimeWindow
 from tests.reference import assert_same_answer, blocks
 from tests.running import Ran, expected_of, outputs_of, run_files
 from tests.strategies import EPOCHS, Execution, FileCase, contents, executions, file_cases
+from tests.strategies.seeded import read, read_cases
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -46,11 +47,9 @@ def test_any_reading_of_files_answers_as_the_reference_does(case: FileCase, exec
         check(case, execution)
 
 
-# Always the same examples, so that their machine code is in the cache from the second run on.
-@settings(max_examples=10, derandomize=True, database=None)
-@given(file_cases(), executions())
-def test_machine_code_answers_as_the_reference_does(case: FileCase, execution: Execution) -> None:
-    check(case, execution)
+@read_cases()
+def test_machine_code_answers_as_the_reference_does(number: int, way: int) -> None:
+    check(*read(number, way))
 
 
 # --- FIRST and LAST of ties: the number of a record in its block decides ------------------------------------------------

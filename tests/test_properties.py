@@ -22,6 +22,7 @@ from cep.model.windows import SizeWindow, TimeWindow, UnboundedWindow
 from tests.reference import Partition, assert_same_answer
 from tests.running import expected_of, outputs_of, run_case
 from tests.strategies import Case, Execution, cases, executions, partitions, tied_cases
+from tests.strategies.seeded import published, published_cases
 
 #: Hypothesis shrinks for up to five minutes; cut off before that, it has no example to show.
 pytestmark = pytest.mark.timeout(900)
@@ -47,11 +48,9 @@ def test_rows_that_tie_in_event_time_and_origin_are_ordered_by_their_columns(cas
         check(case, execution)
 
 
-# Always the same examples, so that their machine code is in the cache from the second run on.
-@settings(max_examples=6, derandomize=True, database=None)
-@given(cases(operators_max=3), executions())
-def test_machine_code_answers_as_the_reference_does(case: Case, execution: Execution) -> None:
-    check(case, execution)
+@published_cases()
+def test_machine_code_answers_as_the_reference_does(number: int, way: int) -> None:
+    check(*published(number, way))
 
 
 # --- one query whose answers depend on everything that an execution could change ---------------------------------------

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 from datetime import timedelta
 
 import pytest
 
 from cep.errors import QueryError
 from cep.model import query as model
-from cep.model.expr import Expr, Literal, col, lit, to_json
+from cep.model.expr import Expr, Literal, col, from_json, lit, to_json
 from cep.model.operators import Deduplicate, Delay, Demux, FlatMap, Operator, Sort, StatefulMap, TopN
-from cep.model.schema import INT64
+from cep.model.schema import FLOAT64, INT64, STRING
 from cep.model.windows import TIME
 from driver.query import Query, stream
 
@@ -31,6 +34,21 @@ def last(query: Query) -> Operator:
 def same(made: tuple[tuple[str, Expr], ...], /, **other: object) -> bool:
     wanted = {name: value if isinstance(value, Expr) else lit(value) for name, value in other.items()}
     return {name: to_json(expr) for name, expr in made} == {name: to_json(expr) for name, expr in wanted.items()}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
+def test_a_literal_that_is_any_float(value: float) -> None:
+    """JSON has no word for some: strict writers refuse them, and they are texts there."""
+    document = json.dumps(to_json(lit(value)), allow_nan=False)
+    back = from_json(json.loads(document))
+    assert isinstance(back, Literal) and back.type == FLOAT64
+    assert struct.pack("d", back.value) == struct.pack("d", value)
+
+
+def test_a_text_that_reads_like_a_float_stays_text() -> None:
+    for document in ("nan", {"literal": "nan", "type": "string"}):
+        found = from_json(document)
+        assert isinstance(found, Literal) and (found.value, found.type) == ("nan", STRING)
 
 
 def test_demux() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.user_functions import check_callable_with, failure_text, resolve
-from cep.compile.user_values import WrongResult
+from cep.compile.user_values import WrongResult, python_values
 from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow, from_arrow
 from cep.model.schema import INT64, Field, Schema
 
@@ -57,7 +57,11 @@ class BatchFunction:
                 yield from self._pieces(batch, start, middle)
                 yield from self._pieces(batch, middle, stop)
             else:
-                yield start, failure_text(self.reference, piece.to_pylist(), error)
+                yield start, failure_text(self.reference, [self._row(piece)], error)
+
+    def _row(self, piece: pa.RecordBatch) -> dict[str, Any]:
+        """The only row there is. Not as Arrow's own Python values: a timestamp may be beyond what a datetime can say."""
+        return {name: python_values(column)[0] for name, column in columns_from_arrow(piece, self.columns).items()}
 
     def _checked(self, result: Any, n: int) -> Made:
         """Raises WrongResult where it is not what a function of `n` rows has to return."""

@@ -6,6 +6,7 @@ function computes is in docs/ARITHMETIC.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -445,7 +446,7 @@ def to_json(expr: Expr) -> dict[str, Any]:
         case Column(name):
             return {"column": name}
         case Literal(value, type_):
-            return {"literal": value.hex() if isinstance(value, bytes) else value, "type": str(type_)}
+            return {"literal": _json_value(value), "type": str(type_)}
         case Binary(op, left, right):
             return {"op": op, "args": [to_json(left), to_json(right)]}
         case Unary(op, arg):
@@ -505,11 +506,24 @@ def _type(text: object, pointer: str) -> DataType:
         raise error.under(pointer) from None
 
 
+def _json_value(value: Any) -> Any:
+    """A literal's value where JSON has one, else a text that says it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _value_of_json(value: Any, type_: DataType) -> Any:
+    if type_ == FLOAT64 and value in ("nan", "inf", "-inf"):
+        return float(value)
+    return bytes.fromhex(value) if type_.name == "binary" and value is not None else value
+
+
 def _literal_from_json(value: Any, type_: object, pointer: str) -> Expr:
     try:
         if type_ is None:
             return lit(value)
         parsed = parse_type(type_)[0]
-        return Literal(bytes.fromhex(value) if parsed.name == "binary" and value is not None else value, parsed)
+        return Literal(_value_of_json(value, parsed), parsed)
     except (QueryError, ValueError, TypeError) as error:
         raise QueryError(str(error), f"{pointer}/literal") from None

@@ -8,8 +8,8 @@ are common, and disorder stays near what was promised, a little beyond it includ
 
 from tests.strategies.executions import Execution, executions
 from tests.strategies.expressions import conditions, expressions
-from tests.strategies.files import FileCase, contents, file_cases
-from tests.strategies.queries import Case, cases, tied_cases
+from tests.strategies.files import FileCase, contents, contents_of, file_cases, file_queries
+from tests.strategies.queries import Case, cases, inputs_of, published_queries, tied_cases
 from tests.strategies.streams import EPOCHS, partitions
 from tests.strategies.values import TYPES, columns, values_of
 
@@ -23,10 +23,14 @@ __all__ = [
     "columns",
     "conditions",
     "contents",
+    "contents_of",
     "executions",
     "expressions",
     "file_cases",
+    "file_queries",
+    "inputs_of",
     "partitions",
+    "published_queries",
     "tied_cases",
     "values_of",
 ]

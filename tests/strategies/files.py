@@ -30,13 +30,26 @@ class FileCase:
 
 @st.composite
 def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
-    stream = draw(streams())
-    files = {path: b"" for path in draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))}
-    text = TextFiles(tuple(files), draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
-    stream = replace(stream, files=text)
-    query = draw(queries([stream], operators_max))
+    query = draw(file_queries(operators_max))
+    return FileCase(query, draw(contents_of(query)))
+
+
+@st.composite
+def file_queries(draw: DrawFn, operators_max: int = 3, name: str = "s") -> Query:
+    """Over the stream `name`."""
+    stream = draw(streams(name))
+    paths = draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))
+    text = TextFiles(paths, draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
+    return draw(queries([replace(stream, files=text)], operators_max))
+
+
+@st.composite
+def contents_of(draw: DrawFn, query: Query) -> dict[str, bytes]:
+    """What is in the files of its stream, by path."""
+    (stream,) = query.streams
+    assert stream.files is not None
     epoch = draw(st.sampled_from(EPOCHS))
-    return FileCase(query, {path: draw(contents(stream, epoch)) for path in files})
+    return {path: draw(contents(stream, epoch)) for path in stream.files.paths}
 
 
 @st.composite

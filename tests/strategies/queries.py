@@ -43,11 +43,24 @@ class Case:
 @st.composite
 def cases(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED) -> Case:
     """A query over one or two published streams."""
-    names = ("s",) if draw(st.booleans()) else ("s", "r")
-    declared = [draw(streams(name)) for name in names]
+    query = draw(published_queries(operators_max, kinds))
+    return Case(query, draw(inputs_of(query)))
+
+
+@st.composite
+def published_queries(
+    draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED, names: tuple[str, str] = ("s", "r")
+) -> Query:
+    """Over the first or both of two streams of these names."""
+    declared = [draw(streams(name)) for name in names[: 1 if draw(st.booleans()) else 2]]
     query = draw(queries(declared, operators_max, kinds))
     assume(not _makes_text_of_state(query))
-    return Case(query, {stream.name: draw(partitions(stream)) for stream in declared})
+    return query
+
+
+def inputs_of(query: Query) -> SearchStrategy[dict[str, list[Partition]]]:
+    """What is published on its streams."""
+    return st.fixed_dictionaries({stream.name: partitions(stream) for stream in query.streams})
 
 
 def _makes_text_of_state(query: Query) -> bool:
