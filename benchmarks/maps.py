@@ -20,7 +20,7 @@ from cep.model.operators import Map
 from cep.model.schema import Schema
 
 MAPS = 50
-BATCH_ROWS = 1 << 14
+BATCH_ROWS = 1 << 16  # as the engine emits them at most
 
 #: name -> (type, a map, what a result is multiplied by before it is added up as a whole number, as the C program does)
 KINDS: dict[str, tuple[str, Callable[[Expr], Expr], float]] = {

@@ -22,6 +22,7 @@ from cep.model.expr import Column
 from cep.model.schema import DataType, Field
 from cep.plan.types import Typed
 
+REGISTERS = 32
 _ARRAY = {"bool": "uint8", "timestamp": "int64", "string": "int32", "binary": "int32", "list": "int32"}
 _FUNCTIONS = "from cep.compile.chain_scalars import *  # noqa: F403\n"
 _LOOP = ("    kept = 0", "    failed = 0", "    for i in range(n):")
@@ -169,13 +170,20 @@ class LoopWriter:
         parameters += [parameter for k, column in enumerate(outputs) for parameter in _output(k, column)]
         parameters += [("int64[:]", name) for name in ("rows", "failed_rows", "failed_sites")]
         parameters += self.more
-        literals = [f"    {kind}{k} = {kind}s[{k}]" for kind in ("integer", "float") for k in range(count[kind])]
+        literals = [line for kind in ("integer", "float") for line in _loads(kind, self.writer.literals[kind])]
         return _MODULE.format(
             functions=_FUNCTIONS if self.writer.functions else "",
             types=", ".join(type_ for type_, _ in parameters),
             names=", ".join(name for _, name in parameters),
             body="\n".join((*literals, *_LOOP, *self.writer.lines)),
         )
+
+
+def _loads(kind: str, values: Sequence[object]) -> list[str]:
+    """Literals come into registers before the loop. Where there are more than a processor has, equal ones share theirs; fewer are
+    left as they are, so that queries whose literals happen to be equal share the code of those whose are not."""
+    shared = {repr(value): k for k, value in reversed(list(enumerate(values)))} if len(values) > REGISTERS else {}
+    return [f"    {kind}{k} = {kind}s[{shared.get(repr(value), k)}]" for k, value in enumerate(values)]
 
 
 def _array(type_: DataType) -> str:
