@@ -135,6 +135,16 @@ def late(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray) -> in
     return max_time
 
 
+@kernel("boolean(const int64[:], int64, int64, int64)")
+def on_time(time: np.ndarray, max_time: int, disorder: int, most: int) -> bool:
+    """Is no row late, and every event time within ±`most`?"""
+    for i in range(len(time)):
+        if time[i] < -most or time[i] > most or _is_late(time[i], max_time, disorder):
+            return False
+        max_time = max(max_time, time[i])
+    return True
+
+
 @kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")
 def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray, bad_rows: np.ndarray, bad_times: np.ndarray) -> int:
     """`late` where bad records whose event times parse stood between the rows: they move the stamp too.
