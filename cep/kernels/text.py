@@ -163,4 +163,4 @@ def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray,
 
 
 #: What judging lateness runs.
-LATENESS = (late, late_among)
+LATENESS = (late, late_among, on_time)
