@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import zmq
 
-from driver import UNBOUNDED, Cluster, LocalCluster, Query, col, count, stream
+from driver import UNBOUNDED, Cluster, LocalCluster, Query, col, count, max_, stream
 
 ROOT = Path(__file__).resolve().parent.parent
 LOOK_AGAIN_S = 50e-6
@@ -149,7 +149,7 @@ def query(options: argparse.Namespace) -> Query:
     events = stream("events", created="int64", key="int64")
     begun = Query("latency").source(events).map("first", created=col("created"), key=col("key"))
     if options.query == "count":
-        counted = begun.aggregate("counted", UNBOUNDED(), by="key", n=count(), created=last_created())
+        counted = begun.aggregate("counted", UNBOUNDED(ttl=None), by="key", n=count(), created=max_("created"))
         begun = counted.map("second", created=col("created"), n=col("n"))
     else:
         begun = begun.map("second", created=col("created"), key=col("key"))
@@ -157,12 +157,6 @@ def query(options: argparse.Namespace) -> Query:
     if options.policy is not None:
         asked["message_policy"] = options.policy
     return begun.output("answers").options(**asked)
-
-
-def last_created() -> Any:
-    from driver import max_
-
-    return max_("created")
 
 
 def bind(cluster: LocalCluster, cores: list[int]) -> None:
