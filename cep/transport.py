@@ -1,27 +1,30 @@
 """ZeroMQ, and nothing else: one inbound PULL socket per process, one outbound PUSH socket per peer process.
 
-ZeroMQ's own high-water marks are off: the byte credits of `cep.dataflow.channel` bound what is under way. This is the one module that
-imports zmq; instance managers and drivers share it, and they may not import each other.
+A small message is one frame, header and body; a large body is a frame of its own, which is not copied. ZeroMQ's own high-water marks
+are off: the byte credits of `cep.dataflow.channel` bound what is under way. This is the one module that imports zmq; instance managers
+and drivers share it, and they may not import each other.
 """
 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from typing import Any
 
 import zmq
 
 from cep import wire
-from cep.wire import Header
+from cep.errors import ProtocolError
+from cep.wire import HEADER_BYTES, Header
 
 COPY_BYTES_MAX = 64 << 10  # below this a copy is quicker than ZeroMQ's bookkeeping for a shared buffer
-
-
 SOCKETS_MAX = 16_384  # peers and clients of one process
+WAKE = b""  # a message that says nothing
 
 
 class Sockets:
-    """The process's sockets. Used by one thread."""
+    """The process's sockets. Used by one thread, but for `wake`."""
 
     def __init__(self, endpoint: str) -> None:
         self.context = zmq.Context()
@@ -31,19 +34,23 @@ class Sockets:
         self.inbound.bind(endpoint)
         self.endpoint = self.inbound.getsockopt_string(zmq.LAST_ENDPOINT)
         self.outbound: dict[str, zmq.Socket[bytes]] = {}
-        self.wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.poller = zmq.Poller()
-        self.poller.register(self.inbound, zmq.POLLIN)
-        self.poller.register(self.wakeup, zmq.POLLIN)
+        self.inbound.bind("inproc://wake")
+        self.waker = self.context.socket(zmq.PUSH)
+        self.waker.connect("inproc://wake")
+        self.waking = threading.RLock()  # a signal's handler may wake a thread that is waking
+        self.arrived: bytes | None = None  # a message, or its first frame, that ended `park`
+        self.timeout_ms = -1
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """Hands a message to the transport, which owns `body` until it has let go: it is never written to again."""
         socket = self.outbound.get(endpoint) or self._connect(endpoint)
         if body is None:
             socket.send(header.pack())
-            return
-        socket.send(header.pack(), zmq.SNDMORE)
-        socket.send(body, copy=len(body) < COPY_BYTES_MAX)
+        elif len(body) < COPY_BYTES_MAX:
+            socket.send(b"".join((header.pack(), body)))
+        else:
+            socket.send(header.pack(), zmq.SNDMORE)
+            socket.send(body, copy=False)
 
     def send_json(self, endpoint: str, document: bytes) -> None:
         """A report: one frame, to a process that may be away for a while."""
@@ -63,25 +70,65 @@ class Sockets:
         return socket
 
     def receive(self) -> tuple[Header, Any] | None:
-        """The next message, or None."""
+        """The next message, or None. Raises ProtocolError for one that is none; it is gone then."""
+        while (frame := self._next()) is not None:
+            if frame == WAKE:
+                continue
+            try:
+                header = wire.unpack(frame[:HEADER_BYTES])
+            except ProtocolError:
+                self._skip()
+                raise
+            if len(frame) > HEADER_BYTES:
+                return header, memoryview(frame)[HEADER_BYTES:]
+            return header, self._large()
+        return None
+
+    def _next(self) -> bytes | None:
+        if (frame := self.arrived) is not None:
+            self.arrived = None
+            return frame
         try:
-            frames = self.inbound.recv_multipart(zmq.NOBLOCK, copy=False)
+            return self.inbound.recv(zmq.NOBLOCK)
         except zmq.Again:
             return None
-        return wire.unpack(frames[0].bytes), (frames[1].buffer if len(frames) > 1 else b"")
+
+    def _large(self) -> Any:
+        """The body that is a frame of its own; empty if there is none."""
+        return self.inbound.recv(copy=False).buffer if self.inbound.getsockopt(zmq.RCVMORE) else b""
+
+    def _skip(self) -> None:
+        while self.inbound.getsockopt(zmq.RCVMORE):
+            self.inbound.recv(copy=False)
+
+    def poll(self, span_ns: int) -> bool:
+        """Looks for a message again and again, for that long. Others who wait for the core get it between two looks. Is there one?"""
+        end = time.monotonic_ns() + span_ns
+        while not int(self.inbound.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+            if time.monotonic_ns() > end:
+                return False
+            os.sched_yield()
+        return True
 
     def park(self, timeout_ms: int) -> None:
         """Sleeps until a message comes, somebody calls `wake`, or the time is over."""
-        for socket, _ in self.poller.poll(timeout_ms):
-            if socket == self.wakeup:
-                os.eventfd_read(self.wakeup)
+        if timeout_ms != self.timeout_ms:
+            self.inbound.rcvtimeo = self.timeout_ms = timeout_ms
+        if self.arrived is None:
+            try:
+                self.arrived = self.inbound.recv()
+            except zmq.Again:
+                return
 
     def wake(self) -> None:
         """From any thread."""
-        os.eventfd_write(self.wakeup, 1)
+        with self.waking:
+            if not self.waker.closed:
+                self.waker.send(WAKE)
 
     def close(self) -> None:
+        with self.waking:
+            self.waker.close(linger=0)
         for socket in (self.inbound, *self.outbound.values()):
             socket.close()
         self.context.term()
-        os.close(self.wakeup)

@@ -23,6 +23,8 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
 
     Raises DataError naming the stream, the field, what was expected and what was got; then nothing of `data` is taken.
     """
+    if isinstance(data, pa.RecordBatch) and _is_plain(data, stream.schema):
+        return [data]
     table = _table(data, stream)
     wanted, got = stream.schema.names, tuple(table.column_names)
     if set(wanted) != set(got):
@@ -34,6 +36,16 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
         if longest > ROW_BYTES_MAX:
             raise DataError(f"stream {stream.name!r}, field {field}: a value of {longest} bytes; expected at most {ROW_BYTES_MAX}")
     return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
+
+
+def _is_plain(batch: pa.RecordBatch, schema: Schema) -> bool:
+    """Is it of the stream's schema as it stands? Whoever sends many small batches sends such."""
+    if batch.schema != schema.arrow and (batch.schema.names != schema.arrow.names or batch.schema.types != schema.arrow.types):
+        return False
+    for field, column in zip(schema.fields, batch.columns, strict=True):
+        if field.type.is_list or (column.null_count and not field.nullable) or (field.type.is_text and column.nbytes > ROW_BYTES_MAX):
+            return False
+    return True
 
 
 def _longest(column: pa.ChunkedArray, field: Field) -> int:

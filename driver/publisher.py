@@ -6,7 +6,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +16,7 @@ from cep import wire
 from cep.dataflow.channel import Credit
 from cep.dataflow.event_time import ComputedTime
 from cep.dataflow.replicas import shares
-from cep.dataflow.source import in_range, stamp_of
+from cep.dataflow.source import greatest_of, stamp_of
 from cep.elements import MIN_TIME
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
@@ -55,7 +54,7 @@ class Publisher:
         self.rest, self.plane, self.stream, self.keep_open = rest, plane, stream, keep_open
         self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
         self.disorder = stream.disorder or 0
-        self.format = Format(stream.schema)
+        self.format, self.stream_id = Format(stream.schema), wire.stream_id(stream.name)
         self.readers: dict[int, Reader] = {}
         self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0
@@ -112,10 +111,9 @@ class Publisher:
 
     def _send(self, batch: pa.RecordBatch, created_ns: int) -> None:
         times = self._times(batch, self.max_time)
-        known = times[in_range(times)]
-        before, greatest = self.max_time, int(known.max()) if len(known) else MIN_TIME
+        before, greatest = self.max_time, greatest_of(times)
         self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
-        arrays = [*batch.columns, pa.array(times)]
+        arrays = [*batch.columns, wire.int64_array(times)]
         whole = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow)
         body = whole.serialize()
         for readers in self._by_query():
@@ -139,14 +137,16 @@ class Publisher:
         if reader is not None:
             header = self._header(wire.BATCH, reader, created=created_ns, stamp=stamp, record=self.record)
             reader.credit.spend(len(body))
-            self.plane.send(reader.endpoint, header if fingerprint is None else replace(header, fingerprint=fingerprint), body)
+            self.plane.send(reader.endpoint, header if fingerprint is None else header._replace(fingerprint=fingerprint), body)
 
     def _by_query(self) -> list[list[Reader]]:
         """The readers of each query, beginning with the one whose turn it is."""
+        here = [reader for reader in list(self.readers.values()) if reader.opened and not reader.gone]
+        if len(here) < 2:
+            return [here] if here else []
         queries: dict[str, list[Reader]] = {}
-        for reader in list(self.readers.values()):
-            if reader.opened and not reader.gone:
-                queries.setdefault(reader.query, []).append(reader)
+        for reader in here:
+            queries.setdefault(reader.query, []).append(reader)
         self._turn += 1
         return [[*readers[self._turn % len(readers) :], *readers[: self._turn % len(readers)]] for readers in queries.values()]
 
@@ -159,6 +159,8 @@ class Publisher:
         def settled() -> bool:
             return self.closing.is_set() or any(r.closed for r in readers) or all(r.gone for r in readers) or found() is not None
 
+        if not self.closing.is_set() and not any(reader.closed for reader in self.readers.values()) and (reader := found()) is not None:
+            return reader
         with self.changed:
             self.changed.wait_for(settled)
             if self.closing.is_set():
@@ -181,7 +183,7 @@ class Publisher:
             kind,
             reader.channel,
             sequence,
-            stream=wire.stream_id(self.stream.name),
+            stream=self.stream_id,
             fingerprint=self.format.fingerprint,
             watermark=watermark,
             **fields,
@@ -259,7 +261,7 @@ class Publisher:
         reader.opened, reader.gone = bool(document["here"]), not document["here"]
         # Where it was already, by an earlier publisher of our name, its numbering goes on.
         reader.credit.limit, reader.sequence = document.get("limit", 0), header.sequence
-        reader.credit.sent = document.get("received", 0)
+        reader.credit.sent, reader.credit.consumed = document.get("received", 0), document.get("consumed", 0)
         self.record = max(self.record, header.record)
         reader.watermark = header.watermark
         if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep import wire
+from cep.dataflow.channel import slack
 from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
 from cep.model.schema import Schema
 from cep.wire import Format, Header
@@ -34,7 +35,7 @@ class Producer:
         index = document["instance"]
         self.outlet = wire.name_id(f"{query}/{stream}/{index}")
         self.channel = wire.name_id(f"{query}/{stream}/{index}>{id_}")
-        self.consumed = 0
+        self.consumed = self.granted = 0
         self.sequence = 0
         self.open = True
 
@@ -209,13 +210,15 @@ class Subscription:
 
     def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
         assert self.schema is not None
-        batch = pa.ipc.read_record_batch(pa.py_buffer(wire.aligned(body)), Format(self.schema).arrow)
+        batch = pa.ipc.read_record_batch(wire.aligned(body), Format(self.schema).arrow)
         producer.consumed += len(body)
         self.rows += batch.num_rows
-        self._grant(producer)
+        if producer.consumed - producer.granted > slack(self.window):
+            self._grant(producer)
         return without_hidden(batch, self.schema, self.event_time)
 
     def _grant(self, producer: Producer) -> None:
+        producer.granted = producer.consumed
         header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
         self.plane.send(producer.endpoint, header)
 

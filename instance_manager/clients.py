@@ -146,7 +146,8 @@ class Clients:
         known.last_heard_us = clock_us()
         entry.endpoints[name] = endpoint
         self.publishers[channel] = (hosted, entry, known)
-        body = wire.to_json({"here": True, "limit": known.inbox.limit(), "received": known.inbox.received})
+        credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
+        body = wire.to_json({"here": True, "received": known.inbox.received, **credit})
         next_record = entry.source.records.get(name, 0)
         answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
         self.sockets.send(endpoint, answer, body)
@@ -225,9 +226,8 @@ class Clients:
         moved = False
         for channel, (_, entry, publisher) in self.publishers.items():
             if publisher.inbox.credit_due and publisher.name in entry.endpoints:
-                publisher.inbox.credit_due, moved = False, True
-                inbox = publisher.inbox
-                header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.limit(), watermark=entry.source.watermark)
+                inbox, moved = publisher.inbox, True
+                header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=entry.source.watermark)
                 self.sockets.send(entry.endpoints[publisher.name], header)
         return moved
 

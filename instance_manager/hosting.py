@@ -83,11 +83,13 @@ class Hosted:
     instance: SubqueryInstance
     epoch: int
     inboxes: dict[str, tuple[Inbox, Format, str | None]] = field(default_factory=dict)  # name -> inbox, format, sender's endpoint
+    paced: set[str] = field(default_factory=set)  # of those, where the sender reads files, which wait for our watermark
     channels: dict[str, RemoteChannel | LocalChannel] = field(default_factory=dict)
     outlets: dict[int, Outlet] = field(default_factory=dict)  # by the id that clients name
     entries: dict[int, Entry] = field(default_factory=dict)
     attachments: list[Attachment] = field(default_factory=list)
     received: dict[str, Account] = field(default_factory=dict)  # of what comes from other processes, by the name of the edge
+    polls: bool = False  # its query asks that messages be waited for awake
     reported: str = ""  # the state that the orchestrator knows of
     traceback: str = ""
 
@@ -124,6 +126,7 @@ class _Maker:
         self.subquery = plan.subquery(assignment["subquery"])
         self.share = self.config.cluster.budget_bytes // max(1, channels_here)
         self.inboxes: dict[str, tuple[Inbox, Format, str | None]] = {}
+        self.paced: set[str] = set()
         self.channels: dict[str, RemoteChannel | LocalChannel] = {}
         self.outlets: dict[int, Outlet] = {}
         self.entries: dict[int, Entry] = {}
@@ -134,7 +137,9 @@ class _Maker:
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, limit, meter=meter)
         instance = build(self.plan, self.subquery, self.index, wiring)
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
-        return Hosted(key, instance, self.assignment["epoch"], self.inboxes, self.channels, self.outlets, self.entries, self.attachments)
+        ways = (self.inboxes, self.paced, self.channels, self.outlets, self.entries, self.attachments)
+        polls = self.plan.query.options.message_policy == "poll"
+        return Hosted(key, instance, self.assignment["epoch"], *ways, polls=polls)
 
     def _worker(self, subquery: str, index: int) -> tuple[str, str]:
         """(instance manager, endpoint) of an instance."""
@@ -158,6 +163,8 @@ class _Maker:
         inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
         inbox.share = self.share if im != self.config.id else min(self.share, NEIGHBOUR_BYTES)
         self.inboxes[name] = (inbox, wire_format, None if im == self.config.id else endpoint)
+        if any(stream in self.plan.files for stream in self.plan.subquery(edge.source).streams):
+            self.paced.add(name)
         return inbox
 
     def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:

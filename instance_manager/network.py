@@ -70,6 +70,7 @@ class RemoteInbox:
     format: Format
     endpoint: str
     account: Account  # of receiving and decoding
+    paced: bool = True  # the sender may read files: it waits for our watermark
     told: int = MIN_TIME  # the combined watermark that the sender knows of
 
 
@@ -137,13 +138,13 @@ class Network:
         return remote.account
 
     def emit(self) -> None:
-        """Gives back credit, and the combined watermark where it has risen (CREDIT: sequence = bytes consumed, record = limit)."""
+        """Gives back credit, and the combined watermark where it is waited for (CREDIT: sequence = bytes consumed, record = limit)."""
         for id_, remote in self.inboxes.items():
             returned = remote.inbox.returned
-            if remote.inbox.credit_due or returned > remote.told:
-                remote.inbox.credit_due, remote.told = False, returned
+            if remote.inbox.credit_due or (remote.paced and returned > remote.told):
+                remote.told = returned
                 inbox = remote.inbox
-                header = Header(wire.CREDIT, id_, sequence=inbox.consumed, watermark=returned, record=inbox.limit())
+                header = Header(wire.CREDIT, id_, sequence=inbox.consumed, watermark=returned, record=inbox.grant())
                 self.sockets.send(remote.endpoint, header)
 
     def forget(self, inboxes: Iterable[int], channels: Iterable[int]) -> None:

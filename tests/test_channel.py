@@ -170,7 +170,7 @@ def test_one_batch_always_goes_whatever_its_size(make: Make) -> None:
 
 def test_beyond_one_the_limit_holds(make: Make) -> None:
     link = make(share=1 << 16)
-    send(link, batch(1000))
+    send(link, batch(2000))
     spent = link.channel.credit.sent
     assert link.channel.credit.allows((1 << 16) - spent)
     assert not link.channel.credit.allows((1 << 16) - spent + 1)

@@ -467,6 +467,7 @@ def documents(name: str) -> Iterator[tuple[dict[str, Any], str]]:
     yield changed("/more", 1)
     yield changed("/name", "a/b")
     yield changed("/options", {"parallelism": 0})
+    yield changed("/options", {"message_policy": "sleep"})
 
 
 def test_what_is_no_query(cluster: LocalCluster, name: str) -> None:

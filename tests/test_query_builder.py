@@ -110,3 +110,10 @@ def test_sort() -> None:
 def test_top() -> None:
     window = TIME("10s")
     assert last(start().top("t", 3, window, by="ip", order="-n")) == TopN("t", "packets", window, ("ip",), (("n", True),), 3)
+
+
+def test_message_policy() -> None:
+    asked = Query("q").source(stream("s", n=int)).map("m", n=col("n")).output("o").options(message_policy="poll")
+    assert model.from_json(asked.to_json()).options.message_policy == "poll"
+    with pytest.raises(QueryError, match="message_policy: expected one of"):
+        asked.options(message_policy="sleep")

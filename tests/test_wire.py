@@ -61,7 +61,7 @@ def test_headers(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("frame", [b"", b"x", Header(wire.END, 1).pack()[:-1], Header(wire.END, 1).pack() + b"\0"], ids=len)
 def test_a_header_of_another_size(frame: bytes) -> None:
-    with pytest.raises(ProtocolError, match=f"expected 76 bytes, got {len(frame)}"):
+    with pytest.raises(ProtocolError, match=f"expected 80 bytes, got {len(frame)}"):
         wire.unpack(frame)
 
 
@@ -125,3 +125,24 @@ def test_ids_are_frozen() -> None:
 
 
 FROZEN = 1344274870380553034
+
+
+@given(batches(), batches())
+def test_what_the_engine_writes_is_what_arrow_writes(
+    one: tuple[Schema, pa.RecordBatch, Batch], other: tuple[Schema, pa.RecordBatch, Batch]
+) -> None:
+    schema, _, batch = one
+    wire_format = Format(schema, 0 if batch.origin is None else batch.origin.shape[1])
+    assert bytes(wire_format.encode(batch)) == bytes(wire_format.to_arrow(batch).serialize())
+    if other[0].fields != schema.fields and wire_format.layout is not None:
+        foreign = Format(other[0]).to_arrow(other[2]).serialize()
+        found = wire_format.layout.read(foreign)
+        assert found is None or found[0] == len(other[2])
+
+
+def test_a_message_cut_short_is_not_read() -> None:
+    wire_format = Format(Schema.of({"n": "int64", "t": str}))
+    rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["a", "bcd"]), pa.array([3, 4])], schema=wire_format.arrow)
+    message, layout = bytes(rows.serialize()), wire_format.layout
+    assert layout is not None and layout.read(pa.py_buffer(message)) is not None
+    assert all(layout.read(pa.py_buffer(message[:size])) is None for size in range(len(message)))

@@ -3,7 +3,10 @@
 The rules (DESIGN 4.3, 4.14, 7):
 
 - every element has the next sequence number; a gap is a ProtocolError that names the channel;
-- only batches cost credit. A channel may always have one batch outstanding, whatever its size; beyond that the receiver's limit holds;
+- only batches cost credit. While no more than an eighth of a channel's share is outstanding, a batch may go whatever its size; beyond
+  that the receiver's limit holds;
+- the receiver returns credit when it owes more than that eighth: small batches cost no message back, and nobody waits for ever, for
+  whoever may not send has more than an eighth outstanding, and gets it back when it is taken;
 - control elements are free and keep their place in the order;
 - an element of an older epoch than the receiver's is dropped and counted: its sender has been replaced;
 - the receiver returns, with its credits, the bytes it has consumed and its combined watermark.
@@ -24,7 +27,7 @@ def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
     total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
     for column in batch.columns.values():
-        total += column.values.nbytes + (int(column.values.sum()) if column.type.is_bytes else 0)
+        total += column.values.nbytes + (0 if column.data is None else int(column.values.sum()))
     return total
 
 
@@ -38,6 +41,11 @@ def row_bytes(batch: Batch) -> np.ndarray:
     return sizes
 
 
+def slack(share: int) -> int:
+    """Bytes of a share that a receiver need not return yet."""
+    return share >> 3
+
+
 class Credit:
     """The sender's view of what it may send."""
 
@@ -47,7 +55,7 @@ class Credit:
 
     def allows(self, size: int) -> bool:
         """May a batch of `size` bytes go now?"""
-        return self.sent == self.consumed or self.sent + size <= self.limit
+        return self.sent - self.consumed <= slack(self.limit - self.consumed) or self.sent + size <= self.limit
 
     def spend(self, size: int) -> None:
         self.sent += size
@@ -75,7 +83,7 @@ class Inbox:
         self.name, self.share = name, share
         self.queue: deque[tuple[Any, int, int]] = deque()  # element, size, watermark after it
         self.sequence = self.epoch = self.stale = 0
-        self.received = self.consumed = 0
+        self.received = self.consumed = self.granted = 0
         self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
         self.since = MIN_TIME
         self.credit_due = True  # the first grant is due at once
@@ -106,8 +114,14 @@ class Inbox:
         element, size, watermark = self.queue.popleft()
         if size:
             self.consumed += size
-            self.credit_due = True
+            # The first grant of all may have come before the sender was at home: what it sends without one is granted at once.
+            self.credit_due |= not self.granted or self.consumed - self.granted > slack(self.share)
         return element, watermark
+
+    def grant(self) -> int:
+        """What has been consumed is told to the sender now; the limit that it may send up to."""
+        self.granted, self.credit_due = self.consumed, False
+        return self.limit()
 
     def held(self) -> int:
         """Bytes that have come and were not taken yet."""
@@ -136,9 +150,8 @@ class LocalChannel:
 
     def settle(self) -> bool:
         """Gives back what the receiver has consumed, and its combined watermark. Was there news?"""
-        news = self.inbox.credit_due or self.inbox.returned > self.credit.returned
-        self.inbox.credit_due = False
-        self.credit.grant(self.inbox.consumed, self.inbox.limit(), self.inbox.returned)
+        news = self.inbox.credit_due or self.inbox.consumed > self.credit.consumed or self.inbox.returned > self.credit.returned
+        self.credit.grant(self.inbox.consumed, self.inbox.grant(), self.inbox.returned)
         return news
 
 
@@ -169,7 +182,7 @@ class WatermarkMerge:
 
     def recombine(self) -> bool:
         """Takes the minimum anew, after a channel has gone."""
-        awake = [time for channel, time in self.times.items() if channel not in self.idle]
+        awake = [time for channel, time in self.times.items() if channel not in self.idle] if self.idle else self.times.values()
         combined = min(awake, default=self.combined)
         risen, self.combined = combined > self.combined, max(combined, self.combined)
         return risen

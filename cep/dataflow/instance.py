@@ -161,7 +161,10 @@ class SubqueryInstance:
             output.stall.note(output.blocked, self.meter.mark)
 
     def _blocked(self) -> bool:
-        return any([output.blocked for output in self.outputs])
+        for output in self.outputs:  # noqa: SIM110  (`any` takes three times as long, and this is asked between two steps)
+            if output.blocked:
+                return True
+        return False
 
     def _resume(self) -> bool:
         """Runs the cursor until it is through or an output is blocked. Is it through?"""

@@ -15,8 +15,9 @@ import numpy as np
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.output import concat
 from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
-from cep.kernels.text import late, late_among
+from cep.kernels.text import late, late_among, on_time
 
 Clock = Callable[[], int]  # µs since the epoch
 
@@ -84,6 +85,13 @@ def in_range(times: np.ndarray) -> np.ndarray:
     return inside
 
 
+def greatest_of(times: np.ndarray) -> int:
+    """The greatest event time among `times`, int64[n]; MIN_TIME where there is none."""
+    if len(times) and int(times.min()) >= -EVENT_TIME_MAX and (greatest := int(times.max())) <= EVENT_TIME_MAX:
+        return greatest
+    return int(times[in_range(times)].max(initial=MIN_TIME))
+
+
 NONE_BAD = np.zeros(0, np.int64)
 
 
@@ -135,6 +143,10 @@ class Publisher:
     last_heard_us: int
     last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
+
+
+#: Batches of a publisher are taken together up to so many rows.
+ENOUGH_ROWS = 1024
 
 
 class PublishedSource:
@@ -199,10 +211,21 @@ class PublishedSource:
         if self.expected:
             return None
         while (publisher := self._next_waiting()) is not None:
+            batches = self._take_all(publisher)
+            if batches:
+                return concat(batches)
+        return NONE_ON_TIME if self.late.batches else None
+
+    def _take_all(self, publisher: Publisher) -> list[Batch]:
+        """Rows on time of what has come meanwhile: what follows costs as much for a batch of few rows as for one of many."""
+        batches: list[Batch] = []
+        rows, queue = 0, publisher.inbox.queue
+        while queue and rows < ENOUGH_ROWS:
             batch = self._take(publisher)
             if batch is not None:
-                return batch
-        return NONE_ON_TIME if self.late.batches else None
+                batches.append(batch)
+                rows += len(batch)
+        return batches
 
     def _next_waiting(self) -> Publisher | None:
         """In turn, so that no publisher starves another."""
@@ -225,8 +248,11 @@ class PublishedSource:
 
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
         batch = published.batch
-        first = published.record
-        records = np.arange(first, first + len(batch), dtype=np.int64) if batch.origin is None else batch.origin[:, 0]
+        first, behind = published.record, published.record + len(batch)
+        if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, EVENT_TIME_MAX):
+            self.records[publisher.name] = max(self.records.get(publisher.name, 0), behind)
+            return self._numbered(publisher, batch, np.arange(first, behind) if self.origin else NONE_BAD)
+        records = np.arange(first, behind) if batch.origin is None else batch.origin[:, 0]
         self.records[publisher.name] = max(self.records.get(publisher.name, 0), int(records.max(initial=-1)) + 1)
         known = in_range(batch.time)
         if not known.all():
@@ -241,6 +267,10 @@ class PublishedSource:
             kept = np.flatnonzero(batch.time >= self.since)
             self.before_since += len(batch) - len(kept)
             batch, records = batch.take(kept), records[kept]
+        return self._numbered(publisher, batch, records)
+
+    def _numbered(self, publisher: Publisher, batch: Batch, records: np.ndarray) -> Batch | None:
+        """With origins where they are read; None if it is empty."""
         if not len(batch):
             return None
         origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None

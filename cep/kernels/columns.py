@@ -43,8 +43,17 @@ def from_arrow(array: pa.Array, type_: DataType) -> Column:
         return Column(type_, np.zeros(0, np.int32), valid, NO_BYTES, np.zeros(0, np.int64))
     offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, offset * 4)
     body = array.buffers()[2]
-    data = np.frombuffer(body, np.uint8) if body is not None and body.size else NO_BYTES
-    return Column(type_, np.diff(offsets), valid, data, offsets[:-1].astype(np.int64))
+    return text_column(type_, offsets, NO_BYTES if body is None else np.frombuffer(body, np.uint8), valid)
+
+
+def text_column(type_: DataType, offsets: np.ndarray, body: np.ndarray, valid: np.ndarray | None = None) -> Column:
+    """Texts that lie one behind the other in `body`, from and to `offsets`, int32[n + 1]."""
+    return Column(type_, offsets[1:] - offsets[:-1], valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))
+
+
+def column_of(type_: DataType, values: np.ndarray, body: np.ndarray | None = None) -> Column:
+    """A column without NULLs; of texts `values` are the offsets."""
+    return Column(type_, values) if body is None else text_column(type_, values, body)
 
 
 def _list_from_arrow(array: pa.Array, element: DataType, valid: np.ndarray | None) -> Column:

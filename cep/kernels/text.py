@@ -122,6 +122,16 @@ def _is_late(time: Any, max_time: int, disorder: int) -> bool:
     return bool(time < max(max_time, _MIN_TIME + disorder) - disorder)
 
 
+@kernel("boolean(const int64[:], int64, int64, int64)")
+def on_time(time: np.ndarray, max_time: int, disorder: int, most: int) -> bool:
+    """Is no row late, and every event time within ±`most`?"""
+    for i in range(len(time)):
+        if time[i] < -most or time[i] > most or _is_late(time[i], max_time, disorder):
+            return False
+        max_time = max(max_time, time[i])
+    return True
+
+
 @kernel("int64(const int64[:], int64, int64, uint8[:])")
 def late(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray) -> int:
     """Sets `mask[i]`, uint8[n], to 1 where row i of a source's partition is late (DESIGN 4.7), else to 0.
@@ -153,4 +163,4 @@ def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray,
 
 
 #: What judging lateness runs.
-LATENESS = (late, late_among)
+LATENESS = (late, late_among, on_time)

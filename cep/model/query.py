@@ -13,6 +13,7 @@ from cep.model.streams import Stream
 
 SPLITS = ("stateful", "single", "per-operator")
 PRE_AGGREGATION = ("auto", "on", "off")
+MESSAGE_POLICIES = ("interrupt", "poll")
 INSTANCES_MAX, BUCKETS_MAX = 4096, 1 << 20
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
@@ -37,6 +38,8 @@ class Options:
     balancers: tuple[tuple[str, str], ...] = ()  # (operator that reads the edge, balancer)
     replicas: int = 1
     buckets: int = 4096
+    #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each (ISE 4.3).
+    message_policy: str = "interrupt"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "balancers": dict(options.balancers),
         "replicas": options.replicas,
         "buckets": options.buckets,
+        "message_policy": options.message_policy,
     }
 
 
@@ -138,11 +142,12 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         tuple(sorted(merged["balancers"].items())),
         merged["replicas"],
         merged["buckets"],
+        merged["message_policy"],
     )
 
 
 def _check_option(key: str, value: Any, pointer: str) -> None:
-    choices = {"split": SPLITS, "pre_aggregation": PRE_AGGREGATION}.get(key)
+    choices = {"split": SPLITS, "pre_aggregation": PRE_AGGREGATION, "message_policy": MESSAGE_POLICIES}.get(key)
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -1,0 +1,105 @@
+"""The Arrow IPC message of a batch, written and read without Arrow's objects, which cost more than the work on a small batch.
+
+For one schema the metadata of all messages without NULLs are the same 64-bit words but for those that say how many rows there are
+and where their buffers lie. A `Layout` has them from a message that Arrow wrote. What does not fit (other metadata, no rows, NULLs)
+is Arrow's to do.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+#: A column: its values; or the offsets of texts, int32[n + 1], and their bytes. All are contiguous.
+Arrays = tuple[np.ndarray, ...]
+
+_SAMPLE_ROWS = 1237  # stands nowhere else in the metadata
+_PREFIX_BYTES = 8
+WORDS_KEPT = 256
+
+
+class Layout:
+    """Where things stand in the messages of `schema`. `dtypes`: of each column; None: texts."""
+
+    def __init__(self, schema: pa.Schema, dtypes: Sequence[np.dtype | None]) -> None:
+        self.dtypes = tuple(dtypes)
+        buffers = [3 if dtype is None else 2 for dtype in dtypes]
+        self._first = [2 * sum(buffers[:i]) for i in range(len(buffers))]  # where each column's are in `_buffers`
+        self._text_sizes = [first + 5 for first, dtype in zip(self._first, dtypes, strict=True) if dtype is None]
+        words = _metadata_of(schema, dtypes)
+        self._struct = struct.Struct(f"<{len(words)}q")
+        self.metadata_bytes = self._struct.size
+        end = len(words) - 2 * len(buffers) - 1
+        begin = end - 2 * sum(buffers)
+        self._described = slice(begin, end)
+        size, rows = words.index(self._buffers(_SAMPLE_ROWS, [0] * len(buffers))[1]), words.index(_SAMPLE_ROWS)
+        self._rows = rows
+        self._constant = words[:size], words[size + 1 : rows], words[rows + 1 : begin], words[end : end + 1]
+        self._words = lru_cache(WORDS_KEPT)(self._words_of)  # small batches are alike
+
+    def write(self, n: int, columns: Sequence[Arrays]) -> bytes:
+        """The message of `n` >= 1 rows."""
+        pieces: list[Any] = [self._struct.pack(*self._words(n, tuple([c[1].nbytes for c in columns if len(c) == 2]))[0])]
+        for array in (array for column in columns for array in column):
+            pieces.append(array)
+            if odd := array.nbytes & 7:
+                pieces.append(bytes(8 - odd))
+        return b"".join(pieces)
+
+    def read(self, message: pa.Buffer) -> tuple[int, list[Arrays]] | None:
+        """(rows, columns), views of `message`. None: it is not of this layout."""
+        if message.size < self.metadata_bytes:
+            return None
+        words = self._struct.unpack_from(message)
+        n, described = words[self._rows], words[self._described]
+        expected, size = self._words(n, tuple([described[i] for i in self._text_sizes]))
+        if n < 1 or words != expected or message.size < self.metadata_bytes + size:
+            return None
+        whole = np.frombuffer(message, np.uint8)[self.metadata_bytes :]
+        return n, [_column(whole, dtype, described[i : i + 6]) for i, dtype in zip(self._first, self.dtypes, strict=True)]
+
+    def _words_of(self, n: int, texts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+        """The metadata, and the bytes behind it. `texts`: bytes of each column of texts."""
+        before, between, behind, last = self._constant
+        buffers, size = self._buffers(n, texts)
+        return (*before, size, *between, n, *behind, *buffers, *last, *(n, 0) * len(self.dtypes)), size
+
+    def _buffers(self, n: int, texts: Iterable[int]) -> tuple[list[int], int]:
+        """Offset and size of each buffer, that of validity first, and the size of all."""
+        found: list[int] = []
+        at, bodies = 0, iter(texts)
+        for dtype in self.dtypes:
+            found += (at, 0)
+            for size in (n * dtype.itemsize,) if dtype is not None else (4 * n + 4, next(bodies)):
+                found += (at, size)
+                at += size + 7 & -8
+        return found, at
+
+
+def _column(whole: np.ndarray, dtype: np.dtype | None, described: tuple[int, ...]) -> Arrays:
+    """Of `described` the first two are about the validity."""
+    _, _, begin, size, *text = described
+    values = whole[begin : begin + size]
+    if dtype is not None:
+        return (values.view(dtype),)
+    return values.view(np.int32), whole[text[0] : text[0] + text[1]]
+
+
+def _metadata_of(schema: pa.Schema, dtypes: Sequence[np.dtype | None]) -> tuple[int, ...]:
+    """Words of a message of _SAMPLE_ROWS rows, its texts empty."""
+    # Not `pa.array`, `pa.scalar`: their first call imports pandas where there is one.
+    columns = [pa.Array.from_buffers(type_, _SAMPLE_ROWS, _zeros(dtype)) for type_, dtype in zip(schema.types, dtypes, strict=True)]
+    message = pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
+    metadata_bytes = struct.unpack_from("<4xi", message)[0] + _PREFIX_BYTES
+    return struct.unpack_from(f"<{metadata_bytes // 8}q", message)
+
+
+def _zeros(dtype: np.dtype | None) -> list[pa.Buffer | None]:
+    if dtype is not None:
+        return [None, pa.py_buffer(bytes(dtype.itemsize * _SAMPLE_ROWS))]
+    return [None, pa.py_buffer(bytes(4 * _SAMPLE_ROWS + 4)), pa.py_buffer(b"")]
