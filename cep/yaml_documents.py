@@ -20,6 +20,14 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
+def load_yaml_documents(text: str | bytes) -> list[Any]:
+    """All documents of a text, which `---` separates. Raises ValueError where one is none."""
+    try:
+        return list(yaml.load_all(text, _Loader))  # safe: built on SafeLoader
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
 def load_yaml(text: str | bytes) -> Any:
     """The document. Raises ValueError where it is none."""
     try:

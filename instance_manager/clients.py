@@ -1,14 +1,17 @@
 """Publishers and subscribers: what they say to this process, and what it answers.
 
 A publisher opens at every reader of its stream, a subscriber at every instance that produces its stream; each names them by an id
-that follows from query, stream and index. Silence is noticed here: of a publisher after 10 s, of a subscriber after its `keep_s`.
+that follows from query, stream and index. A client process has one endpoint, whatever it publishes and reads; it is heard of as a
+whole, by a heartbeat a second. Silence is noticed here: of a publisher after 10 s, of a subscriber after its `keep_s`.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from cep import wire
 from cep.dataflow.channel import Inbox
@@ -25,6 +28,36 @@ SILENCE_US = 10_000_000
 PARTITION_MASK = (1 << 47) - 1
 
 
+@dataclass
+class Peer:
+    """A process at the other end of an endpoint, and the channels that it has here."""
+
+    endpoint: str
+    client: bool  # not another instance manager, to whom queries' channels may lead
+    heard: float  # by the steady clock, in seconds
+    publishers: set[int] = field(default_factory=set)
+    subscriptions: set[int] = field(default_factory=set)
+    keep_s: float = math.inf  # the least of what its subscriptions asked for
+
+
+class Subscribed(NamedTuple):
+    """A subscription, and whose output it reads."""
+
+    hosted: Hosted
+    outlet: Outlet
+    subscription: Subscription
+    peer: Peer
+
+
+class Publishing(NamedTuple):
+    """A publisher, and who reads it."""
+
+    hosted: Hosted
+    entry: Entry
+    publisher: Publisher
+    peer: Peer
+
+
 class Clients:
     """Handles the control messages of clients; used by the engine's thread."""
 
@@ -32,26 +65,30 @@ class Clients:
         self.sockets, self.budget_bytes = sockets, budget_bytes
         self.outlets: dict[int, tuple[Hosted, Outlet]] = {}
         self.entries: dict[int, tuple[Hosted, Entry]] = {}
-        self.subscriptions: dict[int, tuple[Outlet, Subscription]] = {}
-        self.publishers: dict[int, tuple[Hosted, Entry, Publisher]] = {}
+        self.subscriptions: dict[int, Subscribed] = {}
+        self.publishers: dict[int, Publishing] = {}
+        self.peers: dict[int, Peer] = {}  # by what their heartbeats are called
+        self.expecting: dict[int, tuple[Hosted, Entry]] = {}  # entries that wait for publishers to open
 
     def add(self, hosted: Hosted) -> None:
         for id_, outlet in hosted.outlets.items():
             self.outlets[id_] = (hosted, outlet)
             for subscription in outlet.subscriptions.values():
-                self.subscriptions[subscription.id] = (outlet, subscription)
+                self._file(hosted, outlet, subscription)
                 self._announce(id_, subscription)
         for id_, entry in hosted.entries.items():
             self.entries[id_] = (hosted, entry)
+            if entry.source.expected:
+                self.expecting[id_] = (hosted, entry)
 
     def remove(self, hosted: Hosted) -> None:
         for id_, outlet in hosted.outlets.items():
             self.outlets.pop(id_, None)
             for subscription in outlet.subscriptions.values():
-                self.subscriptions.pop(subscription.id, None)
-                self._part(subscription)
+                self._unfile(subscription)
         for id_, entry in hosted.entries.items():
             self.entries.pop(id_, None)
+            self.expecting.pop(id_, None)
             for name in entry.source.publishers:
                 if publisher_channel(id_, name) in self.publishers:
                     self._let_go(publisher_channel(id_, name))
@@ -62,9 +99,9 @@ class Clients:
             case wire.SUBSCRIBE:
                 self._subscribe(header, wire.from_json(body))
             case wire.UNSUBSCRIBE if header.channel in self.subscriptions:
-                self._unsubscribe(*self.subscriptions[header.channel])
+                self._unsubscribe(self.subscriptions[header.channel])
             case wire.CREDIT if header.channel in self.subscriptions:
-                self.subscriptions[header.channel][1].grant(header, time.monotonic())
+                self._grant(self.subscriptions[header.channel], header)
             case wire.OPEN:
                 self._open(header, wire.from_json(body))
             case wire.CLOSE:
@@ -88,7 +125,8 @@ class Clients:
             subscription = self._attach(hosted, outlet, terms)
         if subscription is not None:
             subscription.terms = terms
-            subscription.hear(time.monotonic())
+            self._file(hosted, outlet, subscription)
+            hosted.wake()
         wire_format = terms.format(outlet.format)
         until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
@@ -105,7 +143,7 @@ class Clients:
     def _announce(self, outlet: int, subscription: Subscription) -> None:
         """To who subscribed before deploy: from now on its heartbeats are wanted, here."""
         place = {"endpoint": self.sockets.endpoint, "channel": subscription.id}
-        self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), {"id": subscription.terms.id, "beat": place})
+        self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), {"id": subscription.terms.id, "place": place})
 
     def _answer(self, endpoint: str, header: Header, document: dict[str, Any]) -> None:
         self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document))
@@ -114,20 +152,41 @@ class Clients:
         instance = hosted.instance
         query = instance.name.rsplit("/", 2)[0]
         subscription = open_subscription(self.sockets, query, outlet, instance.index, terms, _sent_until(hosted, outlet))
-        self.subscriptions[subscription.id] = (outlet, subscription)
+        self._file(hosted, outlet, subscription)
         for output in instance.outputs:
             if output.name == outlet.stream:
                 output.attach(subscription, terms.origin, terms.grain)
         return subscription
 
-    def _unsubscribe(self, outlet: Outlet, subscription: Subscription) -> None:
+    def _grant(self, subscribed: Subscribed, header: Header) -> None:
+        subscribed.peer.heard = time.monotonic()
+        subscribed.subscription.grant(header)
+        subscribed.hosted.wake()
+
+    def _unsubscribe(self, subscribed: Subscribed) -> None:
+        hosted, outlet, subscription, _ = subscribed
         outlet.dropped_rows += subscription.dropped + sum(rows for _, _, rows in subscription.held)
         outlet.subscriptions.pop(subscription.terms.id, None)
-        self.subscriptions.pop(subscription.id, None)
-        self._part(subscription)
-        for hosted, other in self.outlets.values():
-            if other is outlet:
-                outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)
+        self._unfile(subscription)
+        outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)
+        hosted.wake()
+
+    def _file(self, hosted: Hosted, outlet: Outlet, subscription: Subscription) -> None:
+        """Under its client, whose heartbeat it lives by."""
+        before = self.subscriptions.get(subscription.id)
+        peer = self._peer(subscription.terms.endpoint, client=not subscription.terms.reader)
+        self.subscriptions[subscription.id] = Subscribed(hosted, outlet, subscription, peer)
+        peer.subscriptions.add(subscription.id)
+        peer.keep_s = min(peer.keep_s, subscription.terms.keep_s)
+        if before is not None and before.peer is not peer:
+            before.peer.subscriptions.discard(subscription.id)
+            self._part(before.peer)
+
+    def _unfile(self, subscription: Subscription) -> None:
+        filed = self.subscriptions.pop(subscription.id, None)
+        if filed is not None:
+            filed.peer.subscriptions.discard(subscription.id)
+            self._part(filed.peer)
 
     # Publishers
 
@@ -144,16 +203,26 @@ class Clients:
         else:
             _cancel_closing(known)
         known.last_heard_us = clock_us()
-        entry.endpoints[name] = endpoint
-        self.publishers[channel] = (hosted, entry, known)
+        self._file_publisher(channel, hosted, entry, known, endpoint)
         credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
         body = wire.to_json({"here": True, "received": known.inbox.received, **credit})
         next_record = entry.source.records.get(name, 0)
         answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
         self.sockets.send(endpoint, answer, body)
+        hosted.wake()  # it may have been the last that was waited for
+
+    def _file_publisher(self, channel: int, hosted: Hosted, entry: Entry, publisher: Publisher, endpoint: str) -> None:
+        before, peer = self.publishers.get(channel), self._peer(endpoint, client=True)
+        entry.endpoints[publisher.name] = endpoint
+        self.publishers[channel] = Publishing(hosted, entry, publisher, peer)
+        peer.publishers.add(channel)
+        if before is not None and before.peer is not peer:
+            before.peer.publishers.discard(channel)
+            self._part(before.peer)
 
     def _register(self, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.budget_bytes // 4)
+        inbox.on_arrival = hosted.wake
         publisher = Publisher(name, wire.name_id(name) & PARTITION_MASK, inbox, clock_us())
         entry.source.open(publisher, document["sent_until"])
         return publisher
@@ -161,42 +230,49 @@ class Clients:
     def _close(self, header: Header, document: dict[str, Any]) -> None:
         last, others = bool(document["last"]), frozenset(document["others"])
         if header.channel in self.publishers:
-            publisher = self.publishers[header.channel][2]
+            publisher = self.publishers[header.channel].publisher
             publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
             self._let_go(header.channel)
             return
         if document["entry"] in self.entries:  # it counts as closed already, for it was silent for too long
-            self.entries[document["entry"]][1].source.finish(last, others)
+            hosted, entry = self.entries[document["entry"]]
+            entry.source.finish(last, others)
+            hosted.wake()
         self.sockets.send(document["endpoint"], Header(wire.CLOSED, header.channel))
 
     def _let_go(self, channel: int) -> None:
         """The publisher is told that it is closed, and heard no more."""
-        _, entry, publisher = self.publishers.pop(channel)
+        _, entry, publisher, peer = self.publishers.pop(channel)
         endpoint = entry.endpoints.pop(publisher.name)
         self.sockets.send(endpoint, Header(wire.CLOSED, channel))
-        self._hang_up(endpoint)
+        peer.publishers.discard(channel)
+        self._part(peer)
 
-    def _part(self, subscription: Subscription) -> None:
-        """With a client; another instance manager is a peer, to whom queries' channels may lead."""
-        if not subscription.terms.reader:
-            self._hang_up(subscription.terms.endpoint)
+    def _peer(self, endpoint: str, client: bool) -> Peer:
+        """Which has just been heard of."""
+        peer = self.peers.setdefault(wire.name_id(endpoint), Peer(endpoint, client, 0.0))
+        peer.heard = time.monotonic()
+        return peer
 
-    def _hang_up(self, endpoint: str) -> None:
+    def _part(self, peer: Peer) -> None:
         """A client's socket goes with the last thing that it had here."""
-        reads = any(subscription.terms.endpoint == endpoint for _, subscription in self.subscriptions.values())
-        if not reads and not any(entry.endpoints[p.name] == endpoint for _, entry, p in self.publishers.values()):
-            self.sockets.hang_up(endpoint)
+        if not peer.publishers and not peer.subscriptions:
+            self.peers.pop(wire.name_id(peer.endpoint), None)
+            if peer.client:
+                self.sockets.hang_up(peer.endpoint)
 
     def published(self, header: Header, body: Any) -> Account | None:
         """A batch or watermark of a publisher, and on whose account it is; None: it is none. What breaks its channel is the query's
         failure."""
         if header.channel not in self.publishers:
             return None
-        hosted, entry, publisher = self.publishers[header.channel]
+        hosted, entry, publisher, peer = self.publishers[header.channel]
+        peer.heard = time.monotonic()
         try:
             self._accept(entry, publisher, header, body)
         except CepError as error:
             hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
+            hosted.wake()
         return entry.account
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
@@ -214,35 +290,54 @@ class Clients:
         publisher.inbox.accept(element, size, header.sequence, 0, header.watermark, MIN_TIME)
 
     def _hear(self, header: Header) -> None:
-        if header.channel in self.publishers:
-            self.publishers[header.channel][2].last_heard_us = clock_us()
-        if header.channel in self.subscriptions:
-            self.subscriptions[header.channel][1].hear(time.monotonic())
+        """A heartbeat: of a client, or of an instance manager for one of its readers."""
+        peer = self.peers.get(header.channel)
+        if peer is None and header.channel in self.subscriptions:
+            peer = self.subscriptions[header.channel].peer
+        if peer is not None:
+            peer.heard = time.monotonic()
 
     # Every turn, and every 100 ms
 
-    def emit(self) -> bool:
-        """Credit to publishers; rows to subscribers that have room again. Was there any?"""
-        moved = False
-        for channel, (_, entry, publisher) in self.publishers.items():
-            if publisher.inbox.credit_due and publisher.name in entry.endpoints:
-                inbox, moved = publisher.inbox, True
-                header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=entry.source.watermark)
-                self.sockets.send(entry.endpoints[publisher.name], header)
-        return moved
+    def emit(self, hosted: Hosted) -> None:
+        """Credit to publishers, for what an instance has taken."""
+        for id_, entry in hosted.entries.items():
+            for name, publisher in entry.source.publishers.items():
+                inbox = publisher.inbox
+                if inbox.credit_due and name in entry.endpoints:
+                    channel, watermark = publisher_channel(id_, name), entry.source.watermark
+                    header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=watermark)
+                    self.sockets.send(entry.endpoints[name], header)
 
     def tick(self) -> None:
         """Drops who has been silent too long."""
         now = time.monotonic()
-        for outlet, subscription in list(self.subscriptions.values()):
-            if subscription.is_abandoned(now):
-                self.sockets.send(subscription.terms.endpoint, Header(wire.UNSUBSCRIBE, subscription.id))
-                self._unsubscribe(outlet, subscription)
-        for _, entry in self.entries.values():
+        for peer in list(self.peers.values()):
+            silent_s = now - peer.heard
+            if silent_s > peer.keep_s:
+                self._abandon(peer, silent_s)
+            if silent_s * 1e6 > SILENCE_US:
+                self._drop_publishers(peer)
+        for id_, (hosted, entry) in list(self.expecting.items()):
             entry.source.drop_silent(clock_us(), SILENCE_US)
-        gone = [c for c, (_, entry, p) in self.publishers.items() if p.name not in entry.source.publishers]
-        for channel in gone:
-            self._let_go(channel)
+            if not entry.source.expected:
+                del self.expecting[id_]
+                hosted.wake()
+
+    def _abandon(self, peer: Peer, silent_s: float) -> None:
+        """Gives up the subscriptions of a client that are not kept for so long."""
+        for subscribed in [self.subscriptions[id_] for id_ in peer.subscriptions]:
+            if silent_s > subscribed.subscription.terms.keep_s:
+                self.sockets.send(peer.endpoint, Header(wire.UNSUBSCRIBE, subscribed.subscription.id))
+                self._unsubscribe(subscribed)
+
+    def _drop_publishers(self, peer: Peer) -> None:
+        for channel in list(peer.publishers):
+            hosted, entry, publisher, _ = self.publishers[channel]
+            entry.source.drop_silent(clock_us(), SILENCE_US)
+            if publisher.name not in entry.source.publishers:
+                self._let_go(channel)
+                hosted.wake()
 
     def unread(self, hosted: Hosted) -> bool:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""

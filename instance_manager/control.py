@@ -1,8 +1,8 @@
 """What should be true, from ZooKeeper; what is true, to ZooKeeper (DESIGN §2, §8).
 
-One thread of our own does all ZooKeeper work: kazoo's callbacks only put a word on its queue. It is level-triggered: at every word it
-reads the assignments of this instance manager and asks the loop for what is missing. On SUSPENDED everything goes on; after a new
-session (LOST, then CONNECTED) the registration and the statuses, which are ephemeral, are written again.
+One thread of our own does all ZooKeeper work: kazoo's callbacks only put a word on its queue. It is level-triggered: it takes all words
+that have come, reads the assignments that they are about, all at once, and asks the loop for what is missing. On SUSPENDED everything
+goes on; after a new session (LOST, then CONNECTED) the registration and the statuses, which are ephemeral, are written again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +56,7 @@ class Control(threading.Thread):
         self.read: dict[str, dict[str, Any]] = {}  # assignments as last read, under a watch
         self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
         self.statuses: dict[str, dict[str, Any]] = {}
+        self.written: set[str] = set()  # those whose status node is there, in this session
         self.client = KazooClient(
             config.cluster.zookeeper,
             timeout=config.cluster.session_timeout_s,
@@ -67,10 +68,18 @@ class Control(threading.Thread):
         self.client.add_listener(self._on_state)
         self.client.start(timeout=60)
         self.words.put("register")
-        while (word := self.words.get()) != "close":
-            self._try(word)
+        while "close" not in (words := self._next()):
+            self._try(words)
         self.client.stop()
         self.client.close()
+
+    def _next(self) -> list[Word]:
+        """All words that have come; waits for one."""
+        words = [self.words.get()]
+        with suppress(queue.Empty):
+            while True:
+                words.append(self.words.get_nowait())
+        return words
 
     def close(self) -> None:
         self.words.put("close")
@@ -90,28 +99,31 @@ class Control(threading.Thread):
         if state == KazooState.CONNECTED:
             self.words.put("register")
 
-    def _try(self, word: Word) -> None:
+    def _try(self, words: list[Word]) -> None:
         try:
-            self._do(word)
+            self._do(words)
         except _GONE:
             # The connection is away; when it is back the listener says "register", which writes all that is true anew.
-            LOG.warning("ZooKeeper is away; %r waits", word)
+            LOG.warning("ZooKeeper is away; %d words wait", len(words))
         except Exception:
             LOG.error("control: %s", traceback.format_exc())
 
-    def _do(self, word: Word) -> None:
-        if isinstance(word, tuple):
-            self.statuses[word[0]] = word[1]
-            self._write_status(*word)
-        elif isinstance(word, Changed):
-            self.read.pop(word.key, None)
-            self._look()
-        elif word == "register":
+    def _do(self, words: list[Word]) -> None:
+        """Together, for each by itself would cost round trips."""
+        statuses = dict(word for word in words if isinstance(word, tuple))
+        self.statuses |= statuses
+        changed = {word.key for word in words if isinstance(word, Changed)}
+        for key in changed:
+            self.read.pop(key, None)
+        if "register" in words:
             self.read.clear()
             self._register()
+        elif statuses:
+            self._write_statuses(statuses)
+        if "register" in words or "look" in words:
             self._look()
-        else:
-            self._look()
+        elif changed:
+            self._read_anew(changed)
 
     # What is true
 
@@ -119,11 +131,22 @@ class Control(threading.Thread):
         self._write_ephemeral(node("ims", self.config.id), self.facts)
         self.client.ensure_path(node("assignments", self.config.id))
         self.client.ensure_path(node("status", self.config.id))
-        for key, status in self.statuses.items():
-            self._write_status(key, status)
+        self.written.clear()
+        self._write_statuses(self.statuses)
 
-    def _write_status(self, key: str, status: dict[str, Any]) -> None:
-        self._write_ephemeral(node("status", self.config.id, key), status)
+    def _write_statuses(self, statuses: Mapping[str, dict[str, Any]]) -> None:
+        """All under way at once; one that is not there as it was is written by itself."""
+        asked = {key: self._write_status(key, json.dumps(status).encode()) for key, status in statuses.items()}
+        for key, answer in asked.items():
+            try:
+                answer.get()
+            except (NodeExistsError, NoNodeError):
+                self._write_ephemeral(node("status", self.config.id, key), statuses[key])
+            self.written.add(key)
+
+    def _write_status(self, key: str, data: bytes) -> Any:
+        path = node("status", self.config.id, key)
+        return self.client.set_async(path, data) if key in self.written else self.client.create_async(path, data, ephemeral=True)
 
     def _write_ephemeral(self, path: str, document: dict[str, Any]) -> None:
         """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
@@ -141,30 +164,33 @@ class Control(threading.Thread):
     # What should be true
 
     def _look(self) -> None:
-        """Reads which assignments there are, and those that have changed since they were read: all at once, for each is a round trip."""
+        """Reads which assignments there are, and those that were not read yet."""
         keys = set(map(unquote, self.client.get_children(node("assignments", self.config.id), watch=self._on_change)))
-        unread = {
-            key: self.client.get_async(node("assignments", self.config.id, key), watch=self._on_data) for key in keys - self.read.keys()
-        }
-        for key, answer in unread.items():
-            with suppress(NoNodeError):
-                self.read[key] = json.loads(answer.get()[0])
+        self._forget(sorted(self.known.keys() - keys))
         self.read = {key: document for key, document in self.read.items() if key in keys}
-        self._oblige_all(self.read)
+        self._read_anew(keys - self.read.keys())
 
-    def _oblige_all(self, found: dict[str, dict[str, Any]]) -> None:
-        for key in self.known.keys() - found.keys():
-            del self.known[key]
-            self.ask(Command("remove", key))
-            self._forget(key)
-        fresh = [(key, document) for key, document in sorted(found.items()) if self._is_new(key, document)]
-        for key, document in fresh:
-            self._deploy(key, document)
+    def _read_anew(self, keys: Iterable[str]) -> None:
+        """All at once, for each is a round trip; then obeys them."""
+        found = dict(self._values({key: node("assignments", self.config.id, key) for key in sorted(keys)}, self._on_data))
+        self.read |= found
+        fresh = {key: document for key, document in found.items() if self._is_new(key, document)}
+        plans = dict(self._values({document["query"]: node("plans", document["query"]) for document in fresh.values()}))
+        publishers = self._publishers({stream["name"] for plan in plans.values() for stream in plan["streams"]})
+        for key, document in fresh.items():
+            self._deploy(key, document, plans, publishers)
         for key, document in found.items():
             before = self.known.get(key, {})
             if before != document:
                 self.known[key] = document
                 self._oblige(key, document, before)
+
+    def _values(self, paths: Mapping[str, str], watch: Callable[[WatchedEvent], None] | None = None) -> Iterator[tuple[str, Any]]:
+        """(name, what is in the node of that name), of those that are there."""
+        asked = {name: self.client.get_async(path, watch=watch) for name, path in paths.items()}
+        for name, answer in asked.items():
+            with suppress(NoNodeError):
+                yield name, json.loads(answer.get()[0])
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         return key not in self.known or self.known[key]["epoch"] != document["epoch"]
@@ -175,13 +201,11 @@ class Control(threading.Thread):
     def _on_data(self, event: WatchedEvent) -> None:
         self.words.put(Changed(unquote(event.path.rsplit("/", 1)[1])))
 
-    def _deploy(self, key: str, document: dict[str, Any]) -> None:
+    def _deploy(self, key: str, document: dict[str, Any], plans: Mapping[str, Any], publishers: Mapping[str, list[str]]) -> None:
         if key in self.known:
             self.ask(Command("remove", key))
         try:
-            data, _ = self.client.get(node("plans", document["query"]))
-            plan = physical.from_json(json.loads(data))
-            publishers = {stream: self._publishers(stream) for stream in plan.subquery(document["subquery"]).streams}
+            plan = physical.from_json(plans[document["query"]])
             hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id), publishers)
         except _GONE:
             raise
@@ -194,12 +218,14 @@ class Control(threading.Thread):
             LOG.warning("%s: %s", hosted.instance.name, note)
         self.ask(Command("add", key, hosted))
 
-    def _publishers(self, stream: str) -> list[str]:
-        """The names of the publishers that are open."""
-        try:
-            return [unquote(name) for name in self.client.get_children(node("publishers", stream))]
-        except NoNodeError:
-            return []
+    def _publishers(self, streams: Iterable[str]) -> dict[str, list[str]]:
+        """The names of the publishers that are open, by stream."""
+        asked = {stream: self.client.get_children_async(node("publishers", stream)) for stream in streams}
+        found: dict[str, list[str]] = {}
+        for stream, answer in asked.items():
+            with suppress(NoNodeError):
+                found[stream] = [unquote(name) for name in answer.get()]
+        return found
 
     def _oblige(self, key: str, document: dict[str, Any], before: dict[str, Any]) -> None:
         verb = document["desired"]
@@ -212,10 +238,16 @@ class Control(threading.Thread):
             subquery, instance = document.get("failed_subquery", document["subquery"]), document.get("failed_instance")
             self.ask(Command(verb, key, cause=document.get("cause") or "", subquery=subquery, instance=instance))
 
-    def _forget(self, key: str) -> None:
-        self.statuses.pop(key, None)
-        with suppress(NoNodeError):
-            self.client.delete(node("status", self.config.id, key))
+    def _forget(self, keys: list[str]) -> None:
+        """They are withdrawn."""
+        for key in keys:
+            del self.known[key]
+            self.ask(Command("remove", key))
+            self.statuses.pop(key, None)
+            self.written.discard(key)
+        for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
+            with suppress(NoNodeError):
+                answer.get()
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

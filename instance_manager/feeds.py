@@ -47,6 +47,7 @@ class Feeds:
                     self._answered(hosted, attachment, producer, endpoint, wire.from_json(body))
                 elif header.kind == wire.UNSUBSCRIBE and header.channel == wire.name_id(attachment.channel(producer)):
                     attachment.source.lose(f"instance {producer} heard nothing of this reader for {READER_KEEP_S:g} s and dropped it")
+                    hosted.wake()
 
     def _answered(self, hosted: Hosted, attachment: Attachment, producer: int, endpoint: str, answer: dict[str, Any]) -> None:
         source = attachment.source
@@ -55,6 +56,7 @@ class Feeds:
         if answer["ended"] and answer["state"] != "ended":
             failure = QueryFailed(attachment.feed.query, answer["subquery"], producer, answer["cause"])
             source.lose(str(failure) if answer["state"] == "failed" else stopped(attachment.feed.query))
+            hosted.wake()
             return
         name = attachment.channel(producer)
         inbox = Inbox(name, attachment.share)
@@ -63,8 +65,11 @@ class Feeds:
         else:
             wire_format = Format(Schema.from_json(answer["schema"]), answer["origin"])
             hosted.inboxes[name] = (inbox, wire_format, endpoint)
-            self.network.inboxes[wire.name_id(name)] = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name))
+            remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name))
+            self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
+        inbox.on_arrival = hosted.wake
         source.attach(producer, inbox, answer["sent_until"])
+        hosted.wake()
 
     def _ask(self, attachment: Attachment) -> None:
         """Those who have not answered."""

@@ -27,7 +27,7 @@ from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.plan.route import Route
 from cep.transport import Sockets
 from cep.wire import Format
-from instance_manager.network import RemoteChannel
+from instance_manager.network import RemoteChannel, RemoteInbox
 from instance_manager.subscriptions import Subscription, Terms
 
 READER_KEEP_S = 10.0  # an instance that reads another query's output and is silent for so long is gone, as a publisher would be
@@ -75,6 +75,10 @@ class Attachment:
         return subscription_name(self.feed.query, self.source.stream, producer, self.terms["id"])
 
 
+def _not_at_home() -> None:
+    """It is looked at when it comes home."""
+
+
 @dataclass
 class Hosted:
     """A subquery instance with everything that it occupies in this process."""
@@ -90,6 +94,8 @@ class Hosted:
     attachments: list[Attachment] = field(default_factory=list)
     received: dict[str, Account] = field(default_factory=dict)  # of what comes from other processes, by the name of the edge
     polls: bool = False  # its query asks that messages be waited for awake
+    remotes: dict[int, RemoteInbox] = field(default_factory=dict)  # of `inboxes`, those whose senders are elsewhere
+    wake: Callable[[], None] = field(default=_not_at_home, repr=False)  # it has something to do; set while it is at home
     reported: str = ""  # the state that the orchestrator knows of
     traceback: str = ""
 
@@ -228,7 +234,7 @@ def subscription_name(query: str, stream: str, index: int, id_: str) -> str:
 
 def open_subscription(sockets: Sockets, query: str, outlet: Outlet, index: int, terms: Terms, sent_until: int = MIN_TIME) -> Subscription:
     name = subscription_name(query, outlet.stream, index, terms.id)
-    subscription = Subscription(sockets, name, outlet.stream, outlet.format, terms, time.monotonic(), sent_until)
+    subscription = Subscription(sockets, name, outlet.stream, outlet.format, terms, sent_until)
     outlet.subscriptions[terms.id] = subscription
     return subscription
 

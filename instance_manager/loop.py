@@ -8,6 +8,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cep import wire
@@ -20,6 +21,7 @@ from instance_manager.clients import Clients
 from instance_manager.feeds import Feeds
 from instance_manager.hosting import Hosted
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
+from instance_manager.ready import Ready
 
 SLICE_NS = 5_000_000
 POLL_NS = 1_000_000  # how long the loop waits awake where a query asks for it
@@ -53,6 +55,8 @@ class Loop:
         self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
         self.feeds = Feeds(self.network)
         self.hosted: dict[str, Hosted] = {}
+        self.ready = Ready()
+        self.senders: dict[tuple[str, int], tuple[Hosted, LocalChannel]] = {}  # by channel, of those that end in this process
         self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
         self.inboxes: dict[tuple[str, int], Inbox] = {}  # by channel name and epoch, for both ends in this process
@@ -61,12 +65,7 @@ class Loop:
 
     def run(self) -> None:
         while not self.stopping:
-            moved = self.network.receive()
-            moved |= self._obey()
-            moved |= self._process()
-            moved |= self._emit()
-            self._tick()
-            if not moved:
+            if not self.turn():
                 self.meter.charge(self.account)
                 self._park()
                 self.meter.charge(self.idle)
@@ -76,6 +75,14 @@ class Loop:
         if self.polls and self.sockets.poll(POLL_NS):
             return
         self.sockets.park(max(0, (self._next_tick - time.monotonic_ns()) // 1_000_000))
+
+    def turn(self) -> bool:
+        """Receive · process · emit. May there be more to do at once?"""
+        moved = self.network.receive()
+        moved |= self._obey()
+        self._emit(self._process())
+        self._tick()
+        return moved or bool(self.ready)
 
     def ask(self, command: Command) -> None:
         """From any thread."""
@@ -93,11 +100,13 @@ class Loop:
 
     # process
 
-    def _process(self) -> bool:
-        moved = False
-        for hosted in list(self.hosted.values()):
-            moved |= self._step(hosted)
-        return moved
+    def _process(self) -> list[Hosted]:
+        """A slice to each instance that has something to do; an idle one is not looked at."""
+        stepped = self.ready.take(self.hosted)
+        for hosted in stepped:
+            if self._step(hosted) and not hosted.instance.exhausted:
+                self.ready.wake(hosted)
+        return stepped
 
     def _step(self, hosted: Hosted) -> bool:
         end = time.monotonic_ns() + SLICE_NS
@@ -126,22 +135,23 @@ class Loop:
 
     # emit
 
-    def _emit(self) -> bool:
-        self.network.emit()
+    def _emit(self, stepped: Sequence[Hosted]) -> None:
+        """Credit, and watermarks that have risen, go back to those who sent what has been taken."""
+        for hosted in stepped:
+            self.network.emit(hosted.remotes)
+            self.clients.emit(hosted)
+            for name in (*hosted.inboxes, *hosted.channels):
+                sender = self.senders.get((name, hosted.epoch))
+                if sender is not None and sender[1].settle():
+                    self.ready.wake(sender[0])
         self.meter.charge(self.network.account)
-        moved = self.clients.emit()
-        for hosted in self.hosted.values():
-            for channel in hosted.channels.values():
-                if isinstance(channel, LocalChannel):
-                    moved |= channel.settle()
-        return moved
 
     def _tick(self) -> None:
         now = time.monotonic_ns()
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_NS
-        for hosted in self.hosted.values():
+        for hosted in self.ready.untold():
             hosted.instance.tick()
         self.clients.tick()
         self.feeds.tick()
@@ -162,6 +172,7 @@ class Loop:
         for hosted in self.hosted.values():
             if channel in hosted.inboxes:
                 hosted.instance.fail(f"{type(error).__name__}: {error}")
+                hosted.wake()
 
     # commands
 
@@ -177,6 +188,7 @@ class Loop:
 
     def _change(self, command: Command, hosted: Hosted) -> None:
         instance = hosted.instance
+        hosted.wake()
         match command.verb:
             case "run" if instance.state == "ready":
                 instance.state = "running"
@@ -201,25 +213,35 @@ class Loop:
         if hosted.key in self.hosted:
             self._remove(self.hosted[hosted.key])
         self.hosted[hosted.key] = hosted
+        hosted.wake = partial(self.ready.wake, hosted)
         for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
+            inbox.on_arrival = hosted.wake
             if endpoint is not None:
                 remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name), name in hosted.paced)
-                self.network.inboxes[wire.name_id(name)] = remote
+                self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
         for name, channel in hosted.channels.items():
             if isinstance(channel, RemoteChannel):
                 self.network.channels[wire.name_id(name)] = channel
+                channel.on_credit = hosted.wake
+            else:
+                self.senders[name, hosted.epoch] = (hosted, channel)
         self.clients.add(hosted)
         self.feeds.add(hosted)
         self.polls |= hosted.polls
         gc.freeze()  # what was made for it lives as long as it does; a full collection would walk it, too
+        hosted.wake()
         self._tell(hosted)
 
     def _remove(self, hosted: Hosted) -> None:
         self.leaving = [each for each in self.leaving if each is not hosted]
         del self.hosted[hosted.key]
-        self.polls = any(each.polls for each in self.hosted.values())
+        if hosted.polls:
+            self.polls = any(each.polls for each in self.hosted.values())
+        self.ready.forget(hosted)
         self.network.forget(map(wire.name_id, hosted.inboxes), map(wire.name_id, hosted.channels))
         for name in (*hosted.inboxes, *hosted.channels):
             self.inboxes.pop((name, hosted.epoch), None)
+            if self.senders.get((name, hosted.epoch), (None,))[0] is hosted:
+                del self.senders[name, hosted.epoch]
         self.clients.remove(hosted)
         self.feeds.remove(hosted)

@@ -1,10 +1,16 @@
-"""Reports to the metric server: twice a second, one JSON message with what every instance has done so far."""
+"""Reports to the metric server: twice a second, one JSON message with what the instances that have done something have done so far.
+
+A report takes a hundredth of the time; where more have done something than that allows, each comes in its turn. An idle one is reported
+so seldom that it costs nothing, for the metric server may have been started anew meanwhile.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from cep import wire
@@ -25,6 +31,8 @@ LOG = logging.getLogger(__name__)
 INTERVAL_NS = 500_000_000
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LETTERS_MAX = 500  # per instance and report
+REPORT_NS = INTERVAL_NS // 100
+ROUND = 500  # reports in which every instance comes at least once: 250 s
 
 
 class Reporter:
@@ -34,6 +42,7 @@ class Reporter:
         self.sockets, self.config = sockets, config
         self._due = 0
         self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
+        self._round: deque[str] = deque()  # who has not come in this round
 
     def tick(self, loop: Loop, at_once: bool) -> None:
         """Sends a report if one is due, or at once: an instance is over, and whoever sees its end asks for its dead letters next."""
@@ -50,10 +59,17 @@ class Reporter:
         share = self._cpu_share(loop)
         for account in (loop.account, loop.network.account):
             account.settle(share)
+        told = [(hosted, _instance(hosted, share)) for hosted in self._due_now(loop)]
+        complete = not loop.ready.has_unreported
+        for hosted, _ in told:
+            if _goes_on(hosted):
+                loop.ready.report(hosted)
         return {
             "im": self.config.id,
             "time": time.time(),
-            "instances": [_instance(hosted, share) for hosted in loop.hosted.values()],
+            "instances": [figures for _, figures in told],
+            "complete": complete,  # what is not among them has done nothing since it was
+            "withdrawn": [hosted.instance.name.rsplit("/", 2) for hosted in loop.ready.withdrawn()],
             "process": {
                 "pid": os.getpid(),
                 "cpu_ns": time.process_time_ns(),
@@ -66,6 +82,19 @@ class Reporter:
             },
         }
 
+    def _due_now(self, loop: Loop) -> Iterator[Hosted]:
+        """All that are over, and of the others as many as there is time for."""
+        end = time.monotonic_ns() + REPORT_NS
+        for hosted in loop.ready.unreported():
+            yield hosted
+            if time.monotonic_ns() > end and not hosted.instance.done:
+                break
+        if not self._round:
+            self._round.extend(loop.hosted)
+        for key in [self._round.popleft() for _ in range(min(len(self._round), len(loop.hosted) // ROUND + 1))]:
+            if key in loop.hosted:
+                yield loop.hosted[key]
+
     def _cpu_share(self, loop: Loop) -> float:
         """How much of the time that the loop has worked since the last report its thread had a core."""
         cpu_ns, mark = time.thread_time_ns(), loop.meter.mark
@@ -73,6 +102,11 @@ class Reporter:
         share = min(1.0, (cpu_ns - self._cpu_ns) / worked) if worked > 0 else 1.0
         self._cpu_ns, self._mark, loop.idle.busy_ns = cpu_ns, mark, 0
         return share
+
+
+def _goes_on(hosted: Hosted) -> bool:
+    """Is there more to tell although it does nothing? The time that an output waits, letters that were too many for one report."""
+    return bool(hosted.instance.dead_letters.letters) or any(output.blocked for output in hosted.instance.outputs)
 
 
 def _resident_bytes() -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,7 @@ class RemoteChannel:
         self.credit = Credit()
         self.credit.limit = share
         self.sequence = 0
+        self.on_credit: Callable[[], None] = lambda: None  # for whoever waits for it
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         body = wire.body_of(element, self.format)
@@ -108,7 +109,9 @@ class Network:
     def _dispatch(self, header: Header, body: Any) -> Account:
         """Who the message was for."""
         if header.kind == wire.CREDIT and header.channel in self.channels:
-            self.channels[header.channel].credit.grant(header.sequence, header.record, header.watermark)
+            channel = self.channels[header.channel]
+            channel.credit.grant(header.sequence, header.record, header.watermark)
+            channel.on_credit()
         elif header.kind >= wire.CREDIT:
             self._control(header, body)
         elif header.channel in self.inboxes:
@@ -137,13 +140,12 @@ class Network:
             self.on_broken(remote.inbox.name, error)
         return remote.account
 
-    def emit(self) -> None:
+    def emit(self, inboxes: Mapping[int, RemoteInbox]) -> None:
         """Gives back credit, and the combined watermark where it is waited for (CREDIT: sequence = bytes consumed, record = limit)."""
-        for id_, remote in self.inboxes.items():
-            returned = remote.inbox.returned
-            if remote.inbox.credit_due or (remote.paced and returned > remote.told):
+        for id_, remote in inboxes.items():
+            inbox, returned = remote.inbox, remote.inbox.returned
+            if inbox.credit_due or (remote.paced and returned > remote.told):
                 remote.told = returned
-                inbox = remote.inbox
                 header = Header(wire.CREDIT, id_, sequence=inbox.consumed, watermark=returned, record=inbox.grant())
                 self.sockets.send(remote.endpoint, header)
 

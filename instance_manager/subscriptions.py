@@ -13,7 +13,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit
-from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element
+from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element, Watermark
 from cep.errors import QueryError
 from cep.plan.needed import restrict
 from cep.transport import Sockets
@@ -69,9 +69,7 @@ class Subscription:
 
     shares = False
 
-    def __init__(
-        self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, now: float, sent_until: int = MIN_TIME
-    ) -> None:
+    def __init__(self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, sent_until: int = MIN_TIME) -> None:
         self.sockets, self.format, self.terms = sockets, terms.format(wire_format), terms
         self.sent_until = sent_until  # the greatest event time that had come out before it
         self.id, self.stream = wire.name_id(name), wire.stream_id(stream)
@@ -79,7 +77,6 @@ class Subscription:
         self.held_bytes = self.sequence = self.rows = self.dropped = 0
         self.client = Credit()
         self.credit: Credit = HeldCredit(self)
-        self.last_heard = now
         self.closed = False  # its last element is in `held` or gone
 
     def has_room(self, size: int) -> bool:
@@ -87,6 +84,8 @@ class Subscription:
         return fits or self.terms.on_slow == "drop"
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        if isinstance(element, Watermark) and not self.terms.reader:
+            return  # a client reads rows, and waits for no watermark
         rows = len(element) if isinstance(element, Batch) else 0
         if rows and self.held and self.held_bytes + size > self.terms.budget_bytes:
             self.dropped += rows
@@ -115,15 +114,8 @@ class Subscription:
                 self.client.spend(len(body))
             self.sockets.send(self.terms.endpoint, header, body)
 
-    def hear(self, now: float) -> None:
-        self.last_heard = now
-
-    def grant(self, header: Header, now: float) -> None:
+    def grant(self, header: Header) -> None:
         """Credit from the client."""
-        self.hear(now)
         self.client.grant(header.sequence, header.record, header.watermark)
         self.credit.returned = max(self.credit.returned, header.watermark)
         self.pump()
-
-    def is_abandoned(self, now: float) -> bool:
-        return now - self.last_heard > self.terms.keep_s

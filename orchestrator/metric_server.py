@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import signal
 import sys
 import time
@@ -28,7 +29,9 @@ LETTERS_MAX = 10_000
 """Dead letters kept per query; counts are exact whatever is kept (DESIGN 4.9)."""
 
 SILENT_S_MAX = 600.0
-"""How long the last figures of an instance outlive its last report."""
+"""How long the last figures of an instance outlive its last report. An idle one is reported every 250 s."""
+
+_AGO = re.compile(r"last row (\d+) s ago")  # in what an instance waits for: so it was when it was reported
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,6 +90,7 @@ class Figures:
     im: str
     time: float
     report: Mapping[str, Any]
+    withdrawn: bool = False  # its instance manager has it no more
 
 
 class Metrics:
@@ -97,11 +101,19 @@ class Metrics:
         self.managers: dict[str, tuple[float, Mapping[str, Any]]] = {}
         self.letters: dict[str, deque[Mapping[str, Any]]] = {}
         self.epochs: dict[str, int] = {}
+        self.queries: dict[str, set[Where]] = {}
+        self._complete: dict[str, float] = {}  # instance manager -> when all its figures were as reported
+        self._look_at = 0.0  # when the silent are forgotten next
 
     def take(self, report: Mapping[str, Any], now: float) -> None:
         """Notes a report. Raises KeyError or TypeError: it is none."""
         im = report["im"]
         self.managers[im] = now, report.get("process", {})
+        if report.get("complete"):
+            self._complete[im] = now
+        for where in report.get("withdrawn", ()):
+            if (known := self.instances.get(Where(where[0], where[1], int(where[2])))) is not None:
+                known.withdrawn = True
         for each in report["instances"]:
             self._take_instance(im, each, now)
         self._forget_silent(now)
@@ -112,10 +124,10 @@ class Metrics:
             case {"get": "metrics"}:
                 return {"text": "".join(self.text(now))}
             case {"get": "query", "query": query}:
-                return {"instances": [_told(where, f) for where, f in self.instances.items() if where.query == query]}
+                return {"instances": [self._told(where, self.instances[where], now) for where in self.queries.get(query, ())]}
             case {"get": "figures"}:
                 managers = [{"im": im, "reported": time_, **process} for im, (time_, process) in sorted(self.managers.items())]
-                return {"time": now, "instances": [_told(*each) for each in self.instances.items()], "managers": managers}
+                return {"time": now, "instances": [self._told(*each, now) for each in self.instances.items()], "managers": managers}
             case {"get": "dead_letters", "query": query}:
                 return self.dead_letters(query)
         return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'dead_letters'}}, got {question!r}"}
@@ -123,8 +135,8 @@ class Metrics:
     def dead_letters(self, query: str) -> dict[str, Any]:
         """Exact counts, and the last letters."""
         counts: dict[str, int] = {}
-        for where, figures in self.instances.items():
-            for name, count in _letter_counts(figures.report) if where.query == query else ():
+        for where in self.queries.get(query, ()):
+            for name, count in _letter_counts(self.instances[where].report):
                 counts[name] = counts.get(name, 0) + count
         return {"counts": counts, "total": sum(counts.values()), "letters": list(self.letters.get(query, ()))}
 
@@ -148,23 +160,37 @@ class Metrics:
             self._forget(where.query, report["epoch"])
         letters = report.get("dead_letters", {}).get("letters", ())
         at = {"subquery": where.subquery, "instance": where.instance}
-        self.letters.setdefault(where.query, deque(maxlen=LETTERS_MAX)).extend({**letter, **at} for letter in letters)
+        if letters:
+            self.letters.setdefault(where.query, deque(maxlen=LETTERS_MAX)).extend({**letter, **at} for letter in letters)
         self.instances[where] = Figures(im, now, report)
+        self.queries.setdefault(where.query, set()).add(where)
+
+    def _told(self, where: Where, figures: Figures, now: float) -> dict[str, Any]:
+        """`reported`: when they were so; an instance that has done nothing since is not reported anew."""
+        report = {key: value for key, value in figures.report.items() if key != "dead_letters"}
+        waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + now - figures.time:.0f} s ago", report.get("waits_for") or "")
+        reported = figures.time if figures.withdrawn else max(figures.time, self._complete.get(figures.im, 0.0))
+        return {**report, **where._asdict(), "waits_for": waits_for, "im": figures.im, "reported": reported}
 
     def _forget(self, query: str, epoch: int) -> None:
         """Another deployment of that name has begun."""
         self.epochs[query] = epoch
         self.letters.pop(query, None)
-        for where in [where for where in self.instances if where.query == query]:
+        for where in self.queries.pop(query, ()):
             del self.instances[where]
 
     def _forget_silent(self, now: float) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + SILENT_S_MAX / 60
         for where in [w for w, f in self.instances.items() if now - f.time > SILENT_S_MAX]:
             del self.instances[where]
+            self.queries[where.query].discard(where)
         for im in [im for im, (time_, _) in self.managers.items() if now - time_ > SILENT_S_MAX]:
             del self.managers[im]
-        for query in self.epochs.keys() - {where.query for where in self.instances}:
-            del self.epochs[query]
+            self._complete.pop(im, None)
+        for query in [query for query, there in self.queries.items() if not there]:
+            del self.queries[query], self.epochs[query]
             self.letters.pop(query, None)
 
     def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
@@ -191,11 +217,6 @@ class Metrics:
         for where, figures in self.instances.items():
             for name, count in _letter_counts(figures.report):
                 yield _labels(where, figures) | {"operator": name}, count
-
-
-def _told(where: Where, figures: Figures) -> dict[str, Any]:
-    report = {key: value for key, value in figures.report.items() if key != "dead_letters"}
-    return {**report, **where._asdict(), "im": figures.im, "reported": figures.time}
 
 
 def _letter_counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:

@@ -89,7 +89,7 @@ class RemoteLink:
     def move(self) -> None:
         for network in self.networks:
             network.receive()
-            network.emit()
+            network.emit(network.inboxes)
 
     def close(self) -> None:
         self.here.close()

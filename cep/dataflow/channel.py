@@ -15,6 +15,7 @@ The rules (DESIGN 4.3, 4.14, 7):
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +77,10 @@ class Channel(Protocol):
         """Sends at once; the caller has asked `credit.allows(size)` if it is a batch."""
 
 
+def _unwatched() -> None:
+    """Whoever reads the inbox looks by itself."""
+
+
 class Inbox:
     """The receiving end: elements in order, waiting for their instance."""
 
@@ -89,6 +94,7 @@ class Inbox:
         self.credit_due = True  # the first grant is due at once
         self.ended = False  # its End has been taken
         self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
+        self.on_arrival: Callable[[], None] = _unwatched  # for whoever has to see to it that it is taken
 
     @property
     def returned(self) -> int:
@@ -108,6 +114,7 @@ class Inbox:
         self.received += size
         self.since = max(self.since, since)
         self.queue.append((element, size, watermark))
+        self.on_arrival()
 
     def take(self) -> tuple[Any, int]:
         """The next element and the watermark that holds after it; its credit is free again."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
@@ -50,7 +51,7 @@ class Node:
     def rows_in(self) -> int:
         return self.account.rows
 
-    @property
+    @cached_property
     def stateful(self) -> StatefulOperator | None:
         return self.operator if isinstance(self.operator, StatefulOperator) else None
 
@@ -96,6 +97,7 @@ class SubqueryInstance:
         self._cursor: Iterator[None] | None = None
         self._turn = 0
         self._finished: set[int] = set()  # sources that have ended
+        self.exhausted = False  # the last step ended because there was no more input
         self.snapshots: dict[int, Snapshot] = {}  # by number of the Barrier
         self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
         self._barrier: int | None = None  # one that has come, but not yet on all channels
@@ -122,6 +124,7 @@ class SubqueryInstance:
 
     def step(self, deadline: Callable[[], bool]) -> bool:
         """Works until `deadline()` or there is nothing to do. Was anything done?"""
+        self.exhausted = False
         if self.state != "running":
             return self._pump()
         worked = self._pump()
@@ -336,6 +339,7 @@ class SubqueryInstance:
 
     def _input_is_empty(self) -> None:
         """Nothing more to gather for: what was gathered goes (adaptive batching)."""
+        self.exhausted = True
         for output in self.outputs:
             if output.holds:
                 output.flush_rows()
