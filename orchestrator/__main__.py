@@ -18,7 +18,8 @@ from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
 from orchestrator.door import Gateway
 from orchestrator.metric_client import MetricClient
-from orchestrator.rest import Api, check_exposure, make_app
+from orchestrator.rest import Api, check_exposure
+from orchestrator.rest_many import make_app
 from orchestrator.service import Service
 
 _GRACE_S = 1  # long-polls are cut off after it

@@ -22,6 +22,13 @@ from cep.model.tables import StaticTable
 from cep.plan.physical import Files
 
 
+def checked_files(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
+    """`files_of`, once all other paths of the query have been checked too."""
+    check_tables(query, folders)
+    check_folders(query, folders)
+    return files_of(query, known, folders)
+
+
 def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
     """Stream -> (path, size in bytes) of its files, sorted by path, of every stream the query declares or reads.
 

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from orchestrator.problems import Problem
+
 QUERY_EXAMPLE: dict[str, Any] = {
     "name": "per-ip",
     "streams": [
@@ -170,6 +172,74 @@ class Readers(Model):
 
     version: str
     readers: list[Reader]
+
+
+class OpeningOf(BaseModel):
+    """A publisher that opens a stream, one of several that one client opens."""
+
+    stream: str
+    name: str = Field(min_length=1, examples=["p1"])
+    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/p1"])
+
+
+class Opened(Model):
+    """A stream that was opened: its declaration, and who reads it now."""
+
+    stream: dict[str, Any]
+    readers: list[Reader]
+
+
+class OpenedAll(Model):
+    """What was opened, in the order asked for. Ask for news with `after`."""
+
+    after: str
+    opened: list[Opened]
+
+
+class ReadersNews(Model):
+    """Who reads the streams that changed since `after`, which is now another."""
+
+    after: str
+    streams: dict[str, list[Reader]]
+
+
+class ClosingOf(BaseModel):
+    """A publisher that closes, one of several."""
+
+    stream: str
+    name: str
+
+
+class ClosedOf(Model):
+    """A publisher has closed. It has to tell the readers of its stream, and which `others` count as open yet."""
+
+    others: list[str]
+    readers: list[Reader]
+
+
+class Outcome(Model):
+    """What has become of one query of several."""
+
+    name: str | None = Field(description="None where the document has no name.")
+    state: str | None = Field(description="None where it was not deployed, or is gone.")
+    cause: Cause | None = None
+    error: Problem | None = Field(None, description="Why it was not deployed.")
+
+
+class Waiting(BaseModel):
+    """The queries that somebody waits for."""
+
+    names: list[str]
+    state: str = Field("running", description="Or until each is over, if that comes first.")
+
+
+class Producing(Model):
+    """The instances that produce an output stream now."""
+
+    query: str
+    state: str
+    fields: list[dict[str, str]]
+    producers: list[Producer]
 
 
 class Opening(BaseModel):

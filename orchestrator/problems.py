@@ -43,7 +43,11 @@ class Problem(BaseModel):
 
 def problem(status: int, detail: str, error: str, **more: Any) -> JSONResponse:
     """The answer."""
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error, **more)
+    return _answer(Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error, **more))
+
+
+def _answer(body: Problem) -> JSONResponse:
+    status = body.status
     headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
     return JSONResponse(body.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
 
@@ -60,11 +64,16 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(error, handler)
 
 
-async def _of_ours(request: Request, error: CepError) -> JSONResponse:
+def problem_of(error: CepError) -> Problem:
+    """One of our errors as a problem, for an answer that holds several."""
     status = next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
     more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, QueryError) else {}
     more |= {"leader": error.leader} if isinstance(error, NotLeading) else {}
-    return problem(status, str(error), type(error).__name__, **more)
+    return Problem(title=status.phrase, status=status, detail=str(error), error=type(error).__name__, **more)
+
+
+async def _of_ours(request: Request, error: CepError) -> JSONResponse:
+    return _answer(problem_of(error))
 
 
 async def _of_parameters(request: Request, error: RequestValidationError) -> JSONResponse:

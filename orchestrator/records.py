@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from cep.errors import QueryFailed
@@ -150,7 +150,8 @@ class QueryRecord:
 
     def to_json(self) -> dict[str, Any]:
         cause = None if self.cause is None else self.cause.to_json()
-        return asdict(self) | {"cause": cause, "readers": [list(reader) for reader in self.readers]}
+        own = {each.name: getattr(self, each.name) for each in fields(self)}  # not `asdict`, which copies the document deep
+        return own | {"cause": cause, "readers": [list(reader) for reader in self.readers]}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:

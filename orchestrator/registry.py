@@ -187,7 +187,11 @@ class Registry:
                 self._commit(fence)
             except (NodeExistsError, NoNodeError):
                 continue  # somebody else's hand: read what is there, and try again
-            self._known = {p: d for p, d in (self._known | self._pending).items() if d is not _GONE}
+            for path, data in self._pending.items():
+                if data is _GONE:
+                    self._known.pop(path, None)
+                else:
+                    self._known[path] = data
             self._pending, self._uncertain = {}, set()
 
     def _refresh(self) -> None:

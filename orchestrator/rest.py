@@ -31,7 +31,7 @@ from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
 from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Undeclare, Unsubscribe
 from orchestrator.examples import EXAMPLES
-from orchestrator.file_sources import check_folders, check_tables, files_of
+from orchestrator.file_sources import checked_files
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
@@ -75,11 +75,11 @@ class Api:
 
     async def ask(self, question: Callable[[ClusterState], T]) -> T:
         """An answer from the state."""
-        return await _confirmed(self.service.ask(question))
+        return await confirmed(self.service.ask(question))
 
     async def do(self, event: Event) -> None:
         """Handled and written."""
-        await _confirmed(self.service.do(event))
+        await confirmed(self.service.do(event))
 
     async def wait(self, question: Callable[[ClusterState], T | None], wait_s: float) -> T | None:
         """The first answer, None if there is none in time."""
@@ -88,11 +88,18 @@ class Api:
         except TimeoutError:
             return None
 
+    def change(self, state: ClusterState) -> str:
+        """Names the cluster's last change, in all terms of office."""
+        return f"{self.service.term}.{state.changes}"
+
+    def since(self, change: str) -> int:
+        """The number of a change of this term; -1, before all, of another."""
+        term, _, number = change.partition(".")
+        return int(number) if term == str(self.service.term) and number.isdecimal() else -1
+
     async def files(self, query: CepQuery) -> Files:
         known = await self.ask(lambda state: dict(state.streams))
-        await run_in_threadpool(check_tables, query, self.config.data)
-        await run_in_threadpool(check_folders, query, self.config.data)
-        return await run_in_threadpool(files_of, query, known, self.config.data)
+        return await run_in_threadpool(checked_files, query, known, self.config.data)
 
     async def figures(self, **question: Any) -> dict[str, Any]:
         return await run_in_threadpool(self.metrics.ask, **question)
@@ -195,10 +202,10 @@ async def deploy(
     With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 500 with the cause if it
     has failed (it is kept, to be looked at), 409 if somebody has stopped it.
     """
-    query = _nameable(queries.from_json(await _document(request)))
+    query = nameable(queries.from_json(await _document(request)))
     files = await api.files(query)
     await api.forget_vanished()
-    await _confirmed(api.service.deploy(query, files, start))
+    await confirmed(api.service.deploy(query, files, start))
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202
@@ -241,8 +248,8 @@ async def explain_query(name: str, api: Cluster) -> Any:
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
 async def explain_document(request: Request, api: Cluster) -> Any:
     """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
-    query = _nameable(queries.from_json(await _document(request)))
-    plan = await _confirmed(api.service.plan(query, await api.files(query)))
+    query = nameable(queries.from_json(await _document(request)))
+    plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": explain(plan)}
 
 
@@ -333,7 +340,7 @@ async def readers(
 ) -> Any:
     """Who reads a published stream now; with `after` and `wait`, as soon as that is another version."""
     api.hear(name, publisher)
-    await api.ask(lambda state: _published(state, name))
+    await api.ask(lambda state: published(state, name))
     changed = await api.wait(lambda state: _readers(state, name, after), wait) if after is not None and wait else None
     return changed or await api.ask(lambda state: _readers(state, name, None))
 
@@ -341,8 +348,8 @@ async def readers(
 @router.post("/streams/{name}/publishers", response_model=models.Readers)
 async def open_publisher(name: str, opening: models.Opening, api: Cluster) -> Any:
     """Opens a publisher, a partition of the stream; the answer says to whom it sends. The same name goes on where it was."""
-    await api.ask(lambda state: _published(state, name))
-    _check_name("publisher", opening.name, "/name")
+    await api.ask(lambda state: published(state, name))
+    check_name("publisher", opening.name, "/name")
     await api.do(OpenPublisher(Publisher(name, opening.name, opening.endpoint)))
     api.heard.pop((name, opening.name), None)
     return await api.ask(lambda state: _readers(state, name, None))
@@ -434,7 +441,7 @@ async def metrics(api: Cluster) -> Any:
 # --- parts of answers ------------------------------------------------------------------------------------------------
 
 
-async def _confirmed(answer: Future[T]) -> T:
+async def confirmed(answer: Future[T]) -> T:
     try:
         return await asyncio.wait_for(asyncio.wrap_future(answer), CONFIRM_S)
     except TimeoutError:
@@ -458,22 +465,22 @@ async def _document(request: Request) -> Any:
         raise ProtocolError(f"the document cannot be read: {error}") from None
 
 
-def _nameable(query: CepQuery) -> CepQuery:
+def nameable(query: CepQuery) -> CepQuery:
     """The query, whose names fit into addresses."""
-    _check_name("query", query.name, "/name")
+    check_name("query", query.name, "/name")
     for i, stream in enumerate(query.streams):
         _nameable_stream(stream, f"/streams/{i}/name")
     for i, output in enumerate(query.outputs):
-        _check_name("stream", output.stream, f"/outputs/{i}/stream")
+        check_name("stream", output.stream, f"/outputs/{i}/stream")
     return query
 
 
 def _nameable_stream(stream: Stream, pointer: str) -> Stream:
-    _check_name("stream", stream.name, pointer)
+    check_name("stream", stream.name, pointer)
     return stream
 
 
-def _check_name(kind: str, name: str, pointer: str) -> None:
+def check_name(kind: str, name: str, pointer: str) -> None:
     if "/" in name or not name.strip(".") or not name.isprintable():
         raise QueryError(f"a {kind}'s name is part of an address: no '/', nothing unprintable, not only dots; got {name!r}", pointer)
 
@@ -481,11 +488,12 @@ def _check_name(kind: str, name: str, pointer: str) -> None:
 async def _settled(api: Api, name: str, goal: str, timeout: float) -> bool:
     """Waits until the query is in the state `goal`, or over, or gone."""
 
-    def reached(state: ClusterState) -> bool | None:
-        record = state.queries.get(name)
-        return True if record is None or record.state == goal or is_over(record.state) else None
+    return bool(await api.wait(lambda state: has_settled(state, name, goal) or None, timeout))
 
-    return bool(await api.wait(reached, timeout))
+
+def has_settled(state: ClusterState, name: str, goal: str) -> bool:
+    record = state.queries.get(name)
+    return record is None or record.state == goal or is_over(record.state)
 
 
 def _started(detail: dict[str, Any]) -> dict[str, Any]:
@@ -506,7 +514,7 @@ def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:
     return lambda state: state.plans[state.query(name).name]
 
 
-def _published(state: ClusterState, name: str) -> None:
+def published(state: ClusterState, name: str) -> None:
     """Raises NotFound, or Conflict for a stream that is read from files."""
     if name not in state.streams:
         raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does")

@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -130,6 +130,11 @@ class Service:
 
     # --- for others
 
+    @property
+    def term(self) -> int:
+        """Which term of office this is: no two leaders have the same."""
+        return self._fence
+
     def start(self) -> None:
         """Begins; connects as soon as ZooKeeper is there."""
         self._client.add_listener(lambda state: self._inbox.put(_Connection(state)))
@@ -149,13 +154,17 @@ class Service:
         self._inbox.put(_Request(question, answer))
         return answer
 
-    def do(self, event: Event) -> Future[None]:
-        """Has the event handled and what follows from it written. Raises what `ClusterState.handle` does."""
-        return self.ask(lambda _: self._handle(event))
+    def do(self, *events: Event) -> Future[None]:
+        """Has the events handled and what follows from them written together. Raises what `ClusterState.handle` does."""
+        return self.ask(lambda _: self._handle_all(events))
 
     def deploy(self, query: Query, files: Files, start: bool) -> Future[PhysicalPlan]:
         """Plans the query and writes it down. Raises Conflict, QueryError, PlacementError, ClusterError."""
         return self.ask(lambda state: self._deploy(state, query, files, start))
+
+    def deploy_all(self, wanted: Sequence[tuple[Query, Files]], start: bool) -> Future[list[CepError | None]]:
+        """The same for many, in their order, written together; what was wrong with each, which harms no other."""
+        return self.ask(lambda state: [self._attempt(state, query, files, start) for query, files in wanted])
 
     def plan(self, query: Query, files: Files) -> Future[PhysicalPlan]:
         """The plan it would get now. Raises what `deploy` does."""
@@ -340,6 +349,20 @@ class Service:
 
     def _handle(self, event: Event) -> None:
         self._registry.put(self._state.handle(event, _now()))
+
+    def _handle_all(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self._handle(event)
+
+    def _attempt(self, state: ClusterState, query: Query, files: Files, start: bool) -> CepError | None:
+        try:
+            self._deploy(state, query, files, start)
+        except CepError as error:
+            return error
+        except Exception as error:  # a bug that one query meets is not the others'
+            _LOG.exception("query %r cannot be deployed", query.name)
+            return CepError(f"{type(error).__name__}: {error}")
+        return None
 
     def _deploy(self, state: ClusterState, query: Query, files: Files, start: bool) -> PhysicalPlan:
         plan = self._plan(state, query, files)

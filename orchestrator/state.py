@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from cep.config import instance_node, node
@@ -66,6 +67,12 @@ class ClusterState:
         self.statuses: dict[tuple[str, str], Status] = {}
         self._plan_documents: dict[str, Any] = {}
         self._read_by: dict[str, set[str]] = defaultdict(set)  # query -> those that read its outputs
+        self._putting_out: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that put it out, oldest first
+        self._reading: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that read it, oldest first
+        self._hosting: Counter[str] = Counter()  # instance manager -> instances of queries that are not over
+        self._at: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)  # endpoint -> (stream, publisher) open there
+        self._changed: dict[str, int] = {}  # stream -> number of the last change of a query that reads it; the latest last
+        self.changes = 0  # so far
         self._written: dict[str, dict[str, Any]] = defaultdict(dict)
         self._release_at: dict[str, float] = {}
         self._outbox: list[Command] = []
@@ -90,7 +97,7 @@ class ClusterState:
         for value in _under(nodes, "streams"):
             self._remember_stream(stream_documents.from_json(value))
         for value in _under(nodes, "publishers"):
-            self.publishers[value["stream"]][value["name"]] = Publisher(**value)
+            self._remember_publisher(Publisher(**value))
         for value in _under(nodes, "subscriptions"):
             self.subscriptions[value["stream"]][value["id"]] = Subscription(**value)
         for value in _under(nodes, "queries"):
@@ -127,19 +134,32 @@ class ClusterState:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         for stream in query.streams:
             self._check_stream(stream)
-        for other in self.queries.values():
-            shared = self.outputs_of(other.name) & {output.stream for output in query.outputs}
-            if shared and not is_over(other.state):
-                raise Conflict(f"stream {min(shared)!r} is the output of query {other.name!r}, which is {other.state}")
+        for name in sorted({output.stream for output in query.outputs}):
+            for other in self.putting_out(name):
+                if not is_over(other.state):
+                    raise Conflict(f"stream {name!r} is the output of query {other.name!r}, which is {other.state}")
 
     def workers(self) -> tuple[Worker, ...]:
         """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
-        hosted: dict[str, int] = defaultdict(int)
-        for name, record in self.queries.items():
-            for instance in self.plans[name].instances if not is_over(record.state) else ():
-                hosted[instance.im] += 1
         managers = (self.managers[im] for im in sorted(self.managers))
-        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + hosted[m.im])) for m in managers)
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im])) for m in managers)
+
+    def putting_out(self, stream: str) -> list[QueryRecord]:
+        """The queries of which `stream` is an output, the oldest first."""
+        return [self.queries[name] for name in self._putting_out.get(stream, ())]
+
+    def reading(self, stream: str) -> list[QueryRecord]:
+        """The queries that read `stream`, the oldest first."""
+        return [self.queries[name] for name in self._reading.get(stream, ())]
+
+    def opened_at(self, endpoint: str) -> list[tuple[str, str]]:
+        """(stream, publisher) of those that are open at an endpoint."""
+        return list(self._at.get(endpoint, ()))
+
+    def read_anew(self, endpoint: str, since: int) -> list[str]:
+        """The streams published at `endpoint` of whose readers there may be news since change number `since`."""
+        published = {stream for stream, _ in self._at.get(endpoint, ())}
+        return sorted(published.intersection(takewhile(lambda stream: self._changed[stream] > since, reversed(self._changed))))
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
         """What is known of an instance of this deployment."""
@@ -185,18 +205,18 @@ class ClusterState:
             case Undeclare(stream_name):
                 self._undeclare(stream_name)
             case OpenPublisher(publisher):
-                self.publishers[publisher.stream][publisher.name] = publisher
+                self._close_publisher(publisher.stream, publisher.name)
+                self._remember_publisher(publisher)
                 self._put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
             case ClosePublisher(stream_name, name):
-                if self.publishers[stream_name].pop(name, None) is not None:
+                if self._close_publisher(stream_name, name):
                     self._delete(node("publishers", stream_name, name))
             case Subscribe(subscription):
                 return self._subscribe(subscription)
             case Unsubscribe(stream_name, id_):
                 return self._unsubscribe(stream_name, id_)
             case ManagersSeen(managers):
-                self.managers, self._has_looked = managers, True
-                return list(self.queries)
+                return self._see_managers(managers)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
             case Connected():
@@ -252,6 +272,25 @@ class ClusterState:
         self._delete(node("subscriptions", stream, id_))
         return self._feeding(stream)
 
+    def _see_managers(self, managers: Mapping[str, Manager]) -> list[str]:
+        """The queries that are on one that has come, gone or been started anew; all of them at the first look."""
+        pids = {im: manager.pid for im, manager in managers.items()}
+        known = {im: manager.pid for im, manager in self.managers.items()}
+        moved = {im for im in pids.keys() | known.keys() if pids.get(im) != known.get(im)}
+        first, self.managers, self._has_looked = not self._has_looked, managers, True
+        return [name for name, record in self.queries.items() if first or not moved.isdisjoint(record.hosts)]
+
+    def _close_publisher(self, stream: str, name: str) -> bool:
+        """Was it open?"""
+        known = self.publishers[stream].pop(name, None)
+        if known is not None:
+            self._at[known.endpoint].pop((stream, name), None)
+        return known is not None
+
+    def _remember_publisher(self, publisher: Publisher) -> None:
+        self.publishers[publisher.stream][publisher.name] = publisher
+        self._at[publisher.endpoint][publisher.stream, publisher.name] = None
+
     def _see(self, im: str, statuses: Mapping[str, Status | None]) -> list[str]:
         for name, status in statuses.items():
             if status is None:
@@ -270,6 +309,10 @@ class ClusterState:
 
     def _advance(self, name: str, now: Now) -> None:
         """As far as the life cycle leads with what is seen; then writes what differs."""
+        self.changes += 1
+        for stream in self.plans[name].streams:
+            self._changed.pop(stream, None)
+            self._changed[stream] = self.changes
         while (record := self.queries[name]) and (target := step(record.state, self._signals(record, now))):
             self._enter(record, target, now)
         if record.forget and is_over(record.state):
@@ -334,6 +377,7 @@ class ClusterState:
         if state == "failed":
             entered = replace(entered, cause=self._failure(record, now))
         if is_over(state):
+            self._hosting.subtract(i.im for i in self.plans[record.name].instances if not is_over(record.state))
             readers = tuple((s.stream, s.id) for s in self._subscriptions(record))
             entered = replace(entered, readers=readers, rows=self.rows(record), operators=self.operators(record))
             self._release_at[record.name] = now.steady + self._keep(entered)
@@ -360,6 +404,10 @@ class ClusterState:
         self._write(record.name, {})
         for feed in self.plans[record.name].feeds.values():
             self._read_by[feed.query].discard(record.name)
+        for stream in self.outputs_of(record.name):
+            self._putting_out[stream].pop(record.name, None)
+        for stream in self.plans[record.name].streams:
+            self._reading[stream].pop(record.name, None)
         for kept in (self.queries, self.plans, self._plan_documents, self._written):
             kept.pop(record.name, None)
 
@@ -427,9 +475,9 @@ class ClusterState:
     def _undeclare(self, name: str) -> None:
         if name not in self.streams:
             raise NotFound(f"there is no declared stream {name!r}; the output of a query goes with its query")
-        for query, record in self.queries.items():
-            if name in self.plans[query].streams and not is_over(record.state):
-                raise Conflict(f"stream {name!r} is read by query {query!r}, which is {record.state}; stop it first")
+        for record in self.reading(name):
+            if not is_over(record.state):
+                raise Conflict(f"stream {name!r} is read by query {record.name!r}, which is {record.state}; stop it first")
         if self.publishers[name]:
             raise Conflict(f"stream {name!r} has an open publisher, {min(self.publishers[name])!r}; close it first")
         del self.streams[name]
@@ -444,7 +492,7 @@ class ClusterState:
 
     def _feeding(self, stream: str) -> list[str]:
         """The queries whose output is `stream` and from which something may still be read."""
-        return [name for name, record in self.queries.items() if not record.released and stream in self.outputs_of(name)]
+        return [record.name for record in self.putting_out(stream) if not record.released]
 
     # --- taking over
 
@@ -452,6 +500,12 @@ class ClusterState:
         self.plans[name], self._plan_documents[name] = plan, document
         for feed in plan.feeds.values():
             self._read_by[feed.query].add(name)
+        for stream in sorted(self.outputs_of(name)):
+            self._putting_out[stream][name] = None
+        for stream in plan.streams:
+            self._reading[stream][name] = None
+        if not is_over(self.queries[name].state):
+            self._hosting.update(instance.im for instance in plan.instances)
 
     def _restore_query(self, record: QueryRecord, nodes: Mapping[str, Any], now: Now) -> None:
         document = nodes.get(node("plans", record.name))

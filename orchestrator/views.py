@@ -18,6 +18,7 @@ from orchestrator.life_cycle import READABLE, is_over
 from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
 
+_PRODUCING = frozenset(("ready", "running", "draining"))
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
 
 
@@ -80,7 +81,7 @@ def outputs(plan: PhysicalPlan, record: QueryRecord) -> dict[str, list[dict[str,
 
 def readers(state: ClusterState, stream: str) -> list[dict[str, Any]]:
     """The source instances that read a published stream now."""
-    records = (record for record in state.queries.values() if record.state in READABLE)
+    records = (record for record in state.reading(stream) if record.state in READABLE)
     return [reader for record in records for reader in _readers(state, record, stream)]
 
 
@@ -97,18 +98,33 @@ def streams(state: ClusterState) -> list[dict[str, Any]]:
 
 def stream(state: ClusterState, name: str) -> dict[str, Any]:
     """A stream as declared or as a query puts it out, and who has to do with it. Raises NotFound."""
-    feeding = [record.name for record in state.queries.values() if name in schemas(state.plans[record.name])]
+    feeding = [record.name for record in state.putting_out(name)]
     if name in state.streams:
-        document = stream_documents.to_json(state.streams[name])
+        document = declaration(state, name)
     elif feeding:
         document = {"name": name, "schema": schemas(state.plans[feeding[-1]])[name]}
     else:
         raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does or that feeds it")
     return document | {
         "publishers": [publisher.to_json() for publisher in state.publishers[name].values()],
-        "read_by": [record.name for record in state.queries.values() if name in state.plans[record.name].streams],
+        "read_by": [record.name for record in state.reading(name)],
         "fed_by": feeding[-1] if feeding else None,
     }
+
+
+def declaration(state: ClusterState, stream: str) -> dict[str, Any]:
+    """A declared stream."""
+    return stream_documents.to_json(state.streams[stream])
+
+
+def producing(state: ClusterState, stream: str) -> dict[str, Any] | None:
+    """The instances that produce an output stream, of the query that runs or may run; None where there is none."""
+    live = [record for record in state.putting_out(stream) if record.state in _PRODUCING]
+    if not live:
+        return None
+    plan = state.plans[live[0].name]
+    found = {"query": live[0].name, "state": live[0].state, "fields": schemas(plan)[stream]}
+    return found | {"producers": outputs(plan, live[0])[stream]}
 
 
 def managers(state: ClusterState) -> list[dict[str, Any]]:

@@ -1,0 +1,149 @@
+"""REST for clients with many queries, publishers and subscriptions: what `orchestrator.rest` does for one, for many in one request."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, FastAPI, Query
+from starlette.concurrency import run_in_threadpool
+
+from cep.errors import CepError
+from cep.model import query as queries
+from cep.model.query import Query as CepQuery
+from cep.model.streams import Stream
+from cep.plan.physical import Files
+from orchestrator import models, problems, rest, views
+from orchestrator.events import ClosePublisher, OpenPublisher
+from orchestrator.file_sources import checked_files
+from orchestrator.records import Publisher
+from orchestrator.rest import WAIT_S_MAX, Api, Cluster, Timeout, check_name, confirmed, has_settled, nameable, published
+from orchestrator.state import ClusterState
+
+TOGETHER = 100
+"""Queries deployed in one turn of the orchestrator, which does nothing else meanwhile."""
+
+
+router = APIRouter(responses={"default": {"model": problems.Problem, "content": {problems.MEDIA_TYPE: {}}}})
+
+
+def make_app(api: Api) -> FastAPI:
+    """The whole application."""
+    app = rest.make_app(api)
+    app.include_router(router)
+    return app
+
+
+@router.post("/queries:bulk", response_model=list[models.Outcome])
+async def deploy_all(documents: Annotated[list[Any], Body()], api: Cluster, start: bool = True) -> Any:
+    """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
+    wait for them with `/queries:wait`."""
+    known = await api.ask(lambda state: dict(state.streams))
+    read = await run_in_threadpool(_read_all, documents, known, api.config.data)
+    await api.forget_vanished()
+    wanted = [each for each in read if not isinstance(each, CepError)]
+    chunks = [wanted[i : i + TOGETHER] for i in range(0, len(wanted), TOGETHER)]
+    errors = iter([error for chunk in chunks for error in await confirmed(api.service.deploy_all(chunk, start))])
+    return [
+        _outcome(document, found if isinstance(found, CepError) else next(errors)) for document, found in zip(documents, read, strict=True)
+    ]
+
+
+@router.post("/queries:wait", response_model=list[models.Outcome])
+async def wait_for_all(waiting: models.Waiting, api: Cluster, timeout: Timeout = 60.0) -> Any:
+    """The states of queries, as soon as each is in the state waited for, or over, or gone; at the latest at the time-out."""
+    unsettled = list(waiting.names)
+
+    def reached(state: ClusterState) -> bool | None:
+        unsettled[:] = [name for name in unsettled if not has_settled(state, name, waiting.state)]
+        return None if unsettled else True
+
+    await api.wait(reached, timeout)
+    return await api.ask(lambda state: [_state_of(state, name) for name in waiting.names])
+
+
+@router.post("/publishers", status_code=201, response_model=models.OpenedAll)
+async def open_publishers(openings: list[models.OpeningOf], api: Cluster) -> Any:
+    """Opens many publishers of one client; the answer says, in their order, to whom each sends. None is opened if one cannot be."""
+    for i, opening in enumerate(openings):
+        check_name("publisher", opening.name, f"/{i}/name")
+    await api.ask(lambda state: [published(state, opening.stream) for opening in openings])
+    await confirmed(api.service.do(*(OpenPublisher(Publisher(o.stream, o.name, o.endpoint)) for o in openings)))
+    for opening in openings:
+        api.heard.pop((opening.stream, opening.name), None)
+
+    def opened(state: ClusterState) -> dict[str, Any]:
+        found = [{"stream": views.declaration(state, o.stream), "readers": views.readers(state, o.stream)} for o in openings]
+        return {"after": api.change(state), "opened": found}
+
+    return await api.ask(opened)
+
+
+@router.get("/publishers", response_model=models.ReadersNews)
+async def news_for_publishers(
+    endpoint: str, api: Cluster, after: str = "", wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0
+) -> Any:
+    """Who reads the streams published at `endpoint` of whose readers there is news; with `wait`, as soon as there is. Whoever asks is
+    alive."""
+
+    def news(state: ClusterState) -> dict[str, Any] | None:
+        streams = state.read_anew(endpoint, api.since(after))
+        return {"after": api.change(state), "streams": {name: views.readers(state, name) for name in streams}} if streams else None
+
+    for stream, name in await api.ask(lambda state: state.opened_at(endpoint)):
+        api.hear(stream, name)
+    found = await api.wait(news, wait) if wait else await api.ask(news)
+    return found or await api.ask(lambda state: {"after": api.change(state), "streams": {}})
+
+
+@router.post("/publishers:close", response_model=list[models.ClosedOf])
+async def close_publishers(closings: list[models.ClosingOf], api: Cluster) -> Any:
+    """Closes publishers; the answer says for each, in their order, whom it has to tell, and of what."""
+
+    def due(state: ClusterState) -> list[ClosePublisher]:
+        streams = {c.stream for c in closings}
+        vanished = [(s, name) for s in streams for name in state.publishers.get(s, ()) if api.has_vanished(s, name)]
+        return [ClosePublisher(*each) for each in dict.fromkeys([*((c.stream, c.name) for c in closings), *vanished])]
+
+    events = await api.ask(due)
+    await confirmed(api.service.do(*events))
+    for event in events:
+        api.heard.pop((event.stream, event.name), None)
+    return await api.ask(lambda state: [_closed(state, closing) for closing in closings])
+
+
+@router.post("/streams:producers", response_model=list[models.Producing | None])
+async def producers(streams: list[str], api: Cluster) -> Any:
+    """Who produces each of these output streams now; null where nobody does."""
+    return await api.ask(lambda state: [views.producing(state, stream) for stream in streams])
+
+
+# --- parts of answers ---
+
+
+def _state_of(state: ClusterState, name: str) -> dict[str, Any]:
+    record = state.queries.get(name)
+    cause = None if record is None or record.cause is None else record.cause.to_json()
+    return {"name": name, "state": None if record is None else record.state, "cause": cause}
+
+
+def _read_all(documents: list[Any], known: dict[str, Stream], folders: tuple[str, ...]) -> list[tuple[CepQuery, Files] | CepError]:
+    """The queries with their files, or what is wrong with each. A query knows the streams that those before it declare."""
+    found: list[tuple[CepQuery, Files] | CepError] = []
+    for document in documents:
+        try:
+            query = nameable(queries.from_json(document))
+            found.append((query, checked_files(query, known, folders)))
+            known |= {stream.name: stream for stream in query.streams if stream.name not in known}
+        except CepError as error:
+            found.append(error)
+    return found
+
+
+def _outcome(document: Any, error: CepError | None) -> dict[str, Any]:
+    name = document.get("name") if isinstance(document, dict) else None
+    found = {"name": name if isinstance(name, str) else None, "state": None if error else "deploying"}
+    return found | {"error": None if error is None else problems.problem_of(error)}
+
+
+def _closed(state: ClusterState, closing: models.ClosingOf) -> dict[str, Any]:
+    return {"others": sorted(state.publishers.get(closing.stream, ())), "readers": views.readers(state, closing.stream)}
