@@ -109,6 +109,8 @@ def _list_values(values: list[Any], field: Field) -> pa.Array:
 def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
     if column.null_count and not field.nullable:
         raise DataError(f"stream {stream!r}, field {field}: {column.null_count} NULLs where none is allowed (declare it {field.type}?)")
+    if column.type == field.type.arrow and not field.type.is_list:
+        return column
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     try:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
-from cep.yaml_documents import load_yaml
+from cep.yaml_documents import load_yaml, load_yaml_documents
 from driver.cluster import Cluster
 from driver.flame import record, targets
 from driver.local import LocalCluster
@@ -67,15 +67,23 @@ def up(
 
 @app.command()
 def deploy(
-    document: Document,
+    documents: Annotated[list[Path], typer.Argument(help="Queries: JSON, or YAML if it ends in .yaml or .yml; one or several in a file.")],
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
     url: Url = URL,
     token: Token = None,
 ) -> None:
-    """Deploys a query and waits until it runs."""
+    """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
+    read = [(path, document) for path in documents for document in _documents(path)]
     with Cluster(url, token) as cluster:
-        running = cluster.deploy(_read(document), start=start)
-        out.print(f"{running.name}: {running.status()['state']}")
+        outcomes = cluster.deploy_all([document for _, document in read], start=start)
+    for (path, document), outcome in zip(read, outcomes, strict=True):
+        if isinstance(outcome, CepError):
+            pointer = f" (at {outcome.pointer})" if isinstance(outcome, QueryError) and outcome.pointer else ""
+            err.print(f"[red]error:[/] {path}: query {document.get('name')!r}: {outcome}{pointer}", highlight=False)
+        else:
+            out.print(f"{outcome.name}: {'running' if start else 'ready'}", highlight=False)
+    if any(isinstance(outcome, CepError) for outcome in outcomes):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -232,6 +240,21 @@ def _read(path: Path) -> dict[str, Any]:
     except QueryError as error:
         raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
     return dict(document)
+
+
+def _documents(path: Path) -> list[dict[str, Any]]:
+    """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
+    try:
+        text = path.read_text()
+        found = load_yaml_documents(text) if path.suffix in (".yaml", ".yml") else [json.loads(text)]
+    except OSError as error:
+        raise CepError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
+    queries = [each for document in found for each in (document if isinstance(document, list) else [document])]
+    if not all(isinstance(query, dict) for query in queries):
+        raise CepError(f"{path}: expected a query, several, or a list of them; got {next(q for q in queries if not isinstance(q, dict))!r}")
+    return queries
 
 
 def _manager_line(manager: dict[str, Any]) -> str:

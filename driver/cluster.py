@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from cep.errors import CepError, QueryFailed
@@ -10,14 +12,19 @@ from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
 from driver.data import DataPlane
+from driver.following import Following
 from driver.publisher import Publisher
 from driver.query import Query
-from driver.rest import Rest, path
+from driver.rest import Rest, error_of, path
 from driver.subscription import BUDGET_BYTES, Subscription
+from driver.subscriptions import Subscriptions
 
 POLL_S = 5.0
 """How long one request waits for a query's state. Compiling a query for the first time can take minutes, which no single request
 would outlive; and one that is short may be asked again when an orchestrator dies under it."""
+
+TOGETHER = 500
+"""Queries in one request."""
 
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
@@ -67,8 +74,8 @@ class Running:
             StreamEnded: the query is over; names how many rows came out.
             QueryFailed: it has failed.
         """
-        options = (on_slow, keep_s, event_time, budget_bytes, self.cluster.folder)
-        return Subscription(self.cluster.rest, stream, *options).attach(self.name)
+        options = (on_slow, keep_s, event_time, budget_bytes)
+        return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, *options).attach(self.name)
 
     def status(self) -> dict[str, Any]:
         """State, cause, instances and what each of them waits for."""
@@ -102,8 +109,25 @@ class Running:
         while (answer := self.cluster.rest.get(self._path(f"?until={goal}&timeout={POLL_S:g}")))["state"] in _BEFORE[goal]:
             pass
         if fails and answer["state"] == "failed":
-            cause = answer["cause"] or {}
-            raise QueryFailed(self.name, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+            raise _failed(self.name, answer["cause"])
+
+
+def _failed(query: str, cause: dict[str, Any] | None) -> QueryFailed:
+    """The error that says so."""
+    cause = cause or {}
+    return QueryFailed(query, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+
+
+def _document(query: Query | model.Query | Mapping[str, Any]) -> dict[str, Any]:
+    """Of a builder, a value or a document."""
+    return query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
+
+
+def _batched(documents: Iterable[dict[str, Any]], most: int) -> Iterator[list[dict[str, Any]]]:
+    """The documents in lists of `most`; the last may be shorter."""
+    left = iter(documents)
+    while batch := list(islice(left, most)):
+        yield batch
 
 
 class Cluster:
@@ -113,7 +137,7 @@ class Cluster:
         self.rest = Rest(url, token)
         self.folder: str | None = None  # where our sockets are; None: in a private folder each
         self.plane: DataPlane | None = None
-        self.publishers: list[Publisher] = []
+        self.following: Following | None = None
 
     def __enter__(self) -> Cluster:
         return self
@@ -128,13 +152,38 @@ class Cluster:
             QueryError: it is no query. PlacementError: the cluster is too small. Conflict: the name is taken.
             QueryFailed: it could not be started; says where and why.
         """
-        document = query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
-        answer = self.rest.post(f"/queries?start={str(start).lower()}", document)
+        answer = self.rest.post(f"/queries?start={str(start).lower()}", _document(query))
         running = Running(self, answer["name"])
         running._wait("running" if start else "ready")
-        for publisher in self.publishers:
-            publisher.refresh()
+        if self.following is not None:
+            self.following.refresh()
         return running
+
+    def deploy_all(self, queries: Iterable[Query | model.Query | Mapping[str, Any]], start: bool = True) -> list[Running | CepError]:
+        """Deploys many queries, in their order, and waits until all run, or with `start=False` are ready. One that is wrong harms no
+        other: in its place stands what `deploy` would have raised."""
+        outcomes: list[dict[str, Any]] = []
+        for documents in _batched(map(_document, queries), TOGETHER):
+            outcomes += self.rest.post(f"/queries:bulk?start={str(start).lower()}", documents)
+        deployed = [outcome["name"] for outcome in outcomes if outcome["error"] is None]
+        states = self._wait_for_all(deployed, "running" if start else "ready")
+        if self.following is not None:
+            self.following.refresh()
+        return [self._outcome(outcome, states) for outcome in outcomes]
+
+    def _wait_for_all(self, names: list[str], goal: str) -> dict[str, dict[str, Any]]:
+        """What has become of them, by name, once each has come to `goal` or is over, however long that takes."""
+        waiting = {"names": names, "state": goal}
+        while True:
+            found = {answer["name"]: answer for answer in self.rest.post(f"/queries:wait?timeout={POLL_S:g}", waiting)}
+            if not any(answer["state"] in _BEFORE[goal] for answer in found.values()):
+                return found
+
+    def _outcome(self, outcome: dict[str, Any], states: dict[str, dict[str, Any]]) -> Running | CepError:
+        if outcome["error"] is not None:
+            return error_of(outcome["error"])
+        state = states[outcome["name"]]
+        return _failed(state["name"], state["cause"]) if state["state"] == "failed" else Running(self, state["name"])
 
     def query(self, name: str) -> Running:
         """A query that is deployed already. Raises NotFound."""
@@ -159,10 +208,26 @@ class Cluster:
             stream = stream.name
         document = self.rest.get(path("streams", stream))
         known = {key: document[key] for key in ("name", "schema", "event_time", "disorder") if key in document}
+        return self.open_publishers([stream_documents.from_json(known)], name, keep_open)[0]
+
+    def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:
+        """Opens a publisher of each of many streams, which are declared already, by a query for example; close them with
+        `close_publishers`. Raises NotFound, with none opened: a stream is not declared."""
+        plane = self.data_plane()
+        self.following = self.following or Following(self.rest, plane)
+        publishers = [Publisher(plane, stream, name, keep_open, self.following.close) for stream in streams]
+        self.following.open(publishers)
+        return publishers
+
+    def close_publishers(self, publishers: Iterable[Publisher], keep_open: bool = False) -> None:
+        """Closes many publishers together; see `Publisher.close`."""
+        if self.following is not None:
+            self.following.close(publishers, keep_open)
+
+    def data_plane(self) -> DataPlane:
+        """The sockets that all our publishers and subscriptions share."""
         self.plane = self.plane or DataPlane(self.folder)
-        publisher = Publisher(self.rest, self.plane, stream_documents.from_json(known), name, keep_open)
-        self.publishers = [p for p in self.publishers if not p.closing.is_set()] + [publisher]
-        return publisher.open()
+        return self.plane
 
     def subscribe(
         self,
@@ -174,12 +239,16 @@ class Cluster:
         budget_bytes: int = BUDGET_BYTES,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        subscription = Subscription(self.rest, stream, on_slow, keep_s, event_time, budget_bytes, self.folder)
+        subscription = Subscription(self.rest, self.data_plane(), stream, on_slow, keep_s, event_time, budget_bytes)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:
                 return subscription.attach(name)
         return subscription.register()
+
+    def subscribe_all(self, streams: Sequence[str], **options: Any) -> Subscriptions:
+        """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""
+        return Subscriptions(self.rest, self.data_plane(), streams, **options).attach()
 
     def explain(self, query: Query | Mapping[str, Any]) -> str:
         """The plan that a query would get now; nothing is deployed."""
@@ -202,11 +271,10 @@ class Cluster:
 
     def close(self) -> None:
         """Closes what this client opened; queries go on. Publishers that are still open close without ending their streams."""
-        for publisher in self.publishers:
-            try:
-                publisher.close(keep_open=True)
-            except CepError:  # the cluster is gone, and the publisher with it
-                publisher.closing.set()
+        if self.following is not None:
+            self.following.stop()
+            with suppress(CepError):  # the cluster is gone, and the publishers with it
+                self.following.close([p for each in list(self.following.publishers.values()) for p in each], keep_open=True)
         if self.plane is not None:
             self.plane.close()
         self.rest.close()

@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -25,10 +26,11 @@ from cep.plan.route import Route
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
-from driver.rest import Rest, path
 
 BATCH_BYTES = 1 << 20
 ANSWER_S = 15.0
+
+Closer = Callable[["list[Publisher]", bool], None]
 
 
 class Reader:
@@ -48,10 +50,13 @@ class Reader:
 
 class Publisher:
     """Use it as a context manager: leaving the block closes it and, if it was the last one open, ends the stream for the
-    queries deployed then (`keep_open=True`: it does not). Leaving by an exception closes it without ending the stream."""
+    queries deployed then (`keep_open=True`: it does not). Leaving by an exception closes it without ending the stream.
 
-    def __init__(self, rest: Rest, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool) -> None:
-        self.rest, self.plane, self.stream, self.keep_open = rest, plane, stream, keep_open
+    `closer` closes it; see `driver.following` for how it learns of its readers.
+    """
+
+    def __init__(self, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool, closer: Closer) -> None:
+        self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
         self.disorder = stream.disorder or 0
         self.format, self.stream_id = Format(stream.schema), wire.stream_id(stream.name)
@@ -60,29 +65,22 @@ class Publisher:
         self.record = 0
         self.changed = threading.Condition()
         self.sending = threading.RLock()
-        self.version: Any = None
         self.closing = threading.Event()
         self.closed = False  # the last word is said
         self._times = _event_time_of(stream)
         self._turn = 0
-
-    def _path(self, *names: str) -> str:
-        """The address of our stream, or of something below it."""
-        return path("streams", self.stream.name, *names)
-
-    def open(self) -> Publisher:
-        answer = self.rest.post(self._path("publishers"), {"name": self.name, "endpoint": self.plane.endpoint})
-        self._learn(answer)
-        self.plane.on_beat[self] = self._beat
-        self.follower = threading.Thread(target=self._follow, name=f"publisher {self.name}", daemon=True)
-        self.follower.start()
-        return self
+        if stream.event_time is None:
+            self.plane.on_beat[self] = self._beat
 
     def __enter__(self) -> Publisher:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close(keep_open=self.keep_open or kind is not None)
+
+    def close(self, keep_open: bool = False) -> None:
+        """Closes this publisher; the last one ends the stream, unless `keep_open`."""
+        self.closer([self], keep_open)
 
     # Sending
 
@@ -165,10 +163,10 @@ class Publisher:
             self.changed.wait_for(settled)
             if self.closing.is_set():
                 raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} was closed while it waited for credit")
-            self._check_heard()
+            self.check_heard()
             return found()
 
-    def _check_heard(self) -> None:
+    def check_heard(self) -> None:
         """Raises ClusterError: a reader has closed us."""
         deaf = sorted({reader.query for reader in self.readers.values() if reader.closed})
         if deaf:
@@ -196,10 +194,8 @@ class Publisher:
                 self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
 
     def _beat(self) -> None:
-        """Every second, in the plane's thread: we are alive; time of ingestion goes on without rows."""
-        for reader in list(self.readers.values()):
-            self.plane.send(reader.endpoint, Header(wire.BEAT, reader.channel))
-        if self.stream.event_time is None and self.sending.acquire(blocking=False):
+        """Every second, in the plane's thread: time of ingestion goes on without rows."""
+        if self.sending.acquire(blocking=False):
             try:
                 self.max_time = max(self.max_time, time.time_ns() // 1000)
                 self._tell_watermark()
@@ -208,44 +204,42 @@ class Publisher:
 
     # Readers
 
-    def _follow(self) -> None:
-        """Learns of queries that begin or end while we are open."""
-        while not self.closing.is_set():
-            try:
-                after = "" if self.version is None else f"&after={self.version}"
-                self._learn(self.rest.get(self._path("readers") + f"?wait=10{after}", timeout=30))
-            except ClusterError:  # the orchestrator is away; what flows, flows
-                self.closing.wait(0.2)
-
-    def _learn(self, answer: dict[str, Any]) -> None:
-        found = {r.channel: r for r in (Reader(d, self.stream.name, self.name) for d in answer["readers"])}
-        # Before the lock: a `send` that waits for the credit of a reader that is gone holds it.
+    def drop_gone(self, documents: list[dict[str, Any]]) -> None:
+        """Of what reads the stream now: who is not among them is gone. Not under the lock: a `send` that waits for the credit of a
+        reader that is gone holds it."""
+        found = {reader.channel for reader in self._readers(documents)}
         with self.changed:
-            for channel in self.readers.keys() - found.keys():
+            for channel in self.readers.keys() - found:
                 self.readers[channel].gone = True
             self.changed.notify_all()
-        with self.sending:
-            if self.closed:
-                return
-            self.version = answer["version"]
-            self.readers = {channel: reader for channel, reader in self.readers.items() if not reader.gone}
-            for channel in found.keys() - self.readers.keys():
-                self._open_at(found[channel])
 
-    def refresh(self) -> None:
-        """Learns of new readers now: a query that this process has just deployed gets the very next row."""
-        self._learn(self.rest.get(self._path("readers")))
+    def ask(self, documents: list[dict[str, Any]]) -> list[Reader]:
+        """Knocks at the readers that are new, with `sending` held; the rows that come next are theirs too once they have answered."""
+        for reader in [reader for reader in self.readers.values() if reader.gone]:
+            self._forget(reader)
+        new = [reader for reader in self._readers(documents) if reader.channel not in self.readers] if not self.closed else []
+        for reader in new:
+            self.plane.listen(reader.endpoint, reader.channel, partial(self._heard, reader))
+            self.readers[reader.channel] = reader
+            document = {"publisher": self.name, "endpoint": self.plane.endpoint, "sent_until": self.sent_until}
+            self.plane.send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(document))
+        return new
 
-    def _open_at(self, reader: Reader) -> None:
-        self.plane.handlers[reader.channel] = lambda header, body: self._heard(reader, header, body)
-        self.readers[reader.channel] = reader
-        document = {"publisher": self.name, "endpoint": self.plane.endpoint, "sent_until": self.sent_until}
-        self.plane.send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(document))
-        with self.changed:
-            if not self.changed.wait_for(lambda: reader.opened or reader.gone, timeout=ANSWER_S):
-                reader.gone = True
-        if reader.gone:
-            self.readers.pop(reader.channel, None)
+    def await_opened(self, asked: list[Reader]) -> None:
+        """Until those who were asked have answered, or are gone."""
+        for reader in asked:
+            with self.changed:
+                if not self.changed.wait_for(partial(_has_answered, reader), timeout=ANSWER_S):
+                    reader.gone = True
+            if reader.gone:
+                self._forget(reader)
+
+    def _readers(self, documents: list[dict[str, Any]]) -> list[Reader]:
+        return [Reader(document, self.stream.name, self.name) for document in documents]
+
+    def _forget(self, reader: Reader) -> None:
+        self.readers.pop(reader.channel, None)
+        self.plane.leave(reader.endpoint, reader.channel)
 
     def _heard(self, reader: Reader, header: Header, body: Any) -> None:
         with self.changed:
@@ -267,35 +261,39 @@ class Publisher:
         if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
             self.max_time = max(self.max_time, header.watermark + self.disorder)
 
-    def close(self, keep_open: bool = False) -> None:
-        """Closes this publisher; the last one ends the stream, unless `keep_open`."""
-        if self.closing.is_set():
-            return
-        with self.changed:
-            self.closing.set()
-            self.changed.notify_all()  # a `send` that waits for credit gives up
-        try:
-            with self.sending:
-                self.refresh()  # a query deployed a moment ago hears of the end too
-                deaf = any(reader.closed for reader in self.readers.values())
-                self._say_goodbye(keep_open)
-                if deaf:
-                    self._check_heard()
-        finally:
-            self.closed = True
-            self.plane.on_beat.pop(self, None)
-            for reader in self.readers.values():
-                self.plane.handlers.pop(reader.channel, None)
+    # Closing
 
-    def _say_goodbye(self, keep_open: bool) -> None:
-        self.rest.delete(self._path("publishers", self.name) + f"?keep_open={str(keep_open).lower()}")
-        others = [p["name"] for p in self.rest.get(self._path())["publishers"]]
-        word = {"last": not keep_open, "others": others, "endpoint": self.plane.endpoint}
+    def give_up(self) -> bool:
+        """No more is sent, and a `send` that waits for credit gives up. False: it had closed already."""
+        with self.changed:
+            if self.closing.is_set():
+                return False
+            self.closing.set()
+            self.changed.notify_all()
+            return True
+
+    def say_goodbye(self, last: bool, others: list[str]) -> None:
+        """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
+        word = {"last": last, "others": others, "endpoint": self.plane.endpoint}
         for reader in self.readers.values():
             body = wire.to_json({**word, "entry": reader.entry})
             self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
+
+    def await_closed(self) -> None:
+        """Until all readers have taken what they were sent."""
         with self.changed:
             self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
+
+    def leave(self) -> None:
+        """Its last word is said."""
+        self.closed = True
+        self.plane.on_beat.pop(self, None)
+        for reader in list(self.readers.values()):
+            self.plane.leave(reader.endpoint, reader.channel)
+
+
+def _has_answered(reader: Reader) -> bool:
+    return reader.opened or reader.gone
 
 
 def _event_time_of(stream: Stream) -> Callable[[pa.RecordBatch, int], np.ndarray]:

@@ -81,7 +81,13 @@ def _error_of(response: httpx.Response) -> CepError:
         problem = response.json()
     except ValueError:
         problem = {}
-    detail = problem.get("detail") or f"HTTP {response.status_code}: {response.text[:200]}"
+    problem.setdefault("detail", f"HTTP {response.status_code}: {response.text[:200]}")
+    return error_of(problem)
+
+
+def error_of(problem: dict[str, Any]) -> CepError:
+    """The error that a problem document tells of."""
+    detail = problem["detail"]
     if problem.get("error") == "QueryError":
         return QueryError(detail, problem.get("pointer") or "")
     kinds = {**_BY_NAME, "NotLeading": NotLeading}

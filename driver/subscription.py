@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -49,25 +49,27 @@ class Subscription:
     def __init__(
         self,
         rest: Rest,
+        plane: DataPlane,
         stream: str,
         on_slow: str = "block",
         keep_s: float = 60.0,
         event_time: bool = False,
         budget_bytes: int = BUDGET_BYTES,
-        folder: str | None = None,
+        into: Callable[[Subscription, Header, Any], None] | None = None,
     ) -> None:
         if on_slow not in ("block", "drop"):
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {on_slow!r}", "/on_slow")
-        self.rest, self.stream, self.event_time = rest, stream, event_time
+        self.rest, self.plane, self.stream, self.event_time = rest, plane, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
         self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes}
         self.query = ""
         self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when we registered
         self.registered = False
         self.window = min(WINDOW_BYTES, budget_bytes)
-        self.plane = DataPlane(folder)  # its own, so that what comes before we know the query is ours too
         self.messages: queue.SimpleQueue[tuple[Header, Any]] = queue.SimpleQueue()
-        self.plane.fallback = self._hear
+        self.into = into  # where messages go instead
+        self.early: dict[int, str] = {}  # channel -> endpoint of instances that were made with this subscription
+        self.plane.subscribers[self.id] = self._answered
         self.producers: dict[int, Producer] = {}
         self.schema: Schema | None = None
         self.held: list[tuple[Header, Any]] = []
@@ -75,12 +77,20 @@ class Subscription:
         self.closed = False
 
     def _hear(self, header: Header, body: Any) -> None:
-        """In the plane's thread. An instance that was made with this subscription says where it wants heartbeats."""
-        beat = wire.from_json(body).get("beat") if header.kind == wire.SUBSCRIBED else None
-        if beat is None:
+        """In the plane's thread."""
+        if self.into is None:
             self.messages.put((header, body))
         else:
-            self.plane.beats[beat["endpoint"], beat["channel"]] = None
+            self.into(self, header, body)
+
+    def _answered(self, header: Header, body: Any) -> None:
+        """In the plane's thread. An instance that was made with this subscription says what it will send on, before it sends."""
+        place = wire.from_json(body).get("place")
+        if place is None:
+            self._hear(header, body)
+        else:
+            self.early[place["channel"]] = place["endpoint"]
+            self.plane.listen(place["endpoint"], place["channel"], self._hear)
 
     # Registering
 
@@ -103,19 +113,25 @@ class Subscription:
         self.query = query
         answer = self.rest.get(path("queries", query))
         if answer["state"] == "failed":
-            raise self._failure(answer)
+            raise self.failure(answer)
         known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
         if self.stream not in known:
             raise NotFound(f"query {query!r} puts out no stream {self.stream!r}; it has {', '.join(sorted(known))}")
-        for document in answer["outputs"].get(self.stream, ()):
-            producer = Producer(document, query, self.stream, self.id)
-            self.producers[producer.channel] = producer
-            body = wire.to_json({**self.terms, "endpoint": self.plane.endpoint})
-            self.plane.send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), body)
+        self.ask(query, answer["outputs"].get(self.stream, ()))
         if not self.producers:
             raise StreamEnded(self.stream, sum(answer.get("rows", {}).values()))
         self._await_answers()
         return self
+
+    def ask(self, query: str, producers: Iterable[dict[str, Any]]) -> None:
+        """Subscribes at the instances of `query` that produce the stream; each will answer."""
+        self.query = query
+        for document in producers:
+            producer = Producer(document, query, self.stream, self.id)
+            self.producers[producer.channel] = producer
+            self.plane.listen(producer.endpoint, producer.channel, self._hear)
+            body = wire.to_json({**self.terms, "endpoint": self.plane.endpoint})
+            self.plane.send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), body)
 
     def _await_answers(self) -> None:
         waiting = {producer.outlet: producer for producer in self.producers.values()}
@@ -132,19 +148,18 @@ class Subscription:
             producer = waiting.pop(header.channel, None)
             if producer is not None:
                 answer = wire.from_json(body)
-                rows, ended = rows + answer.get("rows", 0), ended + self._subscribed(producer, answer)
+                rows, ended = rows + answer.get("rows", 0), ended + self.subscribed(producer, answer)
         if ended == len(self.producers):
             self.close()
             raise StreamEnded(self.stream, rows)
 
-    def _subscribed(self, producer: Producer, answer: dict[str, Any]) -> int:
+    def subscribed(self, producer: Producer, answer: dict[str, Any]) -> int:
         """1 if that instance is over."""
         if not answer["here"] or answer["ended"]:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
         self._grant(producer)
-        self.plane.beats[producer.endpoint, producer.channel] = None
         return 0
 
     def _next(self, timeout: float) -> tuple[Header, Any] | tuple[None, None]:
@@ -166,7 +181,7 @@ class Subscription:
             left = IDLE_S if deadline is None else min(IDLE_S, deadline - time.monotonic())
             header, body = self.held.pop(0) if self.held and self.query else self._next(left)
             if header is not None:
-                batch = self._take(header, body)
+                batch = self.take(header, body)
                 if batch is not None:
                     return batch
             elif deadline is not None and time.monotonic() >= deadline:
@@ -176,7 +191,8 @@ class Subscription:
         self.close()
         return None
 
-    def _take(self, header: Header, body: Any) -> pa.RecordBatch | None:
+    def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
+        """What a message means; None: no rows."""
         producer = self.producers.get(header.channel)
         if producer is None:
             if not self.query and header.kind != wire.SUBSCRIBED:
@@ -233,7 +249,7 @@ class Subscription:
             return
         if answer["state"] == "failed":
             self.close()
-            raise self._failure(answer)
+            raise self.failure(answer)
         if answer["state"] in _OVER and not answer["outputs"].get(self.stream):
             self.close()
             raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: it is over, and what was not read in time is gone")
@@ -245,7 +261,7 @@ class Subscription:
                 self.attach(query["name"])
                 return
 
-    def _failure(self, answer: dict[str, Any]) -> CepError:
+    def failure(self, answer: dict[str, Any]) -> CepError:
         cause = answer.get("cause") or {}
         return QueryFailed(self.query, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
 
@@ -259,7 +275,10 @@ class Subscription:
         for producer in self.producers.values():
             self.plane.send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel))
             producer.open = False
-        self.plane.close()
+            self.plane.leave(producer.endpoint, producer.channel)
+        for channel, endpoint in self.early.items():
+            self.plane.leave(endpoint, channel)
+        self.plane.subscribers.pop(self.id, None)
         if self.registered:
             self._withdraw()
 

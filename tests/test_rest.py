@@ -31,7 +31,8 @@ from orchestrator.file_sources import resolve
 from orchestrator.metric_client import MetricClient
 from orchestrator.metric_server import LETTERS_MAX, SILENT_S_MAX, Metrics
 from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
-from orchestrator.rest import VANISHED_S, Api, check_exposure, make_app
+from orchestrator.rest import VANISHED_S, Api, check_exposure
+from orchestrator.rest_many import make_app
 from orchestrator.service import Service
 
 
