@@ -1,0 +1,45 @@
+"""Buckets that move while a query runs: whatever moves, whenever, as often as it may, the answers are the reference's."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.kernels.jit import interpreted
+from tests.moving import Move, moves, run_moving
+from tests.reference import assert_same_answer
+from tests.running import expected_of, outputs_of
+from tests.strategies import Case, Execution, cases, executions, tied_cases
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def check(case: Case, execution: Execution, drawn: list[Move]) -> None:
+    expected = expected_of(case.query, case.inputs)
+    ran, _ = run_moving(case, execution, drawn)
+    assert_same_answer(outputs_of(case.query, expected), ran.outputs)
+    assert ran.late == sum(map(len, expected.late.values()))
+    assert ran.dead == expected.dead_counts()
+
+
+@settings(max_examples=150)
+@given(cases(), executions(), moves())
+def test_answers_do_not_depend_on_moves(case: Case, execution: Execution, drawn: list[Move]) -> None:
+    with interpreted():
+        check(case, execution, drawn)
+
+
+@settings(max_examples=50)
+@given(tied_cases(), executions(), moves())
+def test_rows_that_tie_keep_their_order(case: Case, execution: Execution, drawn: list[Move]) -> None:
+    with interpreted():
+        check(case, execution, drawn)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+@given(st.one_of(cases(), tied_cases()), executions(), moves())
+def test_long_moves(case: Case, execution: Execution, drawn: list[Move]) -> None:
+    with interpreted():
+        check(case, execution, drawn)
