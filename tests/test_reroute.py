@@ -7,10 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
+from tests.cells import Cell, sound_cells
+from tests.kinds import STATELESS
 from tests.moving import Move, moves, run_moving
 from tests.reference import assert_same_answer
 from tests.running import expected_of, outputs_of
 from tests.strategies import Case, Execution, cases, executions, tied_cases
+from tests.strategies.directed import directed
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -23,7 +26,21 @@ def check(case: Case, execution: Execution, drawn: list[Move]) -> None:
     assert ran.dead == expected.dead_counts()
 
 
-@settings(max_examples=150)
+KEYED = [cell for cell in sound_cells() if cell.balancer == "route-key"]
+KEPT = [cell for cell in sound_cells() if cell.balancer == "point-to-point" and cell.kind not in (*STATELESS, "sort")]
+
+
+@pytest.mark.parametrize("cell", [*KEYED, *KEPT], ids=lambda cell: f"{cell.kind}, {cell.balancer}")
+@settings(max_examples=15)
+@given(st.data())
+def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> None:
+    """Keyed by what its rows are routed by, or by what keeps the partitioning of the subquery before it, and moves with that."""
+    case, execution = data.draw(directed(cell))
+    with interpreted():
+        check(case, execution, data.draw(moves()))
+
+
+@settings(max_examples=50)
 @given(cases(), executions(), moves())
 def test_answers_do_not_depend_on_moves(case: Case, execution: Execution, drawn: list[Move]) -> None:
     with interpreted():
