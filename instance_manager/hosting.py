@@ -90,8 +90,13 @@ class Hosted:
     attachments: list[Attachment] = field(default_factory=list)
     received: dict[str, Account] = field(default_factory=dict)  # of what comes from other processes, by the name of the edge
     polls: bool = False  # its query asks that messages be waited for awake
-    reported: str = ""  # the state that the orchestrator knows of
+    reported: tuple[str, int] = ("", 0)  # the state and the table's version that the orchestrator knows of
     traceback: str = ""
+
+    @property
+    def table_version(self) -> int:
+        """Of the table by which its buckets are where they are."""
+        return 0 if self.instance.moving is None else self.instance.moving.version
 
     def receiving(self, channel: str) -> Account:
         """On which the channel's receiving is; one for all channels of an edge."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
@@ -31,10 +31,28 @@ class Move:
         return self.turns, head, [self.period[b % len(self.period)] % n for b in range(plan.buckets)]
 
 
-def moves() -> st.SearchStrategy[list[Move]]:
-    """Several in a run, some of them back to where the buckets came from."""
-    periods = st.lists(st.integers(0, 3), min_size=1, max_size=8).map(tuple)
-    return st.lists(st.builds(Move, st.integers(0, 12), st.integers(0, 3), periods), min_size=1, max_size=5)
+@st.composite
+def moves(draw: st.DrawFn, execution: Execution) -> tuple[Execution, list[Move]]:
+    """A way of running a query in which much moves: several instances, small batches and, half of the time, one of them outstanding
+    on a channel; several moves, some of them back to where the buckets came from. Made from a seed, since what Hypothesis draws
+    is mostly small and much the same, and then nothing moves."""
+    choose = random.Random(draw(st.integers(0, 2**32)))
+    n, buckets = choose.randint(2, 4), choose.choice((4, 16, 4096))
+    options = replace(execution.options, parallelism=n, buckets=buckets)
+    how = replace(
+        execution,
+        options=options,
+        batch_rows=tuple(choose.randint(1, 3) for _ in range(3)),
+        table=_table(choose, n, buckets),
+        credit_bytes=choose.choice((1, 1, 1000, 1 << 20)),
+        seed=choose.randrange(1 << 30),
+    )
+    periods = [tuple(choose.randrange(n) for _ in range(choose.randint(1, 8))) for _ in range(3)]
+    return how, [Move(choose.randint(0, 6), choose.randrange(4), choose.choice(periods)) for _ in range(choose.randint(1, 6))]
+
+
+def _table(choose: random.Random, instances: int, buckets: int) -> tuple[int, ...]:
+    return tuple(choose.randrange(instances) for _ in range(buckets))
 
 
 def run_moving(case: Case, execution: Execution, drawn: Sequence[Move]) -> tuple[Ran, LocalRun]:

@@ -37,26 +37,26 @@ def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> Non
     """Keyed by what its rows are routed by, or by what keeps the partitioning of the subquery before it, and moves with that."""
     case, execution = data.draw(directed(cell))
     with interpreted():
-        check(case, execution, data.draw(moves()))
+        check(case, *data.draw(moves(execution)))
 
 
 @settings(max_examples=50)
-@given(cases(), executions(), moves())
-def test_answers_do_not_depend_on_moves(case: Case, execution: Execution, drawn: list[Move]) -> None:
+@given(cases(), executions().flatmap(moves))
+def test_answers_do_not_depend_on_moves(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
-        check(case, execution, drawn)
+        check(case, *how)
 
 
 @settings(max_examples=50)
-@given(tied_cases(), executions(), moves())
-def test_rows_that_tie_keep_their_order(case: Case, execution: Execution, drawn: list[Move]) -> None:
+@given(tied_cases(), executions().flatmap(moves))
+def test_rows_that_tie_keep_their_order(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
-        check(case, execution, drawn)
+        check(case, *how)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-@given(st.one_of(cases(), tied_cases()), executions(), moves())
-def test_long_moves(case: Case, execution: Execution, drawn: list[Move]) -> None:
+@given(st.one_of(cases(), tied_cases()), executions().flatmap(moves))
+def test_long_moves(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
-        check(case, execution, drawn)
+        check(case, *how)
