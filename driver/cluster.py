@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep.errors import CepError, QueryFailed
@@ -81,6 +81,13 @@ class Running:
     def dead_letters(self) -> dict[str, Any]:
         """Bad input and failed functions: exact counts, and the last letters."""
         return dict(self.cluster.rest.get(self._path("/dead-letters")))
+
+    def rebalance(self, table: Sequence[int], subquery: str | None = None) -> None:
+        """Moves buckets to the instances that `table`, bucket -> instance, names, while the query runs; returns when they are there.
+
+        `subquery`: whose buckets; it may be left out where only one has a table. Answers do not change.
+        """
+        self.cluster.rest.post(self._path("/rebalance?wait=true"), {"subquery": subquery, "table": list(table)})
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""

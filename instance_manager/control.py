@@ -219,7 +219,7 @@ class Control(threading.Thread):
     def _tables(self, document: dict[str, Any]) -> dict[str, Barrier]:
         """The tables of buckets that the assignment names: it stays so until every instance has told its version."""
         data, _ = self.client.get(node("tables", document["query"]))
-        tables = json.loads(data)
+        tables = json.loads(data)["tables"]
         return {head: Barrier(tables[head]["version"], tuple(tables[head]["table"])) for head in document["tables"]}
 
     def _forget(self, key: str) -> None:
