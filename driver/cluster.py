@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cep.errors import CepError, QueryFailed
+from cep.errors import CepError, ClusterError, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
@@ -18,6 +18,9 @@ from driver.subscription import BUDGET_BYTES, Subscription
 POLL_S = 5.0
 """How long one request waits for a query's state. Compiling a query for the first time can take minutes, which no single request
 would outlive; and one that is short may be asked again when an orchestrator dies under it."""
+
+MOVED_S = 50.0
+"""How long `rebalance` waits until the buckets are there: less than an answer may take."""
 
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
@@ -87,7 +90,13 @@ class Running:
 
         `subquery`: whose buckets; it may be left out where only one has a table. Answers do not change.
         """
-        self.cluster.rest.post(self._path("/rebalance?wait=true"), {"subquery": subquery, "table": list(table)})
+        answer = self.cluster.rest.post(
+            self._path(f"/rebalance?wait=true&timeout={MOVED_S:g}"), {"subquery": subquery, "table": list(table)}
+        )
+        if any(each["moving"] for each in answer["tables"]):
+            raise ClusterError(
+                f"query {self.name!r}: after {MOVED_S:g} s buckets are still on their way; `status` says what waits for what"
+            )
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""

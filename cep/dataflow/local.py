@@ -140,21 +140,19 @@ class LocalRun:
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""
         outcome = Outcome()
-        self._run(random.Random(seed), outcome, lambda: all(map(_through, self._all_instances())), steps_max)
+        self._run(random.Random(seed), outcome, self._is_over, steps_max)
         return self.collect(outcome)
 
     def run_moving(self, moves: Sequence[tuple[int, str, Sequence[int]]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """As `run`, while buckets move. Of each move: how many turns after the one before it is named, whose table it is
         (`cep.plan.moving.heads`), and the table. A table is named once the one before it holds everywhere."""
         choose, outcome, versions = random.Random(seed), Outcome(), Counter[str]()
-        over = lambda: all(map(_through, self._all_instances()))  # noqa: E731
         for turns, head, table in moves:
-            goal = outcome.steps + turns
-            self._run(choose, outcome, lambda goal=goal: over() or outcome.steps >= goal, steps_max)  # type: ignore[misc]
+            self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
             self._run(choose, outcome, partial(self.has_moved, head, versions[head]), steps_max)
             versions[head] += 1
             self.reroute(head, versions[head], table)
-        self._run(choose, outcome, over, steps_max)
+        self._run(choose, outcome, self._is_over, steps_max)
         return self.collect(outcome)
 
     def run_until_barrier(self, turns: int, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
@@ -168,6 +166,10 @@ class LocalRun:
                 instance.barrier(BARRIER)
         self._run(choose, outcome, lambda: all(i.done or BARRIER in i.snapshots for i in self.instances) and self._is_empty(), steps_max)
         return self.collect(outcome)
+
+    def _is_over(self, outcome: Outcome | None = None, steps: int = 0) -> bool:
+        """Is everything through, or has `outcome` taken so many `steps`?"""
+        return (outcome is not None and outcome.steps >= steps) or all(map(_through, self._all_instances()))
 
     def _run(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int) -> None:
         while not until():
