@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep.dataflow import reroute
 from cep.kernels.jit import interpreted
 from tests.cells import Cell, sound_cells
 from tests.kinds import STATELESS
@@ -16,6 +19,14 @@ from tests.strategies import Case, Execution, cases, executions, tied_cases
 from tests.strategies.directed import directed
 
 pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_pieces() -> Iterator[None]:
+    """So that the little state there is goes in several, each under credit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reroute, "PIECE_BYTES", 100)
+        yield
 
 
 def check(case: Case, execution: Execution, drawn: list[Move]) -> None:
