@@ -1,6 +1,7 @@
 """Live load balancing: what the metric server measured goes into `load.rebalanced`, and what that says is asked of the service.
 
-An interval counts only if the buckets stayed where they are from its beginning to its end, and every instance has reported at both.
+An interval counts only if the buckets stayed where they are from its beginning to its end, and every instance has reported at both. It
+goes on until enough rows have come to judge by.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from cep.errors import CepError
 from cep.plan.moving import heads
 from orchestrator.events import Reroute
-from orchestrator.load import rebalanced
+from orchestrator.load import ROWS_MIN, Load, rebalanced
 from orchestrator.metric_client import MetricClient
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
@@ -41,19 +42,22 @@ class Table:
 
 @dataclass(frozen=True)
 class Totals:
-    """What was measured since the query began, while the table had that version: of each instance of all replicas CPU in ns and when it
-    said so, and rows by bucket."""
+    """What was measured since the query began, while the table had that version: of each instance of all replicas CPU in ns, rows taken
+    and when it said so, and rows sent by bucket."""
 
     version: int
     cpu_ns: np.ndarray
+    taken: np.ndarray
     reported: np.ndarray
-    rows: np.ndarray
+    sent: np.ndarray
 
-    def cpu_since(self, before: Totals, instances: int) -> np.ndarray:
-        """Share of a core of each instance, of replicas the mean, float64[instances]."""
-        spent = (self.cpu_ns - before.cpu_ns) / 1e9 / (self.reported - before.reported)
-        mean: np.ndarray = spent.reshape(-1, instances).mean(axis=0)
-        return mean
+    def since(self, before: Totals, instances: int) -> Load | None:
+        """What came between; None if that says nothing. Instances of one number in different replicas count as one."""
+        if before.version != self.version or len(before.cpu_ns) != len(self.cpu_ns) or (self.reported <= before.reported).any():
+            return None
+        cpu = (self.cpu_ns - before.cpu_ns) / 1e9 / (self.reported - before.reported)
+        taken = (self.taken - before.taken).reshape(-1, instances).sum(axis=0)
+        return Load(cpu.reshape(-1, instances).mean(axis=0).tolist(), taken.tolist(), (self.sent - before.sent).tolist())
 
 
 class Balancing(threading.Thread):
@@ -92,8 +96,9 @@ class Balancing(threading.Thread):
         totals = totals_of(table, self.metrics.ask(get="load", query=query).get("instances", ()))
         if totals is None:
             return
-        self._before[table.place] = totals
-        wanted = None if before is None else decided(table, before, totals)
+        load = None if before is None else totals.since(before, table.instances)
+        self._before[table.place] = before if before is not None and load is not None and sum(load.sent) < ROWS_MIN else totals
+        wanted = None if load is None else rebalanced(load, table.table)
         if wanted is not None:
             self.service.do(Reroute(query, head, wanted)).result(_PATIENCE_S)
             moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
@@ -122,12 +127,5 @@ def totals_of(table: Table, reports: Iterable[Mapping[str, Any]]) -> Totals | No
     counts = [report["buckets"][head] for report in now if head in (report["buckets"] or {})]
     if not own or len(own) % table.instances or not counts:
         return None
-    cpu, reported = (np.array([report[key] for report in own], float) for key in ("cpu_ns", "reported"))
-    return Totals(table.version, cpu, reported, np.sum(counts, axis=0))
-
-
-def decided(table: Table, before: Totals, now: Totals) -> tuple[int, ...] | None:
-    """What is to be done, if the time between the two says anything."""
-    if before.version != now.version or len(before.cpu_ns) != len(now.cpu_ns) or (now.reported <= before.reported).any():
-        return None
-    return rebalanced(now.cpu_since(before, table.instances).tolist(), (now.rows - before.rows).tolist(), table.table)
+    cpu, taken, reported = (np.array([report[key] for report in own], float) for key in ("cpu_ns", "rows_in", "reported"))
+    return Totals(table.version, cpu, taken, reported, np.sum(counts, axis=0))

@@ -1,8 +1,9 @@
 """Which buckets should move, so that no instance has much more to do than the others (paper 4.1.1): a pure function.
 
-A bucket's share of its instance's CPU is that of its rows, so a bucket whose rows cost more is moved as if they cost the same as its
-neighbours'; what is left of the difference shows the next time. No table can bring the busiest instance under its hottest
-bucket: max / mean is at least max(1, n · p), where p is that bucket's share of everything.
+What a row costs is learnt from the CPU of the instance that has its bucket and the rows that it took, and the load is what is sent,
+not what is worked off: right after a move an instance may be busy with what came before. A bucket whose rows cost more than its
+neighbours' is moved as if they did not; what is left of the difference shows the next time. No table can bring the busiest
+instance under its hottest bucket: max / mean is at least max(1, n · p), where p is that bucket's share of everything.
 
 Hysteresis: nothing moves before the busiest instance is `START` over the mean, then it is brought to within `STOP`; and nothing moves
 for less than `GAIN` of it. So noise smaller than the gap between the two moves nothing, and what cannot be mended is let be.
@@ -11,42 +12,49 @@ for less than `GAIN` of it. So noise smaller than the gap between the two moves 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 START, STOP, GAIN = 1.08, 1.01, 0.03
-#: Of a core, that the busiest instance has to use.
-BUSY = 0.05
+#: Of a core, that the busiest instance has to use; and rows by bucket that say anything.
+BUSY, ROWS_MIN = 0.05, 10_000
 
 
-def rebalanced(cpu: Sequence[float], rows: Sequence[int], table: Sequence[int]) -> tuple[int, ...] | None:
-    """A better table, or None where the present one is good enough.
+@dataclass(frozen=True)
+class Load:
+    """Of an interval.
 
     Args:
         cpu: of each instance, the share of a core that it used.
-        rows: of each bucket, rows that came (or a sample of them, the same of all).
-        table: bucket -> instance.
+        taken: of each instance, the rows it took.
+        sent: of each bucket, the rows that were sent, or a sample of them.
     """
-    loads, places = np.array(cpu, float), np.array(table)
-    before, mean = loads.max(), loads.mean()
-    if len(loads) == 1 or before < BUSY or before <= START * mean:
+
+    cpu: Sequence[float]
+    taken: Sequence[int]
+    sent: Sequence[int]
+
+
+def rebalanced(load: Load, table: Sequence[int]) -> tuple[int, ...] | None:
+    """A better table, bucket -> instance, or None where the present one is good enough."""
+    if len(load.cpu) == 1 or max(load.cpu) < BUSY or sum(load.sent) < ROWS_MIN:
         return None
-    weights = _weights(loads, np.array(rows, float), places)
+    places, weights = np.array(table), weights_of(load, table)
+    loads = np.bincount(places, weights, len(load.cpu))
+    before, mean = loads.max(), loads.mean()
+    if before <= START * mean:
+        return None
     _level(loads, weights, places, STOP * mean)
     return tuple(places.tolist()) if loads.max() <= (1 - GAIN) * before else None
 
 
-def bound(cpu: Sequence[float], rows: Sequence[int], table: Sequence[int]) -> float:
-    """What max / mean of the instances' CPU cannot be less than, whatever the table."""
-    loads = np.array(cpu, float)
-    return float(max(1.0, _weights(loads, np.array(rows, float), np.array(table)).max() / loads.mean())) if loads.any() else 1.0
-
-
-def _weights(loads: np.ndarray, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """CPU of each bucket, float64[buckets]."""
-    came = np.bincount(places, rows, len(loads))
-    each = np.divide(loads, came, out=np.zeros(len(loads)), where=came > 0)
-    weights: np.ndarray = rows * each[places]
+def weights_of(load: Load, table: Sequence[int]) -> np.ndarray:
+    """float64[buckets]: what the rows of each bucket cost. An instance that took no rows is taken for an average one."""
+    cpu, taken = np.array(load.cpu, float), np.array(load.taken, float)
+    mean = cpu.sum() / max(taken.sum(), 1.0)
+    each = np.divide(cpu, taken, out=np.full(len(cpu), mean), where=taken > 0)
+    weights: np.ndarray = np.array(load.sent, float) * each[np.array(table)]
     return weights
 
 

@@ -206,7 +206,7 @@ def _told(where: Where, figures: Figures) -> dict[str, Any]:
 
 
 def _load(where: Where, figures: Figures) -> dict[str, Any]:
-    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "buckets")}
+    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in", "buckets")}
     return {**report, **where._asdict(), "reported": figures.time}
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.load import START, STOP, bound, rebalanced
+from orchestrator.load import START, STOP, Load, rebalanced
 
 BUCKETS = 4096
 Table = tuple[int, ...]
@@ -20,22 +20,27 @@ def planned(instances: int, buckets: int = BUCKETS) -> Table:
     return tuple(bucket * instances // buckets for bucket in range(buckets))
 
 
-def loads(rows: Sequence[float], table: Table, instances: int, noise: Callable[[], float] = lambda: 1.0) -> list[float]:
-    """CPU of each instance, one core's worth on average."""
-    came = np.bincount(table, rows, instances) / sum(rows) * instances
-    return [float(each) * noise() for each in came]
+def load_of(rows: Sequence[int], table: Table, instances: int, noise: Callable[[], float] = lambda: 1.0) -> Load:
+    """What is measured of a million rows of these shares that cost the same, one core's worth on average."""
+    came = np.bincount(table, rows, instances) / sum(rows) * 1e6
+    cpu = [float(each) / 1e6 * instances * noise() for each in came]
+    return Load(cpu, came.astype(int).tolist(), (np.array(rows) / sum(rows) * 1e6).astype(int).tolist())
 
 
-def imbalance(rows: Sequence[float], table: Table, instances: int) -> float:
-    found = loads(rows, table, instances)
-    return max(found) / float(np.mean(found))
+def imbalance(rows: Sequence[int], table: Table, instances: int) -> float:
+    came = np.bincount(table, rows, instances)
+    return float(came.max() / came.mean())
+
+
+def bound(rows: Sequence[int], instances: int) -> float:
+    return max(1.0, instances * max(rows) / sum(rows))
 
 
 def settled(rows: Sequence[int], instances: int, looks: int = 10) -> tuple[Table, int]:
     """The table that is left, and after how many looks nothing moved any more."""
     table = planned(instances, len(rows))
     for look in range(looks):
-        wanted = rebalanced(loads(rows, table, instances), rows, table)
+        wanted = rebalanced(load_of(rows, table, instances), table)
         if wanted is None:
             return table, look
         table = wanted
@@ -63,23 +68,35 @@ def thesis() -> list[int]:
 def test_one_move_comes_within_reach_of_the_bound(rows: list[int], instances: int) -> None:
     before = planned(instances)
     table, looks = settled(rows, instances)
-    least = bound(loads(rows, before, instances), rows, before)
+    least = bound(rows, instances)
     assert looks <= 1 + (imbalance(rows, before, instances) > START)
     assert least <= imbalance(rows, table, instances) <= max(least * STOP, START)
 
 
 def test_as_few_as_it_takes() -> None:
     """Six parts of the load lie on the first and two on the second: of the buckets a single one of two parts is enough."""
-    assert rebalanced([0.6, 0.2], [1, 1, 2, 2, 2], (0, 0, 0, 0, 1)) == (0, 0, 1, 0, 1)
+    assert rebalanced(Load([0.6, 0.2], [60_000, 20_000], [10_000, 10_000, 20_000, 20_000, 20_000]), (0, 0, 0, 0, 1)) == (0, 0, 1, 0, 1)
+
+
+def test_rows_that_cost_more_weigh_more() -> None:
+    """As many rows of the first instance cost three times as much."""
+    assert rebalanced(Load([0.6, 0.2], [40_000, 40_000], [20_000] * 4), (0, 0, 1, 1)) == (1, 0, 0, 1)
+
+
+def test_what_is_sent_counts_and_not_what_is_worked_off() -> None:
+    """The first is still busy with rows of buckets that it has no more."""
+    assert rebalanced(Load([0.9, 0.3], [90_000, 30_000], [40_000, 40_000]), (0, 1)) is None
 
 
 def test_what_cannot_be_helped_is_let_be() -> None:
-    assert rebalanced([0.9, 0.1], [9, 1], (0, 1)) is None
+    assert rebalanced(Load([0.9, 0.1], [90_000, 10_000], [90_000, 10_000]), (0, 1)) is None
 
 
 def test_nothing_to_do_is_no_reason() -> None:
-    assert rebalanced([0.004, 0.001], [400, 100, 100], (0, 0, 1)) is None
-    assert rebalanced([0.5], [400, 100], (0, 0)) is None
+    rows = [40_000, 10_000, 10_000]
+    assert rebalanced(Load([0.004, 0.001], [50_000, 10_000], rows), (0, 0, 1)) is None
+    assert rebalanced(Load([0.5], [60_000], rows), (0, 0, 0)) is None
+    assert rebalanced(Load([0.5, 0.1], [50, 10], [40, 10, 10]), (0, 0, 1)) is None
 
 
 @given(
@@ -92,7 +109,7 @@ def test_any_load_settles_and_no_step_makes_it_worse(rows: list[int], instances:
     table: Table = tuple(choose.randrange(instances) for _ in rows)
     for _ in range(8):
         before = imbalance(rows, table, instances)
-        wanted = rebalanced(loads(rows, table, instances), rows, table)
+        wanted = rebalanced(load_of(rows, table, instances), table)
         if wanted is None:
             return
         assert imbalance(rows, wanted, instances) < before
@@ -107,7 +124,7 @@ def test_noise_moves_nothing_for_long(s: float, seed: int) -> None:
     choose, rows = random.Random(seed), zipf(s, seed=seed)
     table, moved = planned(8), []
     for _ in range(100):
-        wanted = rebalanced(loads(rows, table, 8, lambda: choose.gauss(1, 0.02)), rows, table)
+        wanted = rebalanced(load_of(rows, table, 8, lambda: choose.gauss(1, 0.02)), table)
         if wanted is not None:
             moved.append(sum(a != b for a, b in zip(table, wanted, strict=True)))
             table = wanted
@@ -121,7 +138,7 @@ def test_it_follows_a_load_that_shifts() -> None:
         rows = np.roll(thesis(), phase * 700).tolist()
         moves = 0
         for _ in range(10):
-            wanted = rebalanced(loads(rows, table, 4), rows, table)
+            wanted = rebalanced(load_of(rows, table, 4), table)
             moves += wanted is not None
             table = wanted or table
         assert moves <= 2

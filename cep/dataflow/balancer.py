@@ -48,8 +48,8 @@ class RoundRobin:
         yield target, batch
 
 
-#: Of so many batches one is counted by bucket: a sample is enough to see which buckets are heavy.
-COUNTED_BATCHES = 16
+#: Of so many batches one is counted by bucket, and all that are small: a sample is enough to see which buckets are heavy.
+COUNTED_BATCHES, SMALL_ROWS = 16, 1_024
 
 
 class RouteKey:
@@ -65,7 +65,7 @@ class RouteKey:
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         keys = encode_keys(widened(batch.columns, self.fields), self.fields)
         self._batches += 1
-        if self._batches % COUNTED_BATCHES == 0:
+        if self._batches % COUNTED_BATCHES == 0 or len(batch) < SMALL_ROWS:
             count_buckets(keys.w0, keys.w1, self.counts)
         targets = np.empty(len(batch), np.int32)
         bucket_targets(keys.w0, keys.w1, self.table, targets)
