@@ -1,7 +1,8 @@
 """Live load balancing: what the metric server measured goes into `load.rebalanced`, and what that says is asked of the service.
 
-An interval counts only if the buckets stayed where they are from its beginning to its end, and every instance has reported at both. It
-goes on until enough rows have come to judge by.
+It is about a time in which the buckets stayed where they are. What rows cost is learnt from all of it, up to the last `LOOKS_KEPT`
+looks, for CPU is measured with much noise, and nothing is decided before `LOOKS` intervals; which buckets they are in from its end
+alone, so that a load that shifts is seen soon.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from orchestrator.metric_client import MetricClient
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
 
-INTERVAL_S = 2.0
+INTERVAL_S, LOOKS, LOOKS_KEPT = 2.0, 2, 15
 _PATIENCE_S = 10.0
 #: (query, its epoch, subquery whose buckets they are)
 Place = tuple[str, int, str]
@@ -51,13 +52,16 @@ class Totals:
     reported: np.ndarray
     sent: np.ndarray
 
-    def since(self, before: Totals, instances: int) -> Load | None:
-        """What came between; None if that says nothing. Instances of one number in different replicas count as one."""
-        if before.version != self.version or len(before.cpu_ns) != len(self.cpu_ns) or (self.reported <= before.reported).any():
-            return None
-        cpu = (self.cpu_ns - before.cpu_ns) / 1e9 / (self.reported - before.reported)
-        taken = (self.taken - before.taken).reshape(-1, instances).sum(axis=0)
-        return Load(cpu.reshape(-1, instances).mean(axis=0).tolist(), taken.tolist(), (self.sent - before.sent).tolist())
+    def follows(self, before: Totals) -> bool:
+        """Were the buckets where they are from `before` on?"""
+        return before.version == self.version and len(before.reported) == len(self.reported)
+
+    def since(self, first: Totals, last: Totals, instances: int) -> Load:
+        """What rows have cost since `first`, and which were sent since `last`. Instances of one number in different replicas count
+        as one."""
+        cpu = (self.cpu_ns - first.cpu_ns) / 1e9 / (self.reported - first.reported)
+        taken = (self.taken - first.taken).reshape(-1, instances).sum(axis=0)
+        return Load(cpu.reshape(-1, instances).mean(axis=0).tolist(), taken.tolist(), (self.sent - last.sent).tolist())
 
 
 class Balancing(threading.Thread):
@@ -67,7 +71,7 @@ class Balancing(threading.Thread):
         super().__init__(name="balancing", daemon=True)
         self.service, self.metrics = service, metrics
         self._over = threading.Event()
-        self._before: dict[Place, Totals] = {}
+        self._seen: dict[Place, list[Totals]] = {}  # with this version of the table, each with enough rows since the one before
 
     def run(self) -> None:
         while not self._over.wait(INTERVAL_S):
@@ -84,21 +88,28 @@ class Balancing(threading.Thread):
 
     def _look(self) -> None:
         if not self.service.leads:
-            self._before.clear()
+            self._seen.clear()
             return
         tables: list[Table] = self.service.ask(still).result(_PATIENCE_S)
-        before, self._before = self._before, {}
+        seen, self._seen = self._seen, {}
         for table in tables:
-            self._balance(table, before.get(table.place))
+            self._balance(table, seen.get(table.place, []))
 
-    def _balance(self, table: Table, before: Totals | None) -> None:
+    def _balance(self, table: Table, seen: list[Totals]) -> None:
         query, _, head = table.place
-        totals = totals_of(table, self.metrics.ask(get="load", query=query).get("instances", ()))
-        if totals is None:
+        now = totals_of(table, self.metrics.ask(get="load", query=query).get("instances", ()))
+        if now is None:
             return
-        load = None if before is None else totals.since(before, table.instances)
-        self._before[table.place] = before if before is not None and load is not None and sum(load.sent) < ROWS_MIN else totals
-        wanted = None if load is None else rebalanced(load, table.table)
+        if not seen or not now.follows(seen[-1]):
+            self._seen[table.place] = [now]
+            return
+        self._seen[table.place] = seen
+        if (now.reported <= seen[-1].reported).any():
+            return
+        load = now.since(seen[0], seen[-1], table.instances)
+        if sum(load.sent) >= ROWS_MIN:
+            self._seen[table.place] = [*seen, now][-LOOKS_KEPT:]
+        wanted = rebalanced(load, table.table) if len(seen) >= LOOKS else None
         if wanted is not None:
             self.service.do(Reroute(query, head, wanted)).result(_PATIENCE_S)
             moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
