@@ -138,13 +138,22 @@ class Moving:
         if wrong:
             raise ProtocolError(f"state of buckets from instance {wrong[0]}: not of table version {number}, which is under way")
         for operator, _ in self.operators:
-            found = [each for giver in givers for each in self._arrived[giver] if each.operator == operator.name]
+            found = [part for giver in givers for part in _whole(self._arrived[giver], operator.name)]
             if found:
-                operator.restore([Part(each.part, each.port, each.rows) for each in found], everything)
+                operator.restore(found, everything)
         self.table, self.version, self.under_way = self._new_table, number, None
         self._outgoing, self._complete = {}, {}
         self._arrived.clear()
         self.paused_us, self._since_us = self.paused_us + self.clock() - self._since_us, 0
+
+
+def _whole(pieces: Sequence[State], operator: str) -> list[Part]:
+    """The parts of the state of `operator` that one instance sent, each in one batch again: the rows of a group belong together."""
+    found: dict[tuple[str, int], list[pa.RecordBatch]] = defaultdict(list)
+    for piece in pieces:
+        if piece.operator == operator:
+            found[piece.part, piece.port].append(piece.rows)
+    return [Part(*place, pa.concat_batches(rows)) for place, rows in found.items()]
 
 
 def _rows_of(part: Part, owners: np.ndarray, index: int) -> Part:
