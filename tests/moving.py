@@ -38,7 +38,10 @@ def moves(draw: st.DrawFn, execution: Execution) -> tuple[Execution, list[Move]]
     """A way of running a query in which much moves: several instances, small batches and, half of the time, one of them outstanding
     on a channel; several moves, some of them back to where the buckets came from. Made from a seed, since what Hypothesis draws
     is mostly small and much the same, and then nothing moves."""
-    choose = random.Random(draw(st.integers(0, 2**32)))
+    return moves_of(random.Random(draw(st.integers(0, 2**32))), execution, 6)
+
+
+def moves_of(choose: random.Random, execution: Execution, moves_max: int) -> tuple[Execution, list[Move]]:
     n, buckets = choose.randint(2, 4), choose.choice((4, 16, 4096))
     options = replace(execution.options, parallelism=n, buckets=buckets)
     how = replace(
@@ -50,7 +53,7 @@ def moves(draw: st.DrawFn, execution: Execution) -> tuple[Execution, list[Move]]
         seed=choose.randrange(1 << 30),
     )
     periods = [tuple(choose.randrange(n) for _ in range(choose.randint(1, 8))) for _ in range(3)]
-    return how, [Move(choose.randint(0, 6), choose.randrange(4), choose.choice(periods)) for _ in range(choose.randint(1, 6))]
+    return how, [Move(choose.randint(0, 6), choose.randrange(4), choose.choice(periods)) for _ in range(choose.randint(1, moves_max))]
 
 
 def _table(choose: random.Random, instances: int, buckets: int) -> tuple[int, ...]:

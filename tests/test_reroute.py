@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,13 +12,16 @@ from hypothesis import strategies as st
 
 from cep.dataflow import reroute
 from cep.kernels.jit import interpreted
+from cep.model.query import Options, Query
+from cep.model.streams import Stream
 from tests.cells import Cell, sound_cells
 from tests.kinds import STATELESS
-from tests.moving import Move, moves, run_moving
-from tests.reference import assert_same_answer
+from tests.moving import Move, moves, moves_of, run_moving
+from tests.reference import Partition, assert_same_answer
 from tests.running import expected_of, outputs_of
 from tests.strategies import Case, Execution, cases, executions, tied_cases
 from tests.strategies.directed import directed
+from tests.test_properties import everything, in_order
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -63,6 +68,41 @@ def test_answers_do_not_depend_on_moves(case: Case, how: tuple[Execution, list[M
 def test_rows_that_tie_keep_their_order(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
         check(case, *how)
+
+
+# --- longer runs, so that instances are far apart when buckets move ------------------------------------------------------
+
+
+def grown(choose: random.Random, stream: Stream, cells: dict[str, Sequence[Any]]) -> list[Partition]:
+    """Partitions of some 60 rows, nearly in order of time, one of them ahead of the others."""
+    names = [name for name in stream.schema.names if name != "t"]
+    found = []
+    for part in range(choose.randint(2, 4)):
+        times = sorted(choose.randint(0, 120) + 20 * (part == 0) for _ in range(60))
+        rows = [{"t": t - choose.choice((0, 0, stream.disorder or 0)), **{n: choose.choice(cells[n]) for n in names}} for t in times]
+        found.append(Partition(part, [tuple(row[n] for n in stream.schema.names) for row in rows]))
+    return found
+
+
+CELLS: dict[str, dict[str, Sequence[Any]]] = {
+    "everything": {
+        "k": [None, "", "a", "b", "c" * 20, "d"],
+        "v": [None, 1, 2, 3],
+        "x": [None, 0.1, -7.5, 1e300],
+        "w": ["u", "v", None, "z"],
+    },
+    "in-order": {"k": range(6), "v": range(6)},
+}
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("query", [everything(), in_order()], ids=lambda query: query.name)
+def test_longer_runs(query: Query, seed: int) -> None:
+    choose = random.Random(seed)
+    case = Case(query, {"s": grown(choose, query.streams[0], CELLS[query.name])})
+    plain = Execution(Options(pre_aggregation=choose.choice(("auto", "off"))), (1,), (), (0,), 1, 0)
+    with interpreted():
+        check(case, *moves_of(choose, plain, 12))
 
 
 @pytest.mark.long
