@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 
 from cep.dataflow import reroute
 from cep.kernels.jit import interpreted
-from cep.model.query import Options, Query
+from cep.model.expr import Column, Literal, col
+from cep.model.functions import count, first, last, max_
+from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, Filter, IntervalJoin, Join, Sort, StatefulMap, TopN
+from cep.model.query import Options, Output, Query
+from cep.model.schema import INT64, Schema
 from cep.model.streams import Stream
+from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow
 from tests.cells import Cell, sound_cells
 from tests.kinds import STATELESS
 from tests.moving import Move, moves, moves_of, run_moving
@@ -84,25 +89,63 @@ def grown(choose: random.Random, stream: Stream, cells: dict[str, Sequence[Any]]
     return found
 
 
-CELLS: dict[str, dict[str, Sequence[Any]]] = {
-    "everything": {
-        "k": [None, "", "a", "b", "c" * 20, "d"],
-        "v": [None, 1, 2, 3],
-        "x": [None, 0.1, -7.5, 1e300],
-        "w": ["u", "v", None, "z"],
-    },
-    "in-order": {"k": range(6), "v": range(6)},
+PAIRS = tuple(Stream(name, Schema.of({"t": "timestamp[us]", "k": "int64", "v": "int64"}), Column("t"), 3) for name in ("l", "r"))
+
+
+def families() -> Query:
+    """Every operator with state by k, and behind some of them one that keeps their partitioning."""
+    by, n = ("k",), (("n", count()), ("last", last("v")))
+    tens, opens = TimeWindow(10, 10), TransactionWindow(col("v") > 3, col("v") < 1)
+    change = {"state": (("h", Literal(7, INT64)),), "update": (("h", (col("h") * 31 + col("v")) % 10_007),)}
+    operators = (
+        Filter("f", "l", col("v") >= 0),
+        Aggregate("sliding", "f", TimeWindow(12, 4), by, n),
+        Aggregate("of sliding", "sliding", TimeWindow(12, 12), by, (("n", count()), ("most", max_("n")))),
+        StatefulMap("chain", "f", by, None, fields=(("k", col("k")), ("h", col("h"))), **change),
+        Aggregate("of chain", "chain", SessionWindow(3), by, (("n", count()), ("first", first("h")))),
+        Aggregate("sessions", "f", SessionWindow(4), by, n),
+        Aggregate("transactions", "f", opens, by, n, emit_partial=True),
+        Aggregate("rows", "f", SizeWindow(5, 2), by, n, emit_partial=True),
+        Aggregate("running", "f", UnboundedWindow(None, 6), by, n),
+        Aggregate("periodic", "f", UnboundedWindow(4, 9), by, n),
+        Sort("sorted", "f", tens, by, (("v", True),)),
+        TopN("top", "f", TimeWindow(12, 4), by, (("v", False),), 2),
+        Deduplicate("once", "f", ("k", "v"), 8),
+    )
+    read = {name for operator in operators for name in operator.inputs}
+    outputs = [operator.name for operator in operators if operator.name not in read]
+    return Query("families", PAIRS[:1], operators, tuple(Output(f"out {name}", name) for name in outputs))
+
+
+def joins() -> Query:
+    """Both tables of a join at once; and what keeps its partitioning."""
+    on, ten = (("k", "k"),), TimeWindow(10, 5)
+    operators = (
+        Join("window", "l", "r", ten, ten, on, "full", None, "r_"),
+        Aggregate("of window", "window", TimeWindow(10, 10), ("k",), (("n", count()), ("v", max_("r_v")))),
+        IntervalJoin("interval", "l", "r", -3, 6, on, "full", None, "r_"),
+        AsOfJoin("as of", "l", "r", on, "left", 15, "r_"),
+    )
+    return Query("joins", PAIRS, operators, tuple(Output(f"out {name}", name) for name in ("of window", "interval", "as of")))
+
+
+NUMBERS: dict[str, Sequence[Any]] = {"k": range(6), "v": range(6)}
+TEXTS: dict[str, Sequence[Any]] = {
+    "k": [None, "", "a", "b", "c" * 20, "d"],
+    "v": [None, 1, 2, 3],
+    "x": [None, 0.1, -7.5],
+    "w": ["u", None, "z"],
 }
 
 
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("query", [everything(), in_order()], ids=lambda query: query.name)
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("query", [everything(), in_order(), families(), joins()], ids=lambda query: query.name)
 def test_longer_runs(query: Query, seed: int) -> None:
     choose = random.Random(seed)
-    case = Case(query, {"s": grown(choose, query.streams[0], CELLS[query.name])})
+    inputs = {stream.name: grown(choose, stream, TEXTS if query.name == "everything" else NUMBERS) for stream in query.streams}
     plain = Execution(Options(pre_aggregation=choose.choice(("auto", "off"))), (1,), (), (0,), 1, 0)
     with interpreted():
-        check(case, *moves_of(choose, plain, 12))
+        check(Case(query, inputs), *moves_of(choose, plain, 24))
 
 
 @pytest.mark.long
