@@ -52,4 +52,4 @@ def _sort_by_counting(targets: np.ndarray, order: np.ndarray, bounds: np.ndarray
 
 
 #: What cutting by buckets runs.
-KERNELS = (bucket_targets, _sort_by_counting)
+KERNELS = (bucket_targets, count_buckets, _sort_by_counting)
