@@ -14,7 +14,7 @@ from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.layout import Layout
 from cep.dataflow.making import Maker
 from cep.dataflow.meter import Account, Latency, Meter
-from cep.dataflow.operators import PassOperator
+from cep.dataflow.operators import AggregateOperator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.reroute import Moving
@@ -165,6 +165,9 @@ class _Builder:
             for node in instance.nodes
             if node.stateful is not None and node.operator.name in self.layout.operators  # partial results stay where they are
         ]
+        for operator, _ in operators:
+            if isinstance(operator, AggregateOperator):
+                operator.spec.warm(restored=True)
         return Moving(self.index - first, table_of(self.plan, self.subquery), operators, channels, inboxes, self.wiring.clock)
 
     # Inputs

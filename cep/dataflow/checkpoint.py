@@ -10,7 +10,8 @@ from cep.dataflow.balancer import bucket_table, widened
 from cep.dataflow.layout import Layout
 from cep.dataflow.operators import Keep, Part
 from cep.kernels.columns import Columns, from_arrow
-from cep.kernels.keys import encode_keys
+from cep.kernels.jit import warm
+from cep.kernels.keys import encode_keys, kernels_of
 from cep.kernels.partition import bucket_targets
 from cep.model.operators import Operator
 from cep.model.schema import Field
@@ -54,6 +55,7 @@ class Owners:
         self._fields = [
             tuple(Field(name, field.type, field.nullable) for name, field in zip(names, fields, strict=True)) for names in carriers
         ]
+        warm(bucket_targets, *(each for by in self._fields for each in kernels_of(by)))
 
     def of(self, port: int, columns: Columns, table: np.ndarray) -> np.ndarray:
         """int32[n]: what `table` gives for the bucket of each row; those of `port` are keyed by columns of that input."""
