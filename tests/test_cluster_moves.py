@@ -119,14 +119,22 @@ def table_of(running: Running) -> dict[str, Any]:
     return tables[0] if tables else {"version": 0, "buckets": []}
 
 
+def compilations(cluster: LocalCluster) -> float:
+    """Kernels that the instance managers have compiled or loaded, as far as they have said."""
+    lines = cluster.rest.text("/metrics").splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("cep_process_compilations_total"))
+
+
 def test_told_to_move_again_and_again(cluster: LocalCluster) -> None:
     running, reading, flow = started(cluster, "told", parallelism=2, rebalance="off")
-    choose = random.Random(7)
+    until(lambda: all((each["metrics"] or {}).get("state") == "running" for each in running.status()["placed"]))
+    choose, compiled = random.Random(7), compilations(cluster)
     for version in range(1, 9):
         reading.more(2_000)
         running.rebalance([choose.randrange(2) for _ in range(BUCKETS)])
         assert table_of(running)["version"] == version
     assert "by table version 8" in running.explain()
+    assert compilations(cluster) == compiled
     metrics = [each["metrics"] for each in running.status()["placed"] if each["subquery"] == "SQ2"]
     assert all(each["moves"] for each in metrics)
     check(reading, flow)
