@@ -125,8 +125,11 @@ def joins() -> Query:
         Aggregate("of window", "window", TimeWindow(10, 10), ("k",), (("n", count()), ("v", max_("r_v")))),
         IntervalJoin("interval", "l", "r", -3, 6, on, "full", None, "r_"),
         AsOfJoin("as of", "l", "r", on, "left", 15, "r_"),
+        Filter("again", "l", col("v") > 1),
+        IntervalJoin("with itself", "l", "again", 0, 2, on, "left", None, "r_"),  # two edges from the same instances
     )
-    return Query("joins", PAIRS, operators, tuple(Output(f"out {name}", name) for name in ("of window", "interval", "as of")))
+    outputs = ("of window", "interval", "as of", "with itself")
+    return Query("joins", PAIRS, operators, tuple(Output(f"out {name}", name) for name in outputs))
 
 
 NUMBERS: dict[str, Sequence[Any]] = {"k": range(6), "v": range(6)}
