@@ -29,7 +29,19 @@ from cep.plan.physical import Files
 from cep.yaml_documents import load_yaml
 from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
-from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Reroute, Start, Stop, Subscribe, Undeclare, Unsubscribe
+from orchestrator.events import (
+    ClosePublisher,
+    Declare,
+    Event,
+    Forget,
+    OpenPublisher,
+    Reroute,
+    Start,
+    Stop,
+    Subscribe,
+    Undeclare,
+    Unsubscribe,
+)
 from orchestrator.examples import EXAMPLES
 from orchestrator.file_sources import check_folders, check_tables, files_of
 from orchestrator.life_cycle import is_over
