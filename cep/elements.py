@@ -3,6 +3,10 @@
 Grammar of every channel, in order (DESIGN 4.3), asserted by `Grammar`:
 
     (Batch | Watermark | Idle | Barrier)* (End | Stop | Fail)
+
+and of those between the instances of one subquery, on which the state of moved buckets travels:
+
+    (State* Barrier)*
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
+import pyarrow as pa
 
 from cep.errors import ProtocolError
 from cep.kernels.columns import Columns
@@ -73,9 +78,21 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What came before it belongs to checkpoint (or bucket table) `number`, what comes after does not."""
+    """What came before it belongs to checkpoint `number`, what comes after does not. With a `table`, bucket -> instance, it is a
+    *reroute* Barrier: what comes after it is routed by this table, which is version `number`."""
 
     number: int
+    table: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Rows of part `part` of the state of `operator`, keyed by its input `port`, on their way to the buckets' new owner."""
+
+    operator: str
+    part: str
+    port: int
+    rows: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +114,7 @@ class Fail:
     cause: str
 
 
-Element = Batch | Watermark | Idle | Barrier | End | Stop | Fail
+Element = Batch | Watermark | Idle | Barrier | State | End | Stop | Fail
 LAST = (End, Stop, Fail)
 
 

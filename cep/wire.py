@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, State, Stop, Watermark
 from cep.errors import ProtocolError
 from cep.ipc import Layout
 from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
@@ -26,10 +26,23 @@ VERSION = 1
 _HEADER = struct.Struct("<BB6xQQIIQqqqqQ")
 HEADER_BYTES = _HEADER.size
 
-BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL = range(1, 8)
+BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE = range(1, 9)
 CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE = range(16, 25)
-_KINDS = frozenset(range(1, 8)) | frozenset(range(16, 25))
-_KIND_OF: dict[type, int] = {Batch: BATCH, Watermark: WATERMARK, Idle: IDLE, Barrier: BARRIER, End: END, Stop: STOP, Fail: FAIL}
+_KINDS = frozenset(range(1, 9)) | frozenset(range(16, 25))
+_KIND_OF: dict[type, int] = {
+    Batch: BATCH,
+    Watermark: WATERMARK,
+    Idle: IDLE,
+    Barrier: BARRIER,
+    End: END,
+    Stop: STOP,
+    Fail: FAIL,
+    State: STATE,
+}
+#: What costs credit: all else is free.
+COSTLY = (Batch, State)
+COSTLY_KINDS = frozenset((BATCH, STATE))
+_PLACE = b"place"  # in the metadata of the schema of rows of state
 
 
 class Header(NamedTuple):
@@ -177,8 +190,10 @@ def body_of(element: Element, wire_format: Format) -> bytes | pa.Buffer | None:
     match element:
         case Batch():
             return wire_format.encode(element)
-        case Barrier(number):
-            return to_json({"number": number})
+        case Barrier(number, table):
+            return to_json({"number": number} if table is None else {"number": number, "table": table})
+        case State():
+            return _state_body(element)
         case Fail(subquery, instance, cause):
             return to_json({"subquery": subquery, "instance": instance, "cause": cause})
     return None
@@ -194,11 +209,30 @@ def element_of(header: Header, frame: Any, wire_format: Format) -> Element:
             )
         return wire_format.decode(frame, header.created)
     if header.kind == BARRIER:
-        return Barrier(from_json(frame)["number"])
+        document = from_json(frame)
+        return Barrier(document["number"], None if "table" not in document else tuple(document["table"]))
+    if header.kind == STATE:
+        return _state_of(frame)
     if header.kind == FAIL:
         return Fail(**from_json(frame))
     plain: dict[int, Element] = {WATERMARK: Watermark(header.watermark), IDLE: Idle(), END: End(), STOP: Stop()}
     return plain[header.kind]
+
+
+def _state_body(state: State) -> pa.Buffer:
+    """An IPC stream, since every part has a schema of its own."""
+    place = to_json({"operator": state.operator, "part": state.part, "port": state.port})
+    rows = state.rows.replace_schema_metadata({_PLACE: place})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return sink.getvalue()
+
+
+def _state_of(frame: Any) -> State:
+    rows = pa.ipc.open_stream(pa.py_buffer(aligned(frame))).read_next_batch()
+    place = from_json(rows.schema.metadata[_PLACE])
+    return State(place["operator"], place["part"], place["port"], rows.replace_schema_metadata(None))
 
 
 def kind_of(element: Element) -> int:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from cep.errors import CepError, QueryFailed
+from cep.errors import CepError, ClusterError, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
@@ -25,6 +25,8 @@ would outlive; and one that is short may be asked again when an orchestrator die
 
 TOGETHER = 500
 """Queries in one request."""
+MOVED_S = 50.0
+"""How long `rebalance` waits until the buckets are there: less than an answer may take."""
 
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
@@ -88,6 +90,19 @@ class Running:
     def dead_letters(self) -> dict[str, Any]:
         """Bad input and failed functions: exact counts, and the last letters."""
         return dict(self.cluster.rest.get(self._path("/dead-letters")))
+
+    def rebalance(self, table: Sequence[int], subquery: str | None = None) -> None:
+        """Moves buckets to the instances that `table`, bucket -> instance, names, while the query runs; returns when they are there.
+
+        `subquery`: whose buckets; it may be left out where only one has a table. Answers do not change.
+        """
+        answer = self.cluster.rest.post(
+            self._path(f"/rebalance?wait=true&timeout={MOVED_S:g}"), {"subquery": subquery, "table": list(table)}
+        )
+        if any(each["moving"] for each in answer["tables"]):
+            raise ClusterError(
+                f"query {self.name!r}: after {MOVED_S:g} s buckets are still on their way; `status` says what waits for what"
+            )
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""

@@ -24,6 +24,7 @@ from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node
+from cep.elements import Barrier
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan
 from instance_manager.accounts import steps
@@ -89,6 +90,7 @@ class Control(threading.Thread):
         """A new state of an instance; from the loop's thread."""
         rows = {output.name: output.rows for output in hosted.instance.outputs}
         status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
+        status |= {"table": hosted.table_version}
         if hosted.instance.done:
             status["operators"] = [step.to_json() for step in steps(hosted)]
         self.words.put((hosted.key, status))
@@ -232,11 +234,19 @@ class Control(threading.Thread):
         added = [each for each in document.get("subscriptions", ()) if each not in before.get("subscriptions", ())]
         if document.get("lost"):
             self.ask(Command("lose", key, lost=document["lost"]))
+        if document.get("tables", {}) != before.get("tables", {}):
+            self.ask(Command("reroute", key, tables=self._tables(document)))
         if added:
             self.ask(Command("subscribe", key, subscriptions=added))
         if verb != "ready":
             subquery, instance = document.get("failed_subquery", document["subquery"]), document.get("failed_instance")
             self.ask(Command(verb, key, cause=document.get("cause") or "", subquery=subquery, instance=instance))
+
+    def _tables(self, document: dict[str, Any]) -> dict[str, Barrier]:
+        """The tables of buckets that the assignment names: it stays so until every instance has told its version."""
+        data, _ = self.client.get(node("tables", document["query"]))
+        tables = json.loads(data)["tables"]
+        return {head: Barrier(tables[head]["version"], tuple(tables[head]["table"])) for head in document["tables"]}
 
     def _forget(self, keys: list[str]) -> None:
         """They are withdrawn."""

@@ -96,8 +96,13 @@ class Hosted:
     polls: bool = False  # its query asks that messages be waited for awake
     remotes: dict[int, RemoteInbox] = field(default_factory=dict)  # of `inboxes`, those whose senders are elsewhere
     wake: Callable[[], None] = field(default=_not_at_home, repr=False)  # it has something to do; set while it is at home
-    reported: str = ""  # the state that the orchestrator knows of
+    reported: tuple[str, int] = ("", 0)  # the state and the table's version that the orchestrator knows of
     traceback: str = ""
+
+    @property
+    def table_version(self) -> int:
+        """Of the table by which its buckets are where they are."""
+        return 0 if self.instance.moving is None else self.instance.moving.version
 
     def receiving(self, channel: str) -> Account:
         """On which the channel's receiving is; one for all channels of an edge."""

@@ -14,7 +14,7 @@ from typing import Any
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.meter import Account, Meter
-from cep.elements import Fail, Stop
+from cep.elements import Barrier, Fail, Stop
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.clients import Clients
@@ -32,7 +32,7 @@ Report = Callable[[Hosted], None]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe | lose, for one instance."""
+    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe | lose | reroute, for one instance."""
 
     verb: str
     key: str
@@ -42,6 +42,7 @@ class Command:
     instance: int | None = None
     subscriptions: Sequence[dict[str, Any]] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, Barrier] = field(default_factory=dict)  # subquery -> its new table of buckets
 
 
 class Loop:
@@ -127,8 +128,9 @@ class Loop:
         state = hosted.instance.state
         if state == "ready" and any(attachment.source.expected for attachment in hosted.attachments):
             return  # it would miss what comes out meanwhile
-        if state != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
-            hosted.reported = state
+        told = state, hosted.table_version
+        if told != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
+            hosted.reported = told
             if hosted.instance.done:
                 self.on_tick(self, True)
             self.report(hosted)
@@ -198,6 +200,9 @@ class Loop:
                 instance.close(Stop(), "stopped")
             case "fail":
                 instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
+            case "reroute":
+                for head, barrier in command.tables.items():
+                    instance.reroute(head, barrier)
             case "subscribe":
                 self.clients.subscribe_all(hosted, command.subscriptions)
             case "lose":

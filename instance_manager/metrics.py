@@ -13,8 +13,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from cep import wire
 from cep.config import InstanceManagerConfig
+from cep.dataflow.balancer import RouteKey
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.output import Output
 from cep.dataflow.query_source import QuerySource
@@ -144,6 +147,8 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "outside": sum(n.operator.outside for n in instance.nodes if isinstance(n.operator, SequentialAggregate)),
         "dropped_rows": _dropped(hosted),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
+        **_moves(hosted),
+        "buckets": _buckets(hosted),
         "notes": instance.notes,
         "operators": [step.to_json() for step in steps(hosted)],
         "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
@@ -152,6 +157,24 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
             "letters": [letter.to_json() for letter in letters],
         },
     }
+
+
+def _moves(hosted: Hosted) -> dict[str, int]:
+    moving = hosted.instance.moving
+    if moving is None:
+        return {}
+    figures = {"moves": moving.moves, "moved_rows": moving.rows_moved, "moved_bytes": moving.bytes_moved}
+    return figures | {"move_ns": moving.paused_us * 1000, "table": moving.version}
+
+
+def _buckets(hosted: Hosted) -> dict[str, list[int]]:
+    """Subquery that it routes to -> a sample of rows by bucket."""
+    balancers = [(head, output.balancer) for head, outputs in hosted.instance.routes.items() for output in outputs]
+    counts: dict[str, np.ndarray] = {}
+    for head, balancer in balancers:
+        if isinstance(balancer, RouteKey):
+            counts[head] = counts.get(head, 0) + balancer.counts
+    return {head: each.tolist() for head, each in counts.items()}
 
 
 def _output(output: Output, query: str, now: int) -> dict[str, Any]:

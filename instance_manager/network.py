@@ -44,7 +44,7 @@ class RemoteChannel:
         body = wire.body_of(element, self.format)
         header = self.header(element, watermark, since)
         self.sequence += 1
-        if isinstance(element, Batch):
+        if isinstance(element, wire.COSTLY):
             self.credit.spend(len(body or b""))
         self.sockets.send(self.endpoint, header, body)
 
@@ -132,7 +132,7 @@ class Network:
     def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> Account:
         try:
             element = wire.element_of(header, body, remote.format)
-            size = len(body) if header.kind == wire.BATCH else 0
+            size = len(body) if header.kind in wire.COSTLY_KINDS else 0
             if isinstance(element, Batch):
                 remote.account.take(len(element), size)
             remote.inbox.accept(element, size, header.sequence, header.epoch, header.watermark, header.since)

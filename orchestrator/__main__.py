@@ -16,6 +16,7 @@ import uvicorn
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
+from orchestrator.balancing import Balancing
 from orchestrator.door import Gateway
 from orchestrator.metric_client import MetricClient
 from orchestrator.rest import Api, check_exposure
@@ -46,10 +47,13 @@ def serve(config: ClusterConfig) -> None:
     settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
+    balancing = Balancing(service, metrics)
     service.start()
+    balancing.start()
     try:
         uvicorn.Server(settings).run(sockets=[listener])
     finally:
+        balancing.close()
         service.close()
 
 

@@ -44,6 +44,15 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Reroute:
+    """The buckets of a subquery are to be where `table` says."""
+
+    query: str
+    subquery: str
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """A stream is declared."""
 
@@ -117,6 +126,7 @@ Event = (
     | Start
     | Stop
     | Forget
+    | Reroute
     | Declare
     | Undeclare
     | OpenPublisher

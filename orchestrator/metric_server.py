@@ -3,7 +3,8 @@
 A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON on a PULL socket and hold totals,
 so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
 are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
-`{"time", "instances", "managers"}`; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`.
+`{"time", "instances", "managers"}`; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`; `{"get": "load", "query"}` ->
+`{"instances"}`, with rows by bucket.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ _INSTANCE = {
     "incomplete": ("cep_incomplete_windows_total", "counter", "Windows begun before the query was attached, or not complete at the end"),
     "outside": ("cep_outside_rows_total", "counter", "Tuples outside every transaction"),
     "cpu_ns": ("cep_cpu_seconds_total", "counter", "Processor time spent"),
+    "moves": ("cep_bucket_moves_total", "counter", "Moves of buckets to or from an instance"),
+    "moved_rows": ("cep_bucket_moved_rows_total", "counter", "Rows of state given to another instance"),
+    "moved_bytes": ("cep_bucket_moved_bytes_total", "counter", "Bytes of state given to another instance"),
+    "move_ns": ("cep_bucket_move_seconds_total", "counter", "Time in which an instance took no tuples since buckets moved"),
     "queue_bytes": ("cep_queue_bytes", "gauge", "Bytes that wait to be processed"),
     "state_bytes": ("cep_state_bytes", "gauge", "Bytes of operators' state"),
 }
@@ -128,9 +133,11 @@ class Metrics:
             case {"get": "figures"}:
                 managers = [{"im": im, "reported": time_, **process} for im, (time_, process) in sorted(self.managers.items())]
                 return {"time": now, "instances": [self._told(*each, now) for each in self.instances.items()], "managers": managers}
+            case {"get": "load", "query": query}:
+                return {"instances": [_load(where, f) for where, f in self.instances.items() if where.query == query]}
             case {"get": "dead_letters", "query": query}:
                 return self.dead_letters(query)
-        return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'dead_letters'}}, got {question!r}"}
+        return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'load' | 'dead_letters'}}, got {question!r}"}
 
     def dead_letters(self, query: str) -> dict[str, Any]:
         """Exact counts, and the last letters."""
@@ -167,7 +174,7 @@ class Metrics:
 
     def _told(self, where: Where, figures: Figures, now: float) -> dict[str, Any]:
         """`reported`: when they were so; an instance that has done nothing since is not reported anew."""
-        report = {key: value for key, value in figures.report.items() if key != "dead_letters"}
+        report = {key: value for key, value in figures.report.items() if key not in ("dead_letters", "buckets")}
         waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + now - figures.time:.0f} s ago", report.get("waits_for") or "")
         reported = figures.time if figures.withdrawn else max(figures.time, self._complete.get(figures.im, 0.0))
         return {**report, **where._asdict(), "waits_for": waits_for, "im": figures.im, "reported": reported}
@@ -217,6 +224,11 @@ class Metrics:
         for where, figures in self.instances.items():
             for name, count in _letter_counts(figures.report):
                 yield _labels(where, figures) | {"operator": name}, count
+
+
+def _load(where: Where, figures: Figures) -> dict[str, Any]:
+    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in", "buckets")}
+    return {**report, **where._asdict(), "reported": figures.time}
 
 
 def _letter_counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:

@@ -113,6 +113,23 @@ class StreamRead(Model):
     lost: str | None = Field(description="Why the stream has not ended and will not go on.")
 
 
+class Buckets(Model):
+    """Where the buckets of a subquery are, since they have moved."""
+
+    subquery: str
+    version: int = Field(description="Of the table; the plan's is 0.")
+    buckets: list[int] = Field(description="How many each instance has.")
+    elsewhere: int = Field(description="How many are not where the plan has them.")
+    moving: bool = Field(description="Some instances are not there yet.")
+
+
+class Rebalancing(Model):
+    """A table of buckets by hand."""
+
+    subquery: str | None = Field(None, description="Whose; it may be left out where only one has a table.")
+    table: list[int] = Field(description="Bucket → instance.")
+
+
 class QueryDetail(QuerySummary):
     """A query with its plan, its instances and where its outputs come from."""
 
@@ -122,6 +139,7 @@ class QueryDetail(QuerySummary):
     placed: list[PlacedInstance]
     outputs: dict[str, list[Producer]]
     schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
+    tables: list[Buckets] = []
     reads: list[StreamRead] = []
     operators: dict[str, list[dict[str, Any]]] = Field(
         {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."

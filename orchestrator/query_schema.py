@@ -7,7 +7,7 @@ from typing import Any
 from cep.model import expr as expressions
 from cep.model.functions import FUNCTIONS, PARAMETERS
 from cep.model.operator_documents import TYPES, needed_keys, reference
-from cep.model.query import BALANCERS, MESSAGE_POLICIES, PRE_AGGREGATION, SPLITS
+from cep.model.query import BALANCERS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, SPLITS
 from cep.model.sinks import FORMATS
 
 _STRING, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
@@ -106,6 +106,7 @@ def _query() -> dict[str, Any]:
         "replicas": {"type": "integer", "minimum": 1},
         "buckets": {"type": "integer", "minimum": 1},
         "message_policy": {"enum": list(MESSAGE_POLICIES)},
+        "rebalance": {"enum": list(REBALANCE)},
     }
     files = {"folder": _STRING, "format": {"enum": list(FORMATS)}, "separator": _STRING, "header": _BOOLEAN, "overwrite": _BOOLEAN}
     output = _object({"stream": _STRING, "input": _STRING, "files": _object(files, ["folder"])}, ["stream", "input"])

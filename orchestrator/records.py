@@ -45,6 +45,7 @@ class Status:
         cause: of a failure.
         rows: output stream -> rows that came out.
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
+        table: the version of the table by which its buckets are where they are.
     """
 
     epoch: int
@@ -52,10 +53,11 @@ class Status:
     cause: str | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     operators: Sequence[Mapping[str, Any]] = ()
+    table: int = 0
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
-        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {}, d.get("operators") or ())
+        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {}, d.get("operators") or (), d.get("table", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,21 @@ class Cause:
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Cause:
         return Cause(d["subquery"], d["instance"], d["cause"])
+
+
+@dataclass(frozen=True, slots=True)
+class BucketTable:
+    """Bucket -> instance, as it is to be; version 0 is the plan's."""
+
+    version: int
+    table: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": self.version, "table": list(self.table)}
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> BucketTable:
+        return BucketTable(d["version"], tuple(d["table"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ NODE_BYTES_MAX = 900_000
 
 _TRANSACTION_BYTES = 500_000
 _OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
-_KINDS = ("streams", "queries", "plans", "assignments", "publishers", "subscriptions")
+_KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions")
 _GONE = None
 
 LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)

@@ -29,7 +29,19 @@ from cep.plan.physical import Files
 from cep.yaml_documents import load_yaml
 from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
-from orchestrator.events import ClosePublisher, Declare, Event, Forget, OpenPublisher, Start, Stop, Subscribe, Undeclare, Unsubscribe
+from orchestrator.events import (
+    ClosePublisher,
+    Declare,
+    Event,
+    Forget,
+    OpenPublisher,
+    Reroute,
+    Start,
+    Stop,
+    Subscribe,
+    Undeclare,
+    Unsubscribe,
+)
 from orchestrator.examples import EXAMPLES
 from orchestrator.file_sources import checked_files
 from orchestrator.life_cycle import is_over
@@ -37,6 +49,7 @@ from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
+from orchestrator.tables import sole_head
 
 CONFIRM_S = 30.0
 """How long a request waits for ZooKeeper to have what it asked for."""
@@ -242,7 +255,7 @@ async def plan_of(name: str, api: Cluster) -> dict[str, Any]:
 async def explain_query(name: str, api: Cluster) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
     detail = await _with_figures(api, await api.ask(_detail(name)))
-    return {"text": explain(await api.ask(_plan(name))) + views.observed(detail["placed"])}
+    return {"text": explain(await api.ask(_plan(name))) + views.moved(detail["tables"]) + views.observed(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
@@ -272,6 +285,16 @@ async def stop_query(name: str, api: Cluster, drain: bool = False, wait: Wait = 
     await api.do(Stop(name, drain))
     if wait:
         await _settled(api, name, "stopped", timeout)
+    return await api.ask(_detail(name))
+
+
+@router.post("/queries/{name}/rebalance", response_model=models.QueryDetail)
+async def rebalance(name: str, wanted: models.Rebalancing, api: Cluster, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Moves buckets to the instances that the table names, while the query runs; with `wait` the answer comes when they are there."""
+    head = await api.ask(lambda state: sole_head(state.plans[state.query(name).name], wanted.subquery))
+    await api.do(Reroute(name, head, tuple(wanted.table)))
+    if wait:
+        await api.wait(lambda state: _has_moved(state, name, head), timeout)
     return await api.ask(_detail(name))
 
 
@@ -504,6 +527,11 @@ def _started(detail: dict[str, Any]) -> dict[str, Any]:
     if detail["state"] in ("stopping", "stopped") and "running" not in detail["times"]:
         raise Conflict(f"query {detail['name']!r} was stopped before it ran")
     return detail
+
+
+def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
+    record = state.queries.get(name)
+    return True if record is None or is_over(record.state) or not state.is_moving(record, head) else None
 
 
 def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:

@@ -24,6 +24,7 @@ from cep.model import streams as stream_documents
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan import physical
+from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.events import (
     ClosePublisher,
@@ -36,6 +37,7 @@ from orchestrator.events import (
     ManagersSeen,
     OpenPublisher,
     Put,
+    Reroute,
     Start,
     StatusesSeen,
     Stop,
@@ -46,7 +48,8 @@ from orchestrator.events import (
     Unsubscribe,
 )
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
-from orchestrator.records import KEEP_S, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription, added_up
+from orchestrator.records import KEEP_S, BucketTable, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription, added_up
+from orchestrator.tables import check_table, planned_table
 
 
 class ClusterState:
@@ -59,6 +62,7 @@ class ClusterState:
         self._steady = 0.0  # the time of the last event
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
+        self.tables: dict[str, dict[str, BucketTable]] = defaultdict(dict)  # query -> subquery -> its buckets, where they have moved
         self.streams: dict[str, Stream] = {}
         self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
         self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
@@ -186,6 +190,16 @@ class ClusterState:
             by_subquery.setdefault(subquery, []).extend(() if status is None else status.operators)
         return {subquery: added_up(figures) for subquery, figures in by_subquery.items() if figures}
 
+    def table(self, query: str, head: str) -> BucketTable:
+        """Where the buckets of `head` are, or are on their way to."""
+        return self.tables.get(query, {}).get(head) or BucketTable(0, planned_table(self.plans[query], head))
+
+    def is_moving(self, record: QueryRecord, head: str) -> bool:
+        """Are some of its instances not yet where its table says?"""
+        version, together = self.table(record.name, head).version, moving_together(self.plans[record.name], head)
+        statuses = [self.status(record, i) for i in self.plans[record.name].instances if i.subquery in together]
+        return any(status is None or (status.table < version and status.state != "ended") for status in statuses)
+
     # --- events
 
     def _take(self, event: Event, now: Now) -> Iterable[str]:
@@ -199,6 +213,8 @@ class ClusterState:
                 return self._stop(name, "drain" if drain else "stop", now)
             case Forget(name):
                 return self._forget(name, now)
+            case Reroute(name, head, table):
+                return self._reroute(name, head, table)
             case Declare(stream):
                 self._check_fed(stream)
                 self._declare(stream)
@@ -259,6 +275,18 @@ class ClusterState:
         self.query(name)
         self._stop(name, "stop", now)
         self.queries[name] = replace(self.queries[name], forget=True)
+        return [name]
+
+    def _reroute(self, name: str, head: str, table: tuple[int, ...]) -> list[str]:
+        record = self.query(name)
+        if record.state != "running":
+            raise Conflict(f"query {name!r} is {record.state}: buckets move only while it is running")
+        check_table(self.plans[name], head, table)
+        present = self.table(name, head)
+        if self.is_moving(record, head):
+            raise Conflict(f"buckets of {head} of query {name!r} are moving, to table version {present.version}; wait until they have")
+        if table != present.table:
+            self.tables[name][head] = BucketTable(present.version + 1, table)
         return [name]
 
     def _subscribe(self, subscription: Subscription) -> list[str]:
@@ -408,7 +436,7 @@ class ClusterState:
             self._putting_out[stream].pop(record.name, None)
         for stream in self.plans[record.name].streams:
             self._reading[stream].pop(record.name, None)
-        for kept in (self.queries, self.plans, self._plan_documents, self._written):
+        for kept in (self.queries, self.plans, self.tables, self._plan_documents, self._written):
             kept.pop(record.name, None)
 
     # --- what is written
@@ -417,6 +445,9 @@ class ClusterState:
         """Everything that should be in ZooKeeper for a query: the plan before what refers to it."""
         yield node("queries", record.name), record.to_json()
         yield node("plans", record.name), self._plan_documents[record.name]
+        tables = self.tables.get(record.name)
+        if tables:
+            yield node("tables", record.name), {"name": record.name, "tables": {head: each.to_json() for head, each in tables.items()}}
         if not record.released:
             for instance in self.plans[record.name].instances:
                 yield node("assignments", instance.im, _name(record.name, instance)), self._assignment(record, instance)
@@ -426,6 +457,9 @@ class ClusterState:
         edges = (*plan.edges_out_of(instance.subquery), *plan.late_edges(instance.subquery))
         outputs = {edge.consumer for edge in edges if edge.is_output}
         own = {"query": record.name, "subquery": instance.subquery, "instance": instance.index, "epoch": record.epoch}
+        leads_to = {edge.target for edge in edges}
+        if tables := {head: each.version for head, each in self.tables.get(record.name, {}).items() if head in leads_to}:
+            own["tables"] = tables
         return own | {
             "desired": record.desired,
             "cause": record.cause and record.cause.text,
@@ -513,12 +547,14 @@ class ClusterState:
             return  # whoever was writing it was killed before the plan, so nobody was told that it is deployed
         self.queries[record.name] = record
         self._remember_plan(record.name, physical.from_json(document), document)
+        for head, table in (nodes.get(node("tables", record.name)) or {"tables": {}})["tables"].items():
+            self.tables[record.name][head] = BucketTable.from_json(table)
         if is_over(record.state) and not record.released:
             self._release_at[record.name] = now.steady + self._keep(record)
 
     def _restore_written(self, nodes: Mapping[str, Any]) -> None:
         """Files what is written under the query it belongs to; what belongs to none is to go."""
-        for kind in ("queries", "plans", "assignments"):
+        for kind in ("queries", "plans", "tables", "assignments"):
             for path, value in _below(nodes, kind):
                 name = value["query"] if kind == "assignments" else _query_of(value)
                 if name in self.queries:

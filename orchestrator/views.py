@@ -17,6 +17,7 @@ from cep.plan.validate import validate
 from orchestrator.life_cycle import READABLE, is_over
 from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
+from orchestrator.tables import planned_table
 
 _PRODUCING = frozenset(("ready", "running", "draining"))
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
@@ -52,7 +53,22 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "outputs": outputs(plan, record),
         "operators": state.operators(record) if is_over(record.state) else {},
         "schemas": schemas(plan),
+        "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
+    }
+
+
+def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
+    """Where the buckets of a subquery are."""
+    plan, present = state.plans[record.name], state.table(record.name, head)
+    elsewhere = sum(now != planned for now, planned in zip(present.table, planned_table(plan, head), strict=True))
+    counts = Counter(present.table)
+    return {
+        "subquery": head,
+        "version": present.version,
+        "buckets": [counts[i] for i in range(plan.subquery(head).parallelism)],
+        "elsewhere": elsewhere,
+        "moving": record.state == "running" and state.is_moving(record, head),
     }
 
 
@@ -186,6 +202,16 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "epoch": record.epoch,
         "route": None if route is None else route.to_json(),
     }
+
+
+def moved(tables: list[dict[str, Any]]) -> str:
+    """Where buckets are that have moved, a line for each subquery; empty where none have."""
+    lines = [
+        f"  {each['subquery']}: {each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned, by table version "
+        f"{each['version']}; of instances in turn {', '.join(map(str, each['buckets']))}{'; moving now' if each['moving'] else ''}"
+        for each in tables
+    ]
+    return "\n".join(["", "moved", *lines, ""]) if lines else ""
 
 
 def observed(placed: list[dict[str, Any]]) -> str:

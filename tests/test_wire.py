@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep import wire
-from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, State, Stop, Watermark
 from cep.errors import ProtocolError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.model.schema import Schema
@@ -50,7 +50,7 @@ def batches(draw: st.DrawFn) -> tuple[Schema, pa.RecordBatch, Batch]:
 
 @given(st.data())
 def test_headers(data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(sorted(range(1, 8)) + sorted(range(16, 25))))
+    kind = data.draw(st.sampled_from(sorted(range(1, 9)) + sorted(range(16, 25))))
     sized = {"epoch": st.integers(0, 2**32 - 1), "stream": st.integers(0, 2**32 - 1)}
     signed = dict.fromkeys(("watermark", "created", "stamp", "since"), SIGNED64)
     unsigned = dict.fromkeys(("sequence", "fingerprint", "record"), UNSIGNED64)
@@ -65,7 +65,7 @@ def test_a_header_of_another_size(frame: bytes) -> None:
         wire.unpack(frame)
 
 
-@pytest.mark.parametrize("version, kind", [(0, 1), (2, 1), (1, 0), (1, 8), (1, 255)])
+@pytest.mark.parametrize("version, kind", [(0, 1), (2, 1), (1, 0), (1, 9), (1, 255)])
 def test_a_header_of_another_version_or_kind(version: int, kind: int) -> None:
     with pytest.raises(ProtocolError, match=f"version {version}, kind {kind}"):
         wire.unpack(struct.pack("<BB", version, kind) + Header(wire.END, 1).pack()[2:])
@@ -92,10 +92,13 @@ def test_batches(made: tuple[Schema, pa.RecordBatch, Batch], shift: int) -> None
             assert array is None or array.ctypes.data % array.itemsize == 0
 
 
-@pytest.mark.parametrize(
-    "element", [Watermark(5), Watermark(MAX_TIME), Idle(), Barrier(7), End(), Stop(), Fail("SQ1", None, "no"), Fail("ü", 3, "'\n\"")]
-)
-def test_control_elements(element: Element) -> None:
+STATE = State("op", "held", 1, pa.record_batch({"k": ["a", None, "ü"], "n": pa.array([1, 2, None])}).slice(1))
+FAILS = Fail("SQ1", None, "no"), Fail("ü", 3, "'\n\"")
+BARRIERS = Barrier(7), Barrier(8, (0, 1, 1, 0))
+
+
+@pytest.mark.parametrize("element", [Watermark(5), Watermark(MAX_TIME), Idle(), *BARRIERS, End(), Stop(), *FAILS, STATE])
+def test_other_elements(element: Element) -> None:
     wire_format = Format(Schema.of({"n": int}))
     watermark = element.time if isinstance(element, Watermark) else MIN_TIME
     header = wire.unpack(Header(wire.kind_of(element), 1, watermark=watermark).pack())

@@ -70,6 +70,11 @@ class Accumulator:
             self.output = plain_table(self.width, self.sums, answers)
         self.output.control[:] = 0
 
+    def empty(self) -> None:
+        """No slot holds anything, and no memory is held for any."""
+        self.slots = plain_table(self.width, self.sums, 0)
+        self.forget()
+
     def forget(self) -> None:
         """Gives back the memory of answers."""
         self.output = plain_table(self.width, self.sums, 0)

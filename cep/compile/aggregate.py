@@ -212,6 +212,11 @@ class WindowState:
             self._restored.append((watermark, batch.filter(pa.array(kept & (marks == watermark)))))
         self._restored.sort(key=lambda each: each[0])
 
+    def clear(self) -> None:
+        """Forgets all groups; which windows have fired stays as it is."""
+        self._panes, self._restored = Panes(self.spec), []
+        self._firing.clear(self._panes)
+
     def _join(self, batch: pa.RecordBatch) -> None:
         columns = columns_from_arrow(batch, self.snapshot_schema)
         rows = partial_rows(self.spec, columns, np.ascontiguousarray(columns["_pane"].values), 0)

@@ -73,20 +73,26 @@ class SequentialState:
         self.keeps_origin = spec.origin and not isinstance(self.window, SessionWindow)
         #: Words behind those of the assigner: the origin of the last row, where an answer may need it later.
         self.origin_words = origin_words if self.keeps_origin and spec.operator.emit_partial else 0
-        self.groups = GroupTable((*self.assigner.fresh, *[0] * self.origin_words))
         self.accumulator = Accumulator(self.spec)
         self.sequence = 0
         self.failures: list[GroupFailure] = []
         self.failed = 0
         self.program = np.empty((0, 3), np.int64)
+        self.desk = np.zeros(DESK_WORDS, np.int64)
+        self.clear()
+        self.assigner.warm()
+        self.accumulator.warm(answers_each=self.assigner.assign is None)
+
+    def clear(self) -> None:
+        """Forgets all groups, whose numbers begin anew; the numbers of rows go on."""
+        self.groups = GroupTable((*self.assigner.fresh, *[0] * self.origin_words))
+        self.accumulator.empty()
         self.emitted = np.empty((0, 5), np.int64)
         self.links, self.begun = np.empty((2, 0), np.int64)
         self.heap = np.empty((0, 2), np.int64)
-        self.desk = np.zeros(DESK_WORDS, np.int64)
-        self.desk[FREE_SLOT] = self.desk[AT_WINDOW] = NONE
+        outside, self.desk[:] = self.outside, 0
+        self.desk[OUTSIDE], self.desk[FREE_SLOT], self.desk[AT_WINDOW] = outside, NONE, NONE
         self._work, self._due = 0, WORK_MIN  # rows and watermarks since groups were looked through, and after how many that is due
-        self.assigner.warm()
-        self.accumulator.warm(answers_each=self.assigner.assign is None)
 
     # Rows in, answers out
 

@@ -40,6 +40,9 @@ class Firing(Protocol):
     def panes_changed(self) -> None:
         """Closed panes have got rows, by `restore`."""
 
+    def clear(self, panes: Panes) -> None:
+        """Forgets what it has made of panes; from now on it is about `panes`."""
+
 
 class PaneFiring:
     """Every pane by itself: tumbling windows, and partial rows."""
@@ -61,6 +64,9 @@ class PaneFiring:
 
     def panes_changed(self) -> None:
         pass
+
+    def clear(self, panes: Panes) -> None:
+        self.panes = panes
 
 
 class SlidingFiring:
@@ -147,3 +153,7 @@ class SlidingFiring:
 
     def panes_changed(self) -> None:
         self._front, self._back, self._taken, self.bytes = [], None, None, 0
+
+    def clear(self, panes: Panes) -> None:
+        self.panes = panes
+        self.panes_changed()

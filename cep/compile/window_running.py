@@ -38,6 +38,12 @@ class RunningFiring:
         self.accumulator.warm()
         self._work, self._due = 0, _WORK_MIN  # changes since groups were looked through, and after how many that is due
 
+    def clear(self, panes: Panes) -> None:
+        """Forgets all groups; from now on it is about `panes`."""
+        self.panes, self.groups = panes, GroupTable((0,))
+        self.accumulator.empty()
+        self._work, self._due = 0, _WORK_MIN
+
     @property
     def bytes(self) -> int:
         return self.groups.table.bytes + self.accumulator.bytes

@@ -145,6 +145,11 @@ class AsOfJoinOperator:
                 hold.restore(part.batch, kept)
         self._check()
 
+    def clear(self) -> None:
+        self._runs = []
+        for hold in self.holds:
+            hold.clear()
+
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
             rows = [sum(len(run.batch) for run in self._runs), *map(len, self.holds)]

@@ -11,7 +11,7 @@ from cep.elements import Batch
 from cep.kernels.columns import widened as widened  # for everybody else
 from cep.kernels.jit import warm
 from cep.kernels.keys import encode_keys, kernels_of
-from cep.kernels.partition import KERNELS, bucket_targets, partition
+from cep.kernels.partition import KERNELS, bucket_targets, count_buckets, partition
 from cep.model.schema import Field
 from cep.plan.physical import Edge
 
@@ -48,16 +48,25 @@ class RoundRobin:
         yield target, batch
 
 
+#: Of so many batches one is counted by bucket, and all that are small: a sample is enough to see which buckets are heavy.
+COUNTED_BATCHES, SMALL_ROWS = 16, 1_024
+
+
 class RouteKey:
     """bucket = hash(fields) mod B, instance = table[bucket]: equal keys meet at one instance."""
 
     def __init__(self, fields: tuple[Field, ...], table: np.ndarray, targets: int) -> None:
         self.fields, self.targets = fields, targets
         self.table = np.ascontiguousarray(table, np.int32)  # int32[B], B a power of two
+        self.counts = np.zeros(len(table), np.int64)  # rows of the batches that were counted, by bucket
+        self._batches = 0
         warm(*KERNELS, *kernels_of(fields))
 
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
         keys = encode_keys(widened(batch.columns, self.fields), self.fields)
+        self._batches += 1
+        if self._batches % COUNTED_BATCHES == 0 or len(batch) < SMALL_ROWS:
+            count_buckets(keys.w0, keys.w1, self.counts)
         targets = np.empty(len(batch), np.int32)
         bucket_targets(keys.w0, keys.w1, self.table, targets)
         order, bounds = partition(targets, self.targets)

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
+from cep.dataflow.checkpoint import Owners, table_of
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.files import TextSource
 from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.layout import Layout
 from cep.dataflow.making import Maker
 from cep.dataflow.meter import Account, Latency, Meter
-from cep.dataflow.operators import PassOperator
+from cep.dataflow.operators import AggregateOperator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS
+from cep.dataflow.reroute import Moving
 from cep.dataflow.sink import FileSink, MeteredSink
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
@@ -25,11 +27,13 @@ from cep.kernels.text import LATENESS
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.plan.moving import head_of, heads, keeps_partitioning, state_edge
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.wire import Format
 
 STATE_BYTES_MAX = 4 << 30
+STATE_FORMAT = Format(Schema(()))  # of channels that carry state, which says by itself what columns it has
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class _Builder:
         self.make = Maker(self.layout, self.dead_letters, wiring.clock, wiring.state_limit, wiring.probe_rows)
         self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
         self.outputs: list[Output] = []
+        self.inner_outputs: list[tuple[Edge, Output]] = []
 
     def build(self) -> SubqueryInstance:
         self._make_nodes()
@@ -76,7 +81,9 @@ class _Builder:
             if isinstance(source, TextSource):
                 source.returned = self._returned
         running = (nodes, inputs, sources, self.outputs, self.dead_letters, self.wiring.meter)
-        return SubqueryInstance(name, self.subquery.name, self.index, *running)
+        instance = SubqueryInstance(name, self.subquery.name, self.index, *running)
+        self._make_movable(instance)
+        return instance
 
     def _returned(self) -> int:
         """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
@@ -132,6 +139,36 @@ class _Builder:
     def _producer(self, name: str) -> Node:
         """The node whose output is `name`: an operator, or the stream that this subquery reads."""
         return self.nodes[name]
+
+    # Moving buckets
+
+    def _make_movable(self, instance: SubqueryInstance) -> None:
+        tables, name = heads(self.plan), self.subquery.name
+        for edge, output in self.inner_outputs:
+            if edge.target in tables:
+                instance.routes.setdefault(edge.target, []).append(output)
+            elif keeps_partitioning(self.plan, edge):
+                instance.keeping.append(output)
+        if head_of(self.plan, name) is not None:
+            instance.moving = self._make_moving(instance)
+
+    def _make_moving(self, instance: SubqueryInstance) -> Moving:
+        edge, n = state_edge(self.subquery.name), self.subquery.parallelism
+        first = self.index // n * n  # of its replica
+        others = [other for other in range(first, first + n) if other != self.index]
+        channels = {j - first: self.wiring.connect(edge, self.index, j, STATE_FORMAT) for j in others}
+        inboxes = {i - first: self.wiring.listen(edge, i, self.index, STATE_FORMAT) for i in others}
+        for inbox in inboxes.values():
+            inbox.share = 0  # a piece at a time
+        operators = [
+            (node.stateful, Owners(self.layout, self.subquery, node.operator.name))
+            for node in instance.nodes
+            if node.stateful is not None and node.operator.name in self.layout.operators  # partial results stay where they are
+        ]
+        for operator, _ in operators:
+            if isinstance(operator, AggregateOperator):
+                operator.spec.warm(restored=True)
+        return Moving(self.index - first, table_of(self.plan, self.subquery), operators, channels, inboxes, self.wiring.clock)
 
     # Inputs
 
@@ -196,6 +233,8 @@ class _Builder:
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
+        if edge.is_inner:
+            self.inner_outputs.append((edge, output))
 
     def _files(self, edge: Edge, schema: Schema, account: Account) -> Iterator[MeteredSink]:
         """Where the stream is written to, beside those who subscribe to it."""

@@ -73,7 +73,10 @@ class GroupMemory:
         """Frees groups that any row from `watermark` on would begin anew, now and then."""
         if self.ttl == FOR_EVER or len(self.numbers) < 2 * self._left + SWEEP_ROWS:
             return
-        kept = np.flatnonzero(self.last[: len(self.numbers)] >= max(watermark - self.ttl, NEVER + 1))
+        self.keep(np.flatnonzero(self.last[: len(self.numbers)] >= max(watermark - self.ttl, NEVER + 1)))
+
+    def keep(self, kept: np.ndarray) -> None:
+        """Frees all groups but `kept`, int64[m] ascending, which are 0 to m - 1 from now on."""
         self.numbers.keep(kept)
         self.last, self.values = self.last[kept], [array[kept] for array in self.values]
         self.valid = [None if array is None else array[kept] for array in self.valid]

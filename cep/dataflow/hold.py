@@ -65,6 +65,9 @@ class Hold:
             self._batches.append(batch)
             self.bytes += batch_bytes(batch)
 
+    def clear(self) -> None:
+        self._batches, self.bytes = [], 0
+
     def release(self, watermark: int) -> Iterator[Batch]:
         """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
         if not self._batches or self._first >= watermark:

@@ -8,7 +8,8 @@ Rules:
 3. Outputs are told of every watermark; they decide what is worth a message.
 4. After End, Stop or Fail nothing follows, on any output.
 5. A Barrier holds back what follows it on its channel until it has come on all of them, and the sources have been told of it
-   (`barrier`). Then the state is taken, into `snapshots`, partial results leave, and the Barrier goes on.
+   (`barrier`). Then the state is taken, into `snapshots`, partial results leave, and the Barrier goes on. One with a new table of
+   buckets goes on only to those that keep its partitioning, and state goes to other instances (`cep.dataflow.reroute`).
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import Keep, Operator, Part, StatefulOperator
 from cep.dataflow.output import Output
+from cep.dataflow.reroute import Moving
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, describe_time
+from cep.errors import ProtocolError
 
 #: The state of every stateful operator of an instance, by the operator's name.
 Snapshot = dict[str, list[Part]]
@@ -100,8 +103,11 @@ class SubqueryInstance:
         self.exhausted = False  # the last step ended because there was no more input
         self.snapshots: dict[int, Snapshot] = {}  # by number of the Barrier
         self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
-        self._barrier: int | None = None  # one that has come, but not yet on all channels
+        self._barrier: Barrier | None = None  # one that has come, but not yet on all channels
         self._aligned: set[Inbox] = set()  # on which it has come
+        self.moving: Moving | None = None  # its buckets, where they can move
+        self.routes: dict[str, list[Output]] = {}  # subquery that has a table of buckets -> the outputs that lead there
+        self.keeping: list[Output] = []  # to subqueries that keep its partitioning
 
     @property
     def watermark(self) -> int:
@@ -120,14 +126,22 @@ class SubqueryInstance:
 
     def barrier(self, number: int) -> None:
         """Tells its sources of a Barrier, which has its place behind what they have read so far."""
-        self._barrier = number
+        self._barrier = Barrier(number)
+
+    def reroute(self, head: str, barrier: Barrier) -> None:
+        """From now on it sends to the instances of `head` by the table of `barrier`, which goes before."""
+        for output in self.routes.get(head, ()) if not self.done else ():
+            output.reroute(barrier)
 
     def step(self, deadline: Callable[[], bool]) -> bool:
         """Works until `deadline()` or there is nothing to do. Was anything done?"""
         self.exhausted = False
-        if self.state != "running":
-            return self._pump()
         worked = self._pump()
+        if self.moving is not None and self.moving.pump():
+            self.meter.charge(self.account)
+            worked = True
+        if self.state != "running":
+            return worked
         while self.state == "running" and not self._blocked():
             if self._cursor is None:
                 self._cursor = self._next()
@@ -181,7 +195,7 @@ class SubqueryInstance:
     def _next(self) -> Iterator[None] | None:
         """The work that the next element of some input means."""
         if self._barrier is not None and self._is_aligned():
-            return self._at_barrier(self._barrier)
+            return self._at_barrier(self._barrier) if self._barrier.table is None else self._between_tables(self._barrier)
         for _ in self.sources if self._barrier is None else ():
             self.sources.append(self.sources.pop(0))
             work = self._poll(*self.sources[-1])
@@ -240,10 +254,8 @@ class SubqueryInstance:
                 if input_.merge.sleep(inbox.name):
                     yield from self._advance(input_.node, input_.port, input_.merge.combined)
                 return
-            case Barrier(number):
-                self._barrier = number
-                self._aligned.add(inbox)
-                return
+            case Barrier():
+                self._hold_back(inbox, element)
             case End():
                 inbox.ended = True
                 input_.open -= 1
@@ -257,19 +269,57 @@ class SubqueryInstance:
     def _is_aligned(self) -> bool:
         return all(inbox.ended or inbox in self._aligned for input_ in self.inputs for inbox in input_.inboxes)
 
-    def _at_barrier(self, number: int) -> Iterator[None]:
+    def _hold_back(self, inbox: Inbox, barrier: Barrier) -> None:
+        """What follows the Barrier waits until it has come on all channels."""
+        if self._barrier is not None and self._barrier != barrier:
+            raise ProtocolError(
+                f"channel {inbox.name!r}: Barrier {barrier.number} came while Barrier {self._barrier.number} is under way; "
+                "checkpoints and moves of buckets follow each other"
+            )
+        self._barrier = barrier
+        self._aligned.add(inbox)
+        if barrier.table is not None and self.moving is not None:
+            self.moving.begin()
+
+    def _at_barrier(self, barrier: Barrier) -> Iterator[None]:
+        yield from self._let_out_partials()
+        self.snapshots[barrier.number] = {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
+        self._go_on()
+        for output in self.outputs:
+            output.barrier(barrier.number)
+        if barrier.number == self.pause_at:
+            self.state = "ready"
+
+    def _let_out_partials(self) -> Iterator[None]:
         for node in self.nodes:
             if node.stateful is not None:
                 for out in node.stateful.on_barrier():
                     self.meter.charge(node.account)
                     yield from self._emit(node, out)
-        self.snapshots[number] = {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
+
+    def _go_on(self) -> None:
         self._barrier = None
         self._aligned.clear()
-        for output in self.outputs:
-            output.barrier(number)
-        if number == self.pause_at:
-            self.state = "ready"
+
+    def _between_tables(self, barrier: Barrier) -> Iterator[None] | None:
+        """The Barrier has come on all channels; None while state is still on its way."""
+        assert self.moving is not None, "a reroute Barrier goes only to subqueries whose buckets can move"
+        if self.moving.under_way is None:
+            return self._depart(self.moving, barrier)
+        if self.moving.waits_for:
+            return None
+        self.moving.arrive()
+        self.meter.charge(self.account)
+        self._go_on()
+        return iter(())
+
+    def _depart(self, moving: Moving, barrier: Barrier) -> Iterator[None]:
+        yield from self._let_out_partials()
+        for output in self.keeping:
+            output.reroute(barrier)
+        moving.depart(barrier)
+        moving.pump()
+        self.meter.charge(self.account)
 
     def restore(self, snapshots: Sequence[Snapshot], keep: Callable[[str], Keep]) -> None:
         """Takes of what all instances of this subquery had what is this one's: by operator, the rows that `keep` names."""
@@ -370,6 +420,8 @@ class SubqueryInstance:
         blocked = [output.name for output in self.outputs if output.blocked]
         if self.done or blocked:
             return f"credit on {', '.join(blocked)}" if blocked else f"nothing: it has {self.state}"
+        if self.moving is not None and self.moving.waits_for:
+            return f"state of buckets that move, to or from instances {', '.join(map(str, self.moving.waits_for))}"
         waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in self.sources]
         waiting += [(i.merge.combined, f"channel {i.merge.slowest()}") for i in self.inputs]
         watermark, slowest = min(waiting, default=(MAX_TIME, "nothing"))

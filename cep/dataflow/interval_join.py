@@ -164,6 +164,10 @@ class IntervalJoinOperator:
                 self.sides[part.port].add(Run(batch, matched.astype(np.uint8)))
         self._check()
 
+    def clear(self) -> None:
+        for side in self.sides:
+            side.runs = []
+
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
             port = max((LEFT, RIGHT), key=lambda port: self.sides[port].bytes)

@@ -6,6 +6,7 @@ This is the shipped double of a cluster: deterministic, so that a failing schedu
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,11 +26,12 @@ from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sink import Boundless
 from cep.dataflow.source import Published, PublishedSource, Publisher, Source
-from cep.elements import Batch, Element, Grammar, Watermark
+from cep.elements import Barrier, Batch, Element, Grammar, Watermark
 from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
+from cep.plan.moving import moving_together
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.wire import Format, Header
@@ -55,8 +57,9 @@ class CheckedChannel(LocalChannel):
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         check(self.grammar, element, watermark)
-        if isinstance(element, Batch) and not self.shares:
-            header = Header(wire.BATCH, 0, fingerprint=self.format.fingerprint, created=element.created)
+        if isinstance(element, wire.COSTLY) and not self.shares:
+            created = element.created if isinstance(element, Batch) else 0
+            header = Header(wire.kind_of(element), 0, fingerprint=self.format.fingerprint, created=created)
             element = wire.element_of(header, wire.body_of(element, self.format), self.format)
         super().send(element, size, watermark, since)
 
@@ -128,6 +131,7 @@ class LocalRun:
         self.inboxes: dict[str, Inbox] = {}
         self.channels: list[LocalChannel] = []
         self.sinks: dict[tuple[str, int], Sink] = {}
+        self._rerouting: list[tuple[SubqueryInstance, str, Barrier]] = []  # who has not heard yet of a new table
         wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows, self.meter)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
@@ -136,7 +140,19 @@ class LocalRun:
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""
         outcome = Outcome()
-        self._run(random.Random(seed), outcome, lambda: all(map(_through, self._all_instances())), steps_max)
+        self._run(random.Random(seed), outcome, self._is_over, steps_max)
+        return self.collect(outcome)
+
+    def run_moving(self, moves: Sequence[tuple[int, str, Sequence[int]]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
+        """As `run`, while buckets move. Of each move: how many turns after the one before it is named, whose table it is
+        (`cep.plan.moving.heads`), and the table. A table is named once the one before it holds everywhere."""
+        choose, outcome, versions = random.Random(seed), Outcome(), Counter[str]()
+        for turns, head, table in moves:
+            self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
+            self._run(choose, outcome, partial(self.has_moved, head, versions[head]), steps_max)
+            versions[head] += 1
+            self.reroute(head, versions[head], table)
+        self._run(choose, outcome, self._is_over, steps_max)
         return self.collect(outcome)
 
     def run_until_barrier(self, turns: int, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
@@ -150,6 +166,10 @@ class LocalRun:
                 instance.barrier(BARRIER)
         self._run(choose, outcome, lambda: all(i.done or BARRIER in i.snapshots for i in self.instances) and self._is_empty(), steps_max)
         return self.collect(outcome)
+
+    def _is_over(self, outcome: Outcome | None = None, steps: int = 0) -> bool:
+        """Is everything through, or has `outcome` taken so many `steps`?"""
+        return (outcome is not None and outcome.steps >= steps) or all(map(_through, self._all_instances()))
 
     def _run(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int) -> None:
         while not until():
@@ -171,6 +191,17 @@ class LocalRun:
         snapshots = [i.snapshots[BARRIER] for i in before.instances if BARRIER in i.snapshots]
         for instance in self.instances:
             instance.restore(snapshots, partial(keep_of, self.layout, self.plan.subquery(instance.subquery), index=instance.index))
+
+    def reroute(self, head: str, version: int, table: Sequence[int]) -> None:
+        """Names a new table of the buckets of `head`. Each instance that sends there hears of it at some turn to come."""
+        barrier = Barrier(version, tuple(table))
+        self._rerouting += [(instance, head, barrier) for instance in self.instances if head in instance.routes]
+
+    def has_moved(self, head: str, version: int) -> bool:
+        """Have all buckets the places of that table?"""
+        together = moving_together(self.plan, head)
+        moving = [i.moving for i in self.instances if i.subquery in together and i.moving is not None and not i.done]
+        return not self._rerouting and all(each.version >= version for each in moving)
 
     def unread(self, stream: str) -> dict[str, list[tuple[Published, int, int]]]:
         """Of each publisher of `stream` what no reader has taken, in the order in which it was sent."""
@@ -195,8 +226,9 @@ class LocalRun:
         """Every instance steps once, in an order and for as long as `choose` says. Did anything move?"""
         order = self._all_instances()
         choose.shuffle(order)
-        moved = False
+        moved = bool(self._rerouting)
         for instance in order:
+            self._tell_tables(instance, choose)
             self.meter.charge(self.account)
             moved |= instance.step(lambda: choose.random() < 0.5)
             moved |= any([channel.settle() for run in self._runs().values() for channel in run.channels])
@@ -205,6 +237,11 @@ class LocalRun:
                 instance.tick()
             moved = any(inbox.queue for run in self._runs().values() for inbox in run.inboxes.values())
         return moved
+
+    def _tell_tables(self, instance: SubqueryInstance, choose: random.Random) -> None:
+        for each in [each for each in self._rerouting if each[0] is instance and choose.random() < 0.5]:
+            self._rerouting.remove(each)
+            instance.reroute(*each[1:])
 
     def _open_panes(self) -> Iterator[int]:
         operators = (node.operator for instance in self.instances for node in instance.nodes)

@@ -9,6 +9,8 @@ What an operator with state promises (`StatefulOperator`):
 2. A former instance may have been further in event time than another. So each row says by itself what has been answered of it:
    nothing comes out twice and nothing is left out, whatever watermark the restored instance begins with (it begins at -inf).
 3. After the state has grown it is held against the limit (`check_state`), which fails the query, by name.
+4. While it is at work, `clear` leaves it without state and `restore` adds rows of an instance that has come as far in event time:
+   so groups are handed from one instance to another (`cep.dataflow.reroute`).
 """
 
 from __future__ import annotations
@@ -77,6 +79,9 @@ class StatefulOperator(Operator, Protocol):
     def snapshot(self) -> list[Part]: ...
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None: ...
+
+    def clear(self) -> None:
+        """Forgets its state; what it has promised and counted stays."""
 
 
 class Stateless:
@@ -202,6 +207,9 @@ class AggregateOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             self.state.restore(part.batch, lambda columns: keep(0, columns))
+
+    def clear(self) -> None:
+        self.state.clear()
 
     def _complete(self, batch: Batch) -> Batch:
         if not self.answers or self.since == MIN_TIME:

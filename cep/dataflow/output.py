@@ -17,7 +17,7 @@ from math import gcd
 
 import numpy as np
 
-from cep.dataflow.balancer import Balancer
+from cep.dataflow.balancer import Balancer, RouteKey
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.meter import Account, Latency, Stall
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark
@@ -99,6 +99,7 @@ class Output:
         self.targets = [Target(channel, origin, grain) for channel in channels]
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
+        self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
         self.latency: Latency | None = None  # of what leaves the query
@@ -147,6 +148,18 @@ class Output:
         for target in self.targets:
             target.cut(self.watermark, self.since)
             target.put(Barrier(number), self.watermark, self.since)
+        self.pump()
+
+    def reroute(self, barrier: Barrier) -> None:
+        """Everything gathered goes, then the Barrier to every target; what comes after it goes by its table. Heard again, it is no news."""
+        if barrier.number <= self.table_version:
+            return
+        self.table_version = barrier.number
+        for target in self.targets:
+            target.cut(self.watermark, self.since)
+            target.put(barrier, self.watermark, self.since)
+        if isinstance(self.balancer, RouteKey):
+            self.balancer.table = np.array(barrier.table, np.int32)
         self.pump()
 
     def close(self, element: End | Stop | Fail) -> None:

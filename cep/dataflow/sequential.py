@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from cep.compile.aggregate_results import describe
 from cep.dataflow.group_memory import GroupMemory
 from cep.dataflow.hold import Hold
@@ -64,6 +66,11 @@ class SequentialOperator:
             elif self.memory is not None:
                 self.memory.restore(part.batch, keep(0, self.memory.columns(part.batch)))
         self._check()
+
+    def clear(self) -> None:
+        self.hold.clear()
+        if self.memory is not None:
+            self.memory.keep(np.zeros(0, np.int64))
 
     def _take(self, batch: Batch) -> Batch:
         """What comes out for rows in stream order, which follow those taken before."""

@@ -84,6 +84,10 @@ class SequentialAggregate:
             else:
                 restore(self.state, part.batch, lambda columns: keep(0, columns))
 
+    def clear(self) -> None:
+        self.hold.clear()
+        self.state.clear()
+
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
             what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"

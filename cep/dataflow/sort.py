@@ -155,3 +155,9 @@ class SortOperator:
                 self._restored.append((watermark, rows.take(np.flatnonzero(kept & (marks == watermark)))))
         self._restored.sort(key=lambda each: each[0])
         self._check()
+
+    def clear(self) -> None:
+        self._panes.leave(self._panes.numbers[-1] + 1 if self._panes.numbers else 0)
+        self._restored = []
+        if self._stacks is not None:
+            self._stacks.clear()

@@ -49,11 +49,9 @@ class FunctionMemory(GroupMemory):
         self.state_bytes += len(state) - (0 if self.last[group] == NEVER else len(self.values[0][group]))
         self.last[group], self.values[0][group] = time, state
 
-    def forget(self, watermark: int) -> None:
-        before = len(self.numbers)
-        super().forget(watermark)
-        if len(self.numbers) < before:
-            self.state_bytes = sum(map(len, self.values[0][self.touched]))
+    def keep(self, kept: np.ndarray) -> None:
+        super().keep(kept)
+        self.state_bytes = sum(map(len, self.values[0][self.touched]))
 
     @property
     def _fields(self) -> tuple[Field, ...]:

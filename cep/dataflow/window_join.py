@@ -193,6 +193,9 @@ class WindowJoinOperator:
                     side.add(rows)
         self._check()
 
+    def clear(self) -> None:
+        self.sides = Panes(self.join.window), Panes(self.join.right_window)
+
     def _check(self) -> None:
         if self.state_bytes > self.state_limit:
             side = max((LEFT, RIGHT), key=lambda side: self.sides[side].bytes)

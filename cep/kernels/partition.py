@@ -19,6 +19,14 @@ def bucket_targets(w0: np.ndarray, w1: np.ndarray, table: np.ndarray, out: np.nd
         out[i] = table[np.int64(hash64(w0[i], w1[i]) & low_bits)]
 
 
+@kernel("void(const uint64[:], const uint64[:], int64[:])")
+def count_buckets(w0: np.ndarray, w1: np.ndarray, counts: np.ndarray) -> None:
+    """Adds to `counts`, int64[a power of two], the keys of each bucket."""
+    low_bits = np.uint64(len(counts) - 1)
+    for i in range(len(w0)):
+        counts[np.int64(hash64(w0[i], w1[i]) & low_bits)] += 1
+
+
 def partition(targets: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
     """(order int64[n], bounds int64[parts + 1]): rows `order[bounds[p] : bounds[p + 1]]` go to part p, as they came.
 
@@ -44,4 +52,4 @@ def _sort_by_counting(targets: np.ndarray, order: np.ndarray, bounds: np.ndarray
 
 
 #: What cutting by buckets runs.
-KERNELS = (bucket_targets, _sort_by_counting)
+KERNELS = (bucket_targets, count_buckets, _sort_by_counting)

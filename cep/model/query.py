@@ -14,6 +14,7 @@ from cep.model.streams import Stream
 SPLITS = ("stateful", "single", "per-operator")
 PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
+REBALANCE = ("auto", "off")
 INSTANCES_MAX, BUCKETS_MAX = 4096, 1 << 20
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
@@ -40,6 +41,7 @@ class Options:
     buckets: int = 4096
     #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each (ISE 4.3).
     message_policy: str = "interrupt"
+    rebalance: str = "auto"  # buckets move to instances that have less to do; off: only when they are told to
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "replicas": options.replicas,
         "buckets": options.buckets,
         "message_policy": options.message_policy,
+        "rebalance": options.rebalance,
     }
 
 
@@ -143,11 +146,17 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["replicas"],
         merged["buckets"],
         merged["message_policy"],
+        merged["rebalance"],
     )
 
 
 def _check_option(key: str, value: Any, pointer: str) -> None:
-    choices = {"split": SPLITS, "pre_aggregation": PRE_AGGREGATION, "message_policy": MESSAGE_POLICIES}.get(key)
+    choices = {
+        "split": SPLITS,
+        "pre_aggregation": PRE_AGGREGATION,
+        "message_policy": MESSAGE_POLICIES,
+        "rebalance": REBALANCE,
+    }.get(key)
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hypothesis import assume
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -18,7 +19,7 @@ from tests.cells import Cell
 from tests.kinds import JOINS, STATELESS
 from tests.strategies.executions import Execution, executions
 from tests.strategies.operators import Node, comparable, outputs_of
-from tests.strategies.queries import Case, joined, node_of, nodes_of, one_input
+from tests.strategies.queries import Case, joined, makes_text_of_state, node_of, nodes_of, one_input
 from tests.strategies.streams import partitions, streams
 
 
@@ -36,6 +37,7 @@ def directed(draw: DrawFn, cell: Cell) -> tuple[Case, Execution]:
         before, split = [*before, *behind], "stateful"
     used = [one for one in before if any(one.name in other.inputs for other in (*before, made))]
     query = Query("q", (stream,), (*used, made), tuple(Output(f"out_{name}", name) for name in outputs_of(made)))
+    assume(not makes_text_of_state(query))
     execution = draw(executions())
     balancers = (("o", cell.balancer),) if cell.kind in STATELESS else ()
     options = replace(execution.options, split=split, balancers=balancers, parallelism=max(2, execution.options.parallelism or 0))

@@ -54,7 +54,7 @@ def published_queries(
     """Over the first or both of two streams of these names."""
     declared = [draw(streams(name)) for name in names[: 1 if draw(st.booleans()) else 2]]
     query = draw(queries(declared, operators_max, kinds))
-    assume(not _makes_text_of_state(query))
+    assume(not makes_text_of_state(query))
     return query
 
 
@@ -63,7 +63,7 @@ def inputs_of(query: Query) -> SearchStrategy[dict[str, list[Partition]]]:
     return st.fixed_dictionaries({stream.name: partitions(stream) for stream in query.streams})
 
 
-def _makes_text_of_state(query: Query) -> bool:
+def makes_text_of_state(query: Query) -> bool:
     """That is refused, and an expression drawn over columns and state does not know it."""
     try:
         validate(query, {})

@@ -1,0 +1,43 @@
+"""Which subqueries' buckets can move, and which move together (DESIGN 6).
+
+A table of buckets belongs to the subquery that rows are routed to by it, all of its edges alike. Where others behind it keep its
+partitioning (point-to-point, by the same columns) they have the same table, and their buckets move with its own.
+"""
+
+from __future__ import annotations
+
+from cep.plan.physical import Edge, PhysicalPlan
+
+
+def heads(plan: PhysicalPlan) -> tuple[str, ...]:
+    """The subqueries that have a table of buckets."""
+    return tuple(s.name for s in plan.subqueries if any(edge.balancer == "route-key" for edge in _inner(plan, s.name)))
+
+
+def moving_together(plan: PhysicalPlan, head: str) -> tuple[str, ...]:
+    """`head` and the subqueries that keep its partitioning, in topological order."""
+    found = [head]
+    for subquery in plan.subqueries:
+        if any(edge.source in found and keeps_partitioning(plan, edge) for edge in _inner(plan, subquery.name)):
+            found.append(subquery.name)
+    return tuple(found)
+
+
+def keeps_partitioning(plan: PhysicalPlan, edge: Edge) -> bool:
+    """Is the bucket of a row at the instance of the same number on both sides of the edge?"""
+    inner = edge.is_inner and edge.balancer == "point-to-point" and bool(edge.fields)
+    return inner and plan.subquery(edge.target).parallelism > 1
+
+
+def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
+    """Whose table says which instance of `subquery` has a bucket; None: its rows are not divided by buckets."""
+    return next((head for head in heads(plan) if subquery in moving_together(plan, head)), None)
+
+
+def state_edge(subquery: str) -> Edge:
+    """On which state goes from one instance of `subquery` to another; it is in no plan, since no tuples flow on it."""
+    return Edge(subquery, subquery, subquery, subquery, subquery, balancer="broadcast")
+
+
+def _inner(plan: PhysicalPlan, subquery: str) -> list[Edge]:
+    return [edge for edge in plan.edges_into(subquery) if edge.is_inner]
