@@ -82,6 +82,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/publisher.py": "time of ingestion and of creation",
         "driver/rest.py": "patience with an orchestrator that is being restarted",
         "driver/subscription.py": "time limits",
+        "driver/subscriptions.py": "time limits",
         "driver/supervisor.py": "time limits, and how often a child dies",
         "hibench/meter.py": "measures",
         "hibench/open_loop.py": "sends at a fixed rate",

@@ -44,7 +44,8 @@ class Line:
         input_ = Input(node, "in", [self.inboxes[i]])
         instance = SubqueryInstance(f"q/{key}/0", key, 0, [node], [input_], [], [output], DeadLetters())
         inside, outside = self.inboxes[i], self.channels[i + 1]
-        return Hosted(key, instance, EPOCH, {inside.name: (inside, FORMAT, None)}, {outside.inbox.name: outside})
+        inboxes, channels = {inside.name: (inside, FORMAT, None)}, {outside.inbox.name: outside}
+        return Hosted(key, instance, EPOCH, inboxes=inboxes, channels=channels)
 
     def add(self, i: int) -> None:
         """Instance `i` comes home, or is told to run."""
