@@ -21,6 +21,7 @@ RATE_HZ = 100
 PATIENCE_S = 60.0
 """Beyond the time asked for: to find the symbols, and to draw."""
 
+_IDLE = "No stack counts found"
 _NO_PROFILER = "py-spy is not installed; it is an extra: pip install 'numa-cep[profile]'"
 _NO_RIGHT = (
     "may not look into process {pid}: run the command as root, or allow it: `sysctl kernel.yama.ptrace_scope=0`, "
@@ -43,7 +44,7 @@ def targets(wanted: str, managers: Sequence[Mapping[str, Any]], queries: Sequenc
 
 def record(found: Mapping[str, int], seconds: float, output: Path, native: bool = False) -> dict[Path, str]:
     """Samples the processes at the same time and draws each; one file each, which are named after them if there are several. File ->
-    how many samples it is made from.
+    how many samples it is made from, or that there is none, for the process was idle.
 
     Args:
         seconds: for how long.
@@ -62,6 +63,9 @@ def record(found: Mapping[str, int], seconds: float, output: Path, native: bool 
     try:
         for im, run in runs.items():
             said, _ = run.communicate(timeout=seconds + PATIENCE_S)
+            if _IDLE in said:
+                made[files[im]] = "not drawn, for it did nothing meanwhile"
+                continue
             if run.returncode:
                 raise _failure(im, found[im], said)
             made[files[im]] = _samples(said)

@@ -202,7 +202,6 @@ class Clients:
             known = self._register(hosted, entry, name, document)
         else:
             _cancel_closing(known)
-        known.last_heard_us = clock_us()
         self._file_publisher(channel, hosted, entry, known, endpoint)
         credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
         body = wire.to_json({"here": True, "received": known.inbox.received, **credit})
@@ -223,7 +222,7 @@ class Clients:
     def _register(self, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.budget_bytes // 4)
         inbox.on_arrival = hosted.wake
-        publisher = Publisher(name, wire.name_id(name) & PARTITION_MASK, inbox, clock_us())
+        publisher = Publisher(name, wire.name_id(name) & PARTITION_MASK, inbox)
         entry.source.open(publisher, document["sent_until"])
         return publisher
 
@@ -276,12 +275,11 @@ class Clients:
         return entry.account
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
-        publisher.last_heard_us = clock_us()
         element: Element | Published
         if header.kind == wire.BATCH:
             batch = wire.element_of(header, body, entry.format)
             assert isinstance(batch, Batch)
-            publisher.last_row_us = publisher.last_heard_us
+            publisher.last_row_us = clock_us()
             entry.account.take(len(batch), len(body))
             element = Published(batch, header.stamp, header.record)
         else:
@@ -319,7 +317,7 @@ class Clients:
             if silent_s * 1e6 > SILENCE_US:
                 self._drop_publishers(peer)
         for id_, (hosted, entry) in list(self.expecting.items()):
-            entry.source.drop_silent(clock_us(), SILENCE_US)
+            entry.source.give_up_expected(clock_us(), SILENCE_US)
             if not entry.source.expected:
                 del self.expecting[id_]
                 hosted.wake()
@@ -334,7 +332,7 @@ class Clients:
     def _drop_publishers(self, peer: Peer) -> None:
         for channel in list(peer.publishers):
             hosted, entry, publisher, _ = self.publishers[channel]
-            entry.source.drop_silent(clock_us(), SILENCE_US)
+            entry.source.vanish(publisher.name)
             if publisher.name not in entry.source.publishers:
                 self._let_go(channel)
                 hosted.wake()

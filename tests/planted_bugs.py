@@ -58,8 +58,8 @@ BUGS = (
     Bug(
         "ttl counts from the first row",
         f"{_COMPILE}/accumulator_source.py",
-        "            groups[group + LAST] = time[i]\n            groups[group + COUNT] += 1\n",
-        "            groups[group + COUNT] += 1\n",
+        "                groups[group + LAST] = time[i]\n                groups[group + COUNT] += 1\n",
+        "                groups[group + COUNT] += 1\n",
     ),
     Bug(
         "periodic answers ignore ttl",
@@ -200,8 +200,8 @@ BUGS = (
     Bug(
         "a restored row is taken by several instances",
         f"{_FLOW}/checkpoint.py",
-        "mine: np.ndarray = targets == index",
-        "mine: np.ndarray = targets >= index",
+        "mine: np.ndarray = owners.of(port, columns, table) == index",
+        "mine: np.ndarray = owners.of(port, columns, table) >= index",
     ),
     Bug(
         "all elements of a list have one origin",

@@ -6,13 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as xml
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 from visits import rows, windows
-from waiting import until
 
 from cep.errors import CepError, NotFound
 from driver import LocalCluster
@@ -32,11 +33,24 @@ def test_an_instance_manager_or_those_of_a_query() -> None:
 def test_a_query_on_two_instance_managers_gives_two_pictures(tmp_path: Path) -> None:
     with LocalCluster(instances=2) as cluster:
         cluster.deploy(windows("hot", parallelism=2))
-        with cluster.publisher("hot.visits", keep_open=True) as out:
-            out.send(rows(1000))
-        until(lambda: "cep_operator_rows_in_total" in cluster.rest.text("/metrics"))
         asked = ["flame", "hot", "--output", str(tmp_path / "hot.svg"), "--seconds", "1", "--url", cluster.rest.url]
         drawn = CliRunner().invoke(app, asked)
+        assert "did nothing" in drawn.output
+        assert drawn.exit_code == 0
+        over = threading.Event()
+        with cluster.publisher("hot.visits", keep_open=True) as out, ThreadPoolExecutor(1) as keeping_busy:
+            given = rows(100)
+
+            def send() -> None:
+                while not over.is_set():
+                    out.send(given)
+
+            sent = keeping_busy.submit(send)
+            try:
+                drawn = CliRunner().invoke(app, asked)
+            finally:
+                over.set()
+            sent.result()
         assert drawn.exit_code == 0, drawn.output
     for file in (tmp_path / "hot-im-0.svg", tmp_path / "hot-im-1.svg"):
         assert re.search(rf"{file}: \d+ samples, \d+ could not be taken", drawn.output)

@@ -99,17 +99,18 @@ class Accumulator:
         links: np.ndarray,
         desk: np.ndarray,
         start: int,
+        taken: int,
         arguments: tuple[np.ndarray, ...],
-    ) -> int:
-        """Takes the rows from `start` on, each into the slot of its group, `numbers`, and answers it. Returns the row behind the last one
-        taken: there is room now for the next, unless it lacks a slot."""
-        of_groups = groups.entries, groups.width, numbers, ttl, links, desk
-        stop = int(self.loops.each(*of_groups, start, len(numbers), *_arrays(self.slots), *_arrays(self.output), *arguments))
+    ) -> tuple[int, int]:
+        """Takes the rows from `start` on, those before `taken` have been, each into the slot of its group, `numbers`, and answers it.
+        Returns where to go on, and the row behind the last one taken: there is room now for the next, unless it lacks a slot."""
+        where = groups.entries, groups.width, numbers, ttl, links, desk, start, taken, len(numbers)
+        stop = int(self.loops.each(*where, *_arrays(self.slots), *_arrays(self.output), *arguments))
         if stop < len(numbers):
             if _is_full(self.slots):
                 self.rewrite(self.capacity, self.held(), self.held())
             self.output.grow_bytes()
-        return stop
+        return (stop, stop) if stop >= 0 else (-1 - stop, -stop)
 
     def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
         """What `slots` hold, each for the group of its number: valid until the next answers."""

@@ -2,7 +2,8 @@
 entries of another table into slots, `each` takes rows into the slots of their groups and answers every one of them: the program would
 be the same for all rows. They are made of what the states say (`aggregate_states`), as `aggregate_source` is.
 
-All return the operation, entry or row for which a table lacked room, untouched, or `stop`. The first word of a slot's entry is 1 while it
+All return the operation, entry or row for which a table lacked room, untouched, or `stop`; `each` -1 - (the row) where it is taken, and
+there was no room for its answer. Rows before `taken` have been taken. The first word of a slot's entry is 1 while it
 holds something; the second is not used.
 """
 
@@ -141,10 +142,10 @@ def absorb(targets, sources, fresh, start, stop, entries, control, arena, pool, 
 
 
 @kernel(
-    "int64(int64[:], int64, const int64[:], int64, const int64[:], int64[:], int64, int64, {table}, {table}, {types})"
+    "int64(int64[:], int64, const int64[:], int64, const int64[:], int64[:], int64, int64, int64, {table}, {table}, {types})"
 )
 def each(
-    groups, group_width, numbers, ttl, links, desk, start, stop,
+    groups, group_width, numbers, ttl, links, desk, start, taken, stop,
     entries, control, arena, pool, out, out_control, out_arena, out_pool, {arguments}
 ):
     control[ARENA_WANTED], out_control[ARENA_WANTED] = 0, 0
@@ -156,31 +157,31 @@ def each(
             prefetch(entries, groups[numbers[i] * group_width + SLOT] * {width})
         for i in range(block, end):
             group = numbers[i] * group_width
-            fresh = groups[group + SLOT] < 0
-            if fresh and slots_left(links, desk) < SLOTS_A_ROW:
-                return i
-            if fresh:
-                groups[group + SLOT] = next_slot(links, desk)
-            at = groups[group + SLOT] * {width}
-            if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
-                entries[at] = 1
-                _clear(entries, at)
+            if i >= taken:
+                fresh = groups[group + SLOT] < 0
+                if fresh and slots_left(links, desk) < SLOTS_A_ROW:
+                    return i
+                if fresh:
+                    groups[group + SLOT] = next_slot(links, desk)
+                at = groups[group + SLOT] * {width}
+                if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
+                    entries[at] = 1
+                    _clear(entries, at)
+                    groups[group + LAST] = time[i]
+                if not _fits(control, arena, pool, _update_room(entries, at, arena, i, {arguments})):
+                    return i
+                control[ARENA_USED], control[POOL_USED] = _update(
+                    entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
+                )
                 groups[group + LAST] = time[i]
-            to = out_control[ROWS] * {width}
+                groups[group + COUNT] += 1
+            at, to = groups[group + SLOT] * {width}, out_control[ROWS] * {width}
             _clear(out, to)
-            wanted = _update_room(entries, at, arena, i, {arguments})
-            if not _fits(control, arena, pool, wanted):
-                return i
-            if not _fits(out_control, out_arena, out_pool, wanted + _answer_room(out, to, entries, at, arena)):
-                return i
-            control[ARENA_USED], control[POOL_USED] = _update(
-                entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
-            )
+            if not _fits(out_control, out_arena, out_pool, _answer_room(out, to, entries, at, arena)):
+                return -1 - i
             out_control[ARENA_USED], out_control[POOL_USED] = _answer(
                 out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
             )
-            groups[group + LAST] = time[i]
-            groups[group + COUNT] += 1
             out_control[ROWS] += 1
     return stop
 """

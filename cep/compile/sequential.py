@@ -129,14 +129,17 @@ class SequentialState:
 
     def _each(self, batch: Batch, rows: TupleRows, numbers: np.ndarray) -> Batch:
         """An answer for every row, which has its key, its event time and its origin."""
-        start, n, ttl = 0, len(batch), int(self.assigner.parameters[0])
+        start, taken, n, ttl = 0, 0, len(batch), int(self.assigner.parameters[0])
         self.accumulator.clear(n)
         while start < n:
             self._make_room(0)
-            where = self.groups.table, numbers, ttl, self.links, self.desk, start
-            start = self.accumulator.each(*where, rows.arrays[3:])
+            where = self.groups.table, numbers, ttl, self.links, self.desk, start, taken
+            start, taken = self.accumulator.each(*where, rows.arrays[3:])
         self._work += n
-        columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), batch.columns)
+        # Texts are keys as they stand; numbers are written anew, for -0.0 is 0.0 in keys.
+        plain = all(field.type.is_text for field in self.spec.by)
+        keys = batch.columns if plain else decode_keys(Keys(*rows.arrays[:3]), self.spec.by)
+        columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), keys)
         return Batch(columns, batch.time, batch.origin if self.spec.origin else None, batch.created)
 
     def _numbered(self, batch: Batch) -> TupleRows:

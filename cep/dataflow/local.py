@@ -297,7 +297,7 @@ class LocalRun:
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
         for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
             inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)
-            source.open(Publisher(name, number, inbox, 0))
+            source.open(Publisher(name, number, inbox))
             for sequence, (element, size, watermark) in enumerate(script.get(reader, ())):
                 inbox.accept(element, size, sequence, 0, watermark, -(2**63))
         return source

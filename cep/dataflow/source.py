@@ -140,7 +140,6 @@ class Publisher:
     name: str
     partition: int
     inbox: Inbox
-    last_heard_us: int
     last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
 
@@ -288,16 +287,18 @@ class PublishedSource:
     def release(self) -> None:
         self.expected.clear()
 
-    def drop_silent(self, now_us: int, silence_us: int) -> None:
-        """A publisher that sent no heartbeat for so long counts as closed, and never ends the stream."""
+    def give_up_expected(self, now_us: int, silence_us: int) -> None:
+        """Publishers that were open when the query was deployed, and have not opened here for so long, count as closed."""
         self.expected_from_us = self.expected_from_us or now_us
         if now_us - self.expected_from_us > silence_us:
             self.vanished += sorted(self.expected)
             self.expected.clear()
-        for name, publisher in list(self.publishers.items()):
-            if now_us - publisher.last_heard_us > silence_us and not publisher.inbox.queue:
-                self.vanished.append(name)
-                self.close(name)
+
+    def vanish(self, name: str) -> None:
+        """A publisher whose process is silent counts as closed, once what it sent is taken, and never ends the stream."""
+        if name in self.publishers and not self.publishers[name].inbox.queue:
+            self.vanished.append(name)
+            self.close(name)
 
     def waits_for(self, now_us: int) -> str:
         if self.ended:
