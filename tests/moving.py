@@ -13,7 +13,7 @@ from cep.dataflow.local import LocalRun, Script
 from cep.errors import QueryError
 from cep.plan.moving import heads
 from cep.plan.physical import PhysicalPlan
-from tests.running import NOW_US, Ran, plan_of, ran_of, scripts_of
+from tests.running import NOW_US, Ran, limits, plan_of, ran_of, scripts_of
 from tests.strategies import Case, Execution
 
 
@@ -72,7 +72,7 @@ def run_moving(case: Case, execution: Execution, drawn: Sequence[Move]) -> tuple
 def _built(made: PhysicalPlan, scripts: Mapping[str, Mapping[str, Script]], execution: Execution) -> LocalRun:
     """Rejects the example where the compiler finds that text would be made of state, which the planner has not."""
     try:
-        return LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, probe_rows=1 + execution.seed % 8)
+        return LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, **limits(execution))
     except QueryError as error:
         if "over the state" in error.message:
             reject()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from cep.dataflow.local import LocalRun, Script
 from cep.dataflow.source import Closing
 from cep.elements import MIN_TIME
-from tests.running import NOW_US, Ran, plan_of, ran_of, readers_of, scripts_of
+from tests.running import NOW_US, Ran, limits, plan_of, ran_of, readers_of, scripts_of
 from tests.strategies import Case, Execution
 
 
@@ -17,10 +17,10 @@ def run_with_restart(case: Case, before: Execution, after: Execution, turns: int
     """`turns` turns as `before` says, then the rest, from the state of all instances, as `after` says."""
     choose = random.Random(before.seed)
     first_plan, second_plan = plan_of(case.query, before), plan_of(case.query, after)
-    first = LocalRun(first_plan, scripts_of(case, first_plan, before, choose), before.credit_bytes, lambda: NOW_US)
+    first = LocalRun(first_plan, scripts_of(case, first_plan, before, choose), before.credit_bytes, lambda: NOW_US, **limits(before))
     part = ran_of(first.run_until_barrier(turns, before.seed))
     rest = {name: _dealt(first, name, readers_of(second_plan, name), choose) for name in second_plan.streams}
-    second = LocalRun(second_plan, rest, after.credit_bytes, lambda: NOW_US)
+    second = LocalRun(second_plan, rest, after.credit_bytes, lambda: NOW_US, **limits(after))
     second.restore(first)
     return _both(part, ran_of(second.run(after.seed)))
 

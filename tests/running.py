@@ -18,7 +18,7 @@ import pyarrow as pa
 from cep.compile.aggregate_results import origins
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.local import LocalRun, Outcome, Script
-from cep.dataflow.source import Closing, Published, stamp_of
+from cep.dataflow.source import ENOUGH_ROWS, Closing, Published, stamp_of
 from cep.elements import MIN_TIME, Batch, End, Watermark
 from cep.errors import QueryError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
@@ -206,8 +206,14 @@ def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
 # --- running ---------------------------------------------------------------------------------------------------------
 
 
+def limits(execution: Execution) -> dict[str, int]:
+    """Tuples after which pre-aggregation is judged; and how many a publisher's batches are taken together up to: each by itself, or all
+    there are."""
+    return {"probe_rows": 1 + execution.seed % 8, "enough_rows": ENOUGH_ROWS if execution.seed % 3 else 1}
+
+
 def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
-    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, probe_rows=1 + execution.seed % 8)
+    local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, **limits(execution))
     outcome = local.run(execution.seed)
     assert all(isinstance(element, End) for element in outcome.last)
     return ran_of(outcome)

@@ -35,7 +35,7 @@ from cep.plan.split import streams_read, topological
 from tests.plans import one_node, workers
 from tests.reference import Partition, assert_same_answer, evaluate
 from tests.reference.engine import TimedRow
-from tests.running import NOW_US, expected_of, origin_of_engine, publishers, rows
+from tests.running import NOW_US, expected_of, limits, origin_of_engine, publishers, rows
 from tests.strategies import Case, Execution, cases, executions, tied_cases
 
 JOINS = (Join, IntervalJoin, AsOfJoin)
@@ -67,7 +67,7 @@ class Chain:
         made: list[LocalRun] = []
         for number, each in enumerate(self.plans):
             given_ = scripts(each, inputs, execution.batch_rows, random.Random(execution.seed + number))
-            made.append(LocalRun(each, given_, execution.credit_bytes, lambda: NOW_US, upstream=made))
+            made.append(LocalRun(each, given_, execution.credit_bytes, lambda: NOW_US, upstream=made, **limits(execution)))
         made[-1].run(execution.seed)
         outcomes = [run.collect(Outcome()) for run in made]
         assert all(isinstance(element, End) for outcome in outcomes for element in outcome.last)

@@ -25,7 +25,7 @@ from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.sink import Boundless
-from cep.dataflow.source import Published, PublishedSource, Publisher, Source
+from cep.dataflow.source import ENOUGH_ROWS, Published, PublishedSource, Publisher, Source
 from cep.elements import Barrier, Batch, Element, Grammar, Watermark
 from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
@@ -120,11 +120,12 @@ class LocalRun:
         read_bytes: int = 2 << 20,
         state_limit: int = 4 << 30,
         probe_rows: int = PROBE_ROWS,
+        enough_rows: int = ENOUGH_ROWS,
         upstream: Sequence[LocalRun] = (),
         meter: Meter | None = None,
     ) -> None:
         self.plan, self.published, self.credit_bytes = plan, published or {}, credit_bytes
-        self.clock, self.read_bytes = clock, read_bytes
+        self.clock, self.read_bytes, self.enough_rows = clock, read_bytes, enough_rows
         self.meter, self.account = meter or Meter(), Account()  # the account: the schedule and the channels
         self.layout = Layout(plan)
         self.upstream = {run.plan.query.name: run for run in upstream}
@@ -295,6 +296,7 @@ class LocalRun:
             feed = self.plan.feeds[stream.name]
             return self._feed(stream.name, feed, Format(columns, feed.origin_words if origin else 0))
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
+        source.enough_rows = self.enough_rows
         for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
             inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)
             source.open(Publisher(name, number, inbox))

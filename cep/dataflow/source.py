@@ -176,6 +176,7 @@ class PublishedSource:
         self.watermark = self.since = MIN_TIME
         self.ended = False
         self.late_rows = self.before_since = 0
+        self.enough_rows = ENOUGH_ROWS
         self.vanished: list[str] = []
         self.late = LateRows()
 
@@ -219,7 +220,7 @@ class PublishedSource:
         """Rows on time of what has come meanwhile: what follows costs as much for a batch of few rows as for one of many."""
         batches: list[Batch] = []
         rows, queue = 0, publisher.inbox.queue
-        while queue and rows < ENOUGH_ROWS:
+        while queue and rows < self.enough_rows:
             batch = self._take(publisher)
             if batch is not None:
                 batches.append(batch)

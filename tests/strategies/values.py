@@ -17,6 +17,7 @@ TYPES = (INT64, STRING, FLOAT64, BOOL, INT32, TIMESTAMP_MS, BINARY)
 INT64_EXTREMES = (2**63 - 1, -(2**63), 2**62, -(2**62), 2**53 + 1, 2**31)
 INT32_EXTREMES = (2**31 - 1, -(2**31), 2**16)
 FLOATS = (0.5, -0.0, 0.1, 2.5, 1e16, -1e16, 1e308, -1e308, 5e-324, float("nan"), float("inf"), float("-inf"))
+ZEROS = (0.0, -0.0, float("nan"))
 #: Around the border of an inline key (15 bytes), with one beginning, with zeros, and of more than one byte a character.
 TEXTS = (
     "",
@@ -80,5 +81,6 @@ def cells(field: Field, values: SearchStrategy[Any]) -> SearchStrategy[Any]:
 @st.composite
 def columns(draw: DrawFn, field: Field) -> SearchStrategy[Any]:
     """Cells of one column: mostly from a pool of a few values, so that groups meet and aggregates tie."""
-    pool = draw(st.lists(values_of(field.type), min_size=1, max_size=4))
+    few = st.lists(values_of(field.type), min_size=1, max_size=4)
+    pool = draw(st.one_of(few, st.permutations(ZEROS)) if field.type == FLOAT64 else few)
     return cells(field, st.one_of(st.sampled_from(pool), st.sampled_from(pool), values_of(field.type)))
