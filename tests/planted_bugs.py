@@ -170,7 +170,7 @@ BUGS = (
     Bug(
         "a watermark overtakes what it lets out",
         f"{_FLOW}/instance.py",
-        "        for out in node.operator.on_watermark(combined):\n            self.meter.charge(node.account)\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        self.meter.charge(node.account)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n",
+        "        for out in node.operator.on_watermark(combined):\n            self.meter.charge(node.account)\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        self.meter.charge(node.account)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n                self.meter.charge(output.account)\n",
         "        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(node.operator.watermark_after(combined))\n        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n",
     ),
     Bug(
