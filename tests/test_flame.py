@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 from visits import rows, windows
+from waiting import until
 
 from cep.errors import CepError, NotFound
 from driver import LocalCluster
@@ -57,8 +58,9 @@ def test_a_query_on_two_instance_managers_gives_two_pictures(tmp_path: Path) -> 
 def test_a_process_that_does_nothing_has_no_picture(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "print(1, flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
         assert idle.stdout is not None
-        idle.stdout.readline()
-        assert record({"im-7": idle.pid}, 1, tmp_path / "x.svg") == {tmp_path / "x.svg": "not drawn, for it did nothing meanwhile"}
+        idle.stdout.readline()  # soon it waits for us
+        said = {tmp_path / "x.svg": "not drawn, for it did nothing meanwhile"}
+        until(lambda: record({"im-7": idle.pid}, 1, tmp_path / "x.svg") == said)
         idle.communicate(b"")
 
 
