@@ -28,6 +28,7 @@ PROPERTIES = (
     "tests/test_properties.py",
     "tests/test_restart.py",
     "tests/test_file_properties.py",
+    "tests/test_hold.py",
     # what is met rarely by queries at random: the properties of each operator, against an oracle of its own
     *(f"tests/test_{operator}.py" for operator in ("deduplicate", "flat_map", "join_interval", "join_window")),
 )

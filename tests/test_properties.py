@@ -103,7 +103,7 @@ MOMENTS = Stream("s", Schema.of({"t": "timestamp[us]", "k": "int64", "v": "int64
 
 
 def in_order() -> Query:
-    """Two ways to one union, whose rows tie on event time and origin, and what takes them one by one."""
+    """Two ways to one union, whose rows tie on event time and origin, and what takes them one by one; and rows that do not tie."""
     both = (Map("one", "s", tuple((n, col(n)) for n in "tkv")), Map("other", "s", (("t", col("t")), ("k", col("k")), ("v", 5 - col("v")))))
     functions = (("n", count()), ("first", first("v")), ("last", last("v")))
     change = {"state": (("before", Literal(-1, INT64)),), "update": (("before", (col("before") * 7 + col("v")) % 100_003),)}
@@ -120,9 +120,10 @@ def in_order() -> Query:
             Aggregate("so far", "all", UnboundedWindow(None, 2), ("k",), functions),
             Aggregate("pairs", "all", SizeWindow(3, 2), ("k",), functions),
             Deduplicate("once", "all", ("k",), 1),
+            StatefulMap("alone", "s", ("k",), None, fields=(("k", col("k")), ("so far", col("before"))), **change),
             StatefulMap("chain", "all", ("k",), None, fields=(("k", col("k")), ("so far", col("before") // (col("v") - 3))), **change),
         ),
-        tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "chain", "elements", "delayed")),
+        tuple(Output(f"out {name}", name) for name in ("so far", "pairs", "once", "alone", "chain", "elements", "delayed")),
     )
 
 
@@ -137,6 +138,34 @@ def moments(draw: st.DrawFn) -> Case:
 @settings(max_examples=60)
 @given(moments(), executions())
 def test_rows_are_taken_in_stream_order(case: Case, execution: Execution) -> None:
+    with interpreted():
+        check(case, execution)
+
+
+# --- zeros of both signs, and partitions without disorder that meet -------------------------------------------------------
+
+SIGNS = Stream("s", Schema.of({"t": "timestamp[us]", "k": "int64", "x": "float64?"}), Column("t"), 0)
+
+
+def extremes() -> Query:
+    """MIN and MAX, where -0.0 is 0.0, over every kind of window."""
+    functions = (("least", min_("x")), ("most", max_("x")), ("n", count()), ("last", last("x")))
+    windows = {"tumbling": TimeWindow(4, 4), "sliding": TimeWindow(6, 2), "so far": UnboundedWindow(None, None), "sizes": SizeWindow(2, 1)}
+    operators = tuple(Aggregate(name, "s", window, ("k",), functions) for name, window in windows.items())
+    return Query("extremes", (SIGNS,), operators, tuple(Output(f"out {name}", name) for name in windows))
+
+
+@st.composite
+def zeros(draw: st.DrawFn) -> Case:
+    values = st.sampled_from((0.0, -0.0, -0.0, 1.0, -1.0, float("nan"), None))
+    row = st.tuples(st.integers(0, 9), st.integers(0, 1), values)
+    drawn = draw(st.lists(st.lists(row, min_size=1, max_size=8), min_size=1, max_size=3))
+    return Case(extremes(), {"s": [Partition(i, sorted(rows, key=lambda each: each[0])) for i, rows in enumerate(drawn)]})
+
+
+@settings(max_examples=30)
+@given(zeros(), executions())
+def test_minus_zero_is_zero_to_extremes(case: Case, execution: Execution) -> None:
     with interpreted():
         check(case, execution)
 

@@ -1,0 +1,41 @@
+"""Rows held and let out: all that a watermark has passed, no other, in stream order, however they come."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep.dataflow.hold import Hold
+from cep.elements import MAX_TIME, Batch
+from cep.kernels.columns import Column
+from cep.kernels.jit import interpreted
+from cep.model.schema import INT64, Field, Schema
+
+SCHEMA = Schema((Field("n", INT64),))
+#: How far ahead of the watermark each row of a batch is, and how far the watermark rises behind it.
+STEPS = st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=5), st.integers(0, 2), st.booleans()), max_size=12)
+
+
+def batch(times: list[int], first: int) -> Batch:
+    numbers = np.arange(first, first + len(times), dtype=np.int64)
+    origin = np.stack([numbers * 7 % 3, numbers], axis=1)  # three partitions
+    return Batch({"n": Column(INT64, numbers)}, np.array(times, np.int64), origin)
+
+
+@given(STEPS)
+def test_what_a_watermark_has_passed_comes_out_in_stream_order(steps: list[tuple[list[int], int, bool]]) -> None:
+    with interpreted():
+        hold, watermark, count = Hold(SCHEMA, 2, ties=False), 0, 0
+        held: set[tuple[int, int, int]] = set()
+        for ahead, rise, in_order in [*steps, ([], 0, True)]:
+            made = batch([watermark + each for each in (sorted(ahead) if in_order else ahead)], count)
+            count += len(made)
+            assert made.origin is not None
+            held |= {(int(t), int(p), int(n)) for t, (p, n) in zip(made.time, made.origin, strict=True)}
+            hold.add(made)
+            watermark += rise
+            passed = sorted(row for row in held if row[0] < watermark)
+            assert [n for each in hold.release(watermark) for n in each.columns["n"].values] == [n for _, _, n in passed]
+            held -= set(passed)
+        assert [n for each in hold.release(MAX_TIME) for n in each.columns["n"].values] == [n for _, _, n in sorted(held)]
