@@ -10,6 +10,7 @@ import threading
 import xml.etree.ElementTree as xml
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -35,6 +36,7 @@ def test_a_query_on_two_instance_managers_gives_two_pictures(tmp_path: Path) -> 
     with LocalCluster(instances=2) as cluster:
         cluster.deploy(windows("hot", parallelism=2))
         asked = ["flame", "hot", "--output", str(tmp_path / "hot.svg"), "--seconds", "1", "--url", cluster.rest.url]
+        files = [tmp_path / "hot-im-0.svg", tmp_path / "hot-im-1.svg"]
         over = threading.Event()
         with cluster.publisher("hot.visits", keep_open=True) as out, ThreadPoolExecutor(1) as keeping_busy:
             given = rows(100)
@@ -45,14 +47,18 @@ def test_a_query_on_two_instance_managers_gives_two_pictures(tmp_path: Path) -> 
 
             sent = keeping_busy.submit(send)
             try:
-                drawn = CliRunner().invoke(app, asked)
+                until(lambda: all_drawn(CliRunner().invoke(app, asked), files))
             finally:
                 over.set()
             sent.result()
-        assert drawn.exit_code == 0, drawn.output
-    for file in (tmp_path / "hot-im-0.svg", tmp_path / "hot-im-1.svg"):
-        assert re.search(rf"{file}: \d+ samples, \d+ could not be taken", drawn.output)
+    for file in files:
         assert xml.parse(file).getroot().tag.endswith("svg")
+
+
+def all_drawn(told: Any, files: list[Path]) -> bool:
+    """In a second of a busy machine one of the two may have done nothing."""
+    assert told.exit_code == 0, told.output
+    return all(re.search(rf"{file}: \d+ samples, \d+ could not be taken", told.output) for file in files)
 
 
 def test_a_process_that_does_nothing_has_no_picture(tmp_path: Path) -> None:
@@ -74,6 +80,7 @@ def test_a_process_that_is_gone_is_named(tmp_path: Path) -> None:
 DENIED = """
 import os, sys
 from pathlib import Path
+from typing import Any
 from cep.errors import CepError
 from driver.flame import record
 if os.geteuid() == 0:
