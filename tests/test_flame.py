@@ -80,7 +80,6 @@ def test_a_process_that_is_gone_is_named(tmp_path: Path) -> None:
 DENIED = """
 import os, sys
 from pathlib import Path
-from typing import Any
 from cep.errors import CepError
 from driver.flame import record
 if os.geteuid() == 0:
