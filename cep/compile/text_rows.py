@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep.kernels.columns import Column, Columns, from_arrow, to_arrow
+from cep.kernels.columns import Column, Columns, from_arrow, lengths_of, to_arrow
 from cep.kernels.jit import warm
 from cep.kernels.writing import number_lengths, unwritable, write_numbers, write_texts
 from cep.model.schema import STRING, UNIT_US, Field, Schema
@@ -87,8 +87,7 @@ class TextRows:
             return Column(field.type, np.ascontiguousarray(values // unit if unit > 1 else values))
         if not field.type.is_text:
             return from_arrow(_as_text(field, column, unit), STRING)
-        lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
-        return Column(STRING, np.ascontiguousarray(lengths), None, column.data, np.ascontiguousarray(column.starts))
+        return Column(STRING, np.ascontiguousarray(lengths_of(column)), None, column.data, np.ascontiguousarray(column.starts))
 
 
 _REASONS = {
@@ -103,8 +102,7 @@ def _unreadable(field: Field, column: Column, separator: int) -> np.ndarray:
     unit = UNIT_US.get(field.type.unit, 1)
     if field.type.is_text:
         found = np.zeros(len(column), np.uint8)
-        lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
-        unwritable(column.data, np.ascontiguousarray(column.starts), np.ascontiguousarray(lengths), separator, found)
+        unwritable(column.data, np.ascontiguousarray(column.starts), np.ascontiguousarray(lengths_of(column)), separator, found)
         return np.flatnonzero(found)
     if field.type.name == "timestamp" and unit > 1:
         return np.flatnonzero((column.values % unit != 0) & (True if column.valid is None else column.valid.astype(bool)))

@@ -84,9 +84,14 @@ def to_arrow(column: Column) -> pa.Array:
     return pa.Array.from_buffers(column.type.arrow, n, [mask, pa.py_buffer(offsets), pa.py_buffer(body)])
 
 
+def lengths_of(column: Column) -> np.ndarray:
+    """int32[n]: bytes of each value of a text column, none of a NULL."""
+    return column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
+
+
 def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Where each value begins and the last ends, int32[n + 1], in one run of the bytes of a text column, uint8[any]."""
-    lengths = column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
+    lengths = lengths_of(column)
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     body = np.empty(int(offsets[-1]), np.uint8)

@@ -98,6 +98,18 @@ def _utf8_length(data: np.ndarray, at: int, stop: int) -> int:
     return length if good else 0
 
 
+@inlined
+def copy_text(data: np.ndarray, start: Any, out: np.ndarray, to: Any, length: Any) -> None:
+    """Copies `length` bytes and touches no other: by words that overlap."""
+    if length >= 8:
+        for k in range(0, length - 8, 8):
+            store_word(out, to + k, load_word(data, start + k))
+        store_word(out, to + length - 8, load_word(data, start + length - 8))
+    else:
+        for k in range(length):
+            out[to + k] = data[start + k]
+
+
 @kernel("void(const uint8[:], const int64[:], const int32[:], uint8[:])")
 def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.ndarray) -> None:
     """Copies the bytes of text i from `data[starts[i]]` on to `body[offsets[i] : offsets[i + 1]]`, for n starts."""
@@ -108,13 +120,8 @@ def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.n
             # What is written behind the text is where the next one goes.
             store_word(body, to, load_word(data, start))
             store_word(body, to + 8, load_word(data, start + 8))
-        elif length >= 8:
-            for k in range(0, length - 8, 8):
-                store_word(body, to + k, load_word(data, start + k))
-            store_word(body, to + length - 8, load_word(data, start + length - 8))
         else:
-            for k in range(length):
-                body[to + k] = data[start + k]
+            copy_text(data, start, body, to, length)
 
 
 @inlined

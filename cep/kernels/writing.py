@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, load_word, match_block, store_word
-from cep.kernels.text import NEWLINE, RETURN
+from cep.kernels.memory import BLOCK, match_block
+from cep.kernels.text import NEWLINE, RETURN, copy_text
 
 _ZERO, _DIGIT = np.uint64(0), np.uint64(48)
 _TEN, _HUNDRED, _THOUSAND = np.uint64(10), np.uint64(100), np.uint64(1000)
@@ -71,13 +71,7 @@ def write_texts(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, out: 
     """Writes the texts `data[starts[i] : starts[i] + lengths[i]]`, each with the byte `behind` it."""
     for i in range(len(starts)):
         start, length, to = starts[i], np.int64(lengths[i]), places[i]
-        if length >= 8:
-            for k in range(0, length - 8, 8):
-                store_word(out, to + k, load_word(data, start + k))
-            store_word(out, to + length - 8, load_word(data, start + length - 8))
-        else:
-            for k in range(length):
-                out[to + k] = data[start + k]
+        copy_text(data, start, out, to, length)
         out[to + length] = behind
         places[i] = to + length + 1
 
