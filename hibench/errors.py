@@ -25,5 +25,9 @@ class EngineError(HibenchError):
     """An engine under test failed, or was lost; the message carries what it said last."""
 
 
+class RecordError(HibenchError):
+    """The record of a run is none, is damaged, or is of another version."""
+
+
 class AnswersDiffer(HibenchError):
     """An engine's answers are not the reference's. Nothing it measured counts."""

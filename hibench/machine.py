@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -49,6 +51,12 @@ class Machine:
             libraries={name: found for name in _LIBRARIES if (found := _version(name))},
             numa_nodes=_numa_nodes(),
         )
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Machine:
+        """Of its fields as JSON. Raises KeyError or TypeError: it is none."""
+        nodes = tuple(NumaNode(node["number"], node["cpus"], tuple(node["distances"])) for node in document["numa_nodes"])
+        return cls(**{**document, "numa_nodes": nodes})
 
 
 def cores_usable() -> int:

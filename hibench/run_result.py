@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -91,3 +92,16 @@ class RunResult:
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "answers_equal": self.equal}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> RunResult:
+        """Of `to_json`. Raises KeyError or TypeError: it is none."""
+        read = {field.name: document[field.name] for field in fields(cls)}
+        return cls(
+            **{
+                **read,
+                "latency_ms": read["latency_ms"] and Latency(**read["latency_ms"]),
+                "expected": read["expected"] and Answers(**read["expected"]),
+                "processes": tuple(ProcessUse(**process) for process in read["processes"]),
+            }
+        )
