@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from hibench import search_commands
 from hibench.options import ENGINES, NUMA_MODES, Comparison, duration_ms
 from hibench.options import events as events_asked
+from hibench.record_options import Cache, Disorder, EventRate, Keys, RecordBytes, Seed
 
 app = typer.Typer(
     name="hibench",
@@ -22,6 +24,7 @@ app = typer.Typer(
 )
 run_app = typer.Typer(help="Prepare the records of a workload, run it on the engines, compare.", no_args_is_help=True)
 app.add_typer(run_app, name="run")
+search_commands.register(app)
 
 
 _FIXED_WINDOW = (
@@ -42,17 +45,6 @@ class Numa(StrEnum):
     on = "on"
     off = "off"
     both = "both"
-
-
-Seed = Annotated[int, typer.Option(help="Seed of everything random. Same options, same bytes.")]
-Keys = Annotated[str, typer.Option(help="Source addresses: 'uniform' (HiBench's own, nearly unique) or 'zipf:N' (s = 1.0 over N).")]
-RecordBytes = Annotated[int, typer.Option(help="Bytes of every record, newline included; 0: unpadded, about 133 on average.")]
-EventRate = Annotated[int, typer.Option(help="Records per second of event time (not of the wall clock).")]
-Disorder = Annotated[str, typer.Option(help="How far event times may lie behind the greatest before, e.g. 2s.")]
-Cache = Annotated[
-    Path | None,
-    typer.Option(help="Folder for prepared records.", show_default="$XDG_CACHE_HOME/hibench or ~/.cache/hibench"),
-]
 
 
 @run_app.callback()
@@ -116,30 +108,6 @@ def fixed_window(
     if json is not None:
         report.write_json(json)
     expect_equal(report)
-
-
-@app.command("prepare")
-def prepare_records(
-    events: Annotated[int, typer.Option(help="Number of records.")] = 10_000_000,
-    keys: Keys = "zipf:100000",
-    seed: Seed = 7,
-    record_bytes: RecordBytes = 200,
-    event_rate: EventRate = 16_667,
-    disorder: Disorder = "0s",
-    cache: Cache = None,
-) -> None:
-    """Make the records of a workload with PySpark, unless the cache has them, and print where they are."""
-    from hibench.bench import prepared_on_screen, waiting
-    from hibench.cache import cache_folder, locked
-    from hibench.dataset import Dataset
-    from hibench.dataset import Keys as KeyDistribution
-    from hibench.machine import cores_usable
-    from hibench.screen import Screen
-
-    dataset = Dataset(events, seed, KeyDistribution.parse(keys), record_bytes, event_rate, duration_ms("--disorder", disorder, 0))
-    folder, screen = cache_folder(cache), Screen(Console(stderr=True))
-    with locked(folder, lambda holder: screen.say(waiting(folder, holder))):
-        print(prepared_on_screen(folder, dataset, cores_usable(), screen).folder)
 
 
 @app.command("list")
