@@ -1,13 +1,15 @@
 """What a set of uservisits records is: its options, its name in the cache, its files.
 
-A record is one ASCII line of ten comma-separated fields (`FIELDS`), none of them quoted and none holding a comma. With
-`record_bytes` it is padded to exactly that length, newline included, by an eleventh field of spaces.
+As text, a record is one ASCII line of ten comma-separated fields (`FIELDS`), none of them quoted and none holding a comma.
+With `record_bytes` it is padded to exactly that length, newline included, by an eleventh field of spaces. As Parquet or
+Arrow it is a row with these ten columns (`hibench.records.RECORD`), and nothing is padded.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -31,10 +33,15 @@ GENERATOR_VERSION = 1
 FIRST_EVENT_MS = 1_700_000_010_000
 """Event time of record 0: a whole multiple of 30 s, so that ten million records fill twenty windows."""
 
+FORMATS = {"text": "txt", "parquet": "parquet", "arrow": "arrow"}
+"""Format → how the names of its files end."""
+
 FILE_EVENTS = 1_000_000
 RECORD_BYTES_LEAST = 160
 RECORD_BYTES_LARGEST = 1 << 20
 UNPADDED_BYTES_MEAN = 133
+_ROW_BYTES_MEAN = {"parquet": 40, "arrow": 148}
+_READ_BYTES = 1 << 20
 ZIPF_ADDRESSES = 100_000
 ZIPF_ADDRESSES_LARGEST = 10_000_000
 
@@ -74,6 +81,7 @@ class Dataset:
     event_rate   records per second of event time (not of the wall clock)
     disorder_ms  how far at most a record's event time lies behind the greatest one before it; 0: never
     file_events  records per file; cutting into files changes no record
+    format       one of FORMATS
     """
 
     events: int = 10_000_000
@@ -83,16 +91,20 @@ class Dataset:
     event_rate: int = 16_667
     disorder_ms: int = 0
     file_events: int = FILE_EVENTS
+    format: str = "text"
 
     def __post_init__(self) -> None:
         _expect(1 <= self.events <= 10**12, "--events", "a number from 1 to 10**12", self.events)
         _expect(0 <= self.seed < 2**64, "--seed", "a number from 0 to 2**64 - 1", self.seed)
         _expect(1 <= self.event_rate <= 10**9, "--event-rate", "1 to 10**9 events a second", self.event_rate)
         _expect(0 <= self.disorder_ms <= 86_400_000, "--disorder", "at most one day", f"{self.disorder_ms} ms")
-        _expect(self.file_events >= 1, "file_events", "at least 1", self.file_events)
+        _expect(self.file_events >= 1, "--file-events", "at least 1", self.file_events)
+        _expect(self.format in FORMATS, "--format", " or ".join(FORMATS), self.format)
         padded = RECORD_BYTES_LEAST <= self.record_bytes <= RECORD_BYTES_LARGEST
         expected = f"0 (unpadded) or {RECORD_BYTES_LEAST} to {RECORD_BYTES_LARGEST} (the ten fields need up to 159 bytes)"
         _expect(self.record_bytes == 0 or padded, "--record-bytes", expected, self.record_bytes)
+        text = self.format == "text" or self.record_bytes == 0
+        _expect(text, "--record-bytes", f"0, for only lines of text have a length and this is {self.format}", self.record_bytes)
 
     @property
     def files(self) -> int:
@@ -100,25 +112,27 @@ class Dataset:
 
     @property
     def bytes_expected(self) -> int:
-        """Exact for padded records, an estimate for unpadded ones."""
-        return self.events * (self.record_bytes or UNPADDED_BYTES_MEAN)
+        """Exact for padded records, an estimate for others."""
+        return self.events * (self.record_bytes or _ROW_BYTES_MEAN.get(self.format, UNPADDED_BYTES_MEAN))
 
     @property
     def name(self) -> str:
         """The folder's name: readable, and unlike that of any other set of options."""
         digest = hashlib.sha256(json.dumps([GENERATOR_VERSION, self.options()], sort_keys=True).encode()).hexdigest()
-        length = f"{self.record_bytes}B" if self.record_bytes else "unpadded"
+        length = f"{self.record_bytes}B" if self.record_bytes else "unpadded" if self.format == "text" else self.format
         return f"uservisits-{self.events}-{str(self.keys).replace(':', '')}-{length}-seed{self.seed}-{digest[:8]}"
 
     def options(self) -> dict[str, object]:
-        return {**{field.name: getattr(self, field.name) for field in fields(self)}, "keys": str(self.keys)}
+        """Text goes unnamed, as it did before there were other formats: so the names of older sets hold."""
+        options = {**{field.name: getattr(self, field.name) for field in fields(self)}, "keys": str(self.keys)}
+        return {name: value for name, value in options.items() if (name, value) != ("format", "text")}
 
     @classmethod
     def from_options(cls, options: dict) -> Dataset:
         return cls(**{**options, "keys": Keys.parse(options["keys"])})
 
     def file_name(self, index: int) -> str:
-        return f"part-{index:05d}.txt"
+        return f"part-{index:05d}.{FORMATS[self.format]}"
 
     def file_range(self, index: int) -> range:
         """The record numbers that file `index` holds."""
@@ -170,6 +184,7 @@ class Prepared:
     def write_manifest(self) -> None:
         manifest = {
             "generator": GENERATOR_VERSION,
+            "format": self.dataset.format,
             "options": self.dataset.options(),
             "bytes": self.bytes,
             "sha256": self.sha256,
@@ -194,3 +209,17 @@ class Prepared:
                     f"delete the folder {str(folder)!r} and run again"
                 )
         return found
+
+    def verify(self, progress: Callable[[int], None] = lambda done: None) -> None:
+        """Reads every byte. Raises CacheError: a file is not as it was made. `progress` is told how many records are done."""
+        for number, (path, file) in enumerate(zip(self.paths, self.files, strict=True), start=1):
+            digest = hashlib.sha256()
+            with open(path, "rb") as data:
+                while piece := data.read(_READ_BYTES):
+                    digest.update(piece)
+            if digest.hexdigest() != file.sha256:
+                raise CacheError(
+                    f"dataset file {str(path)!r} is damaged: expected sha256 {file.sha256}, got {digest.hexdigest()}; "
+                    f"delete the folder {str(self.folder)!r} and run again"
+                )
+            progress(self.events_before(number))

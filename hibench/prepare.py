@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hibench.cache import disk_error, making
 from hibench.dataset import Dataset, FileFacts, Prepared
+from hibench.node_local import Homes
 from hibench.record_file import write_record_file
 from hibench.spark import LocalSpark, local_spark
 
@@ -25,7 +26,14 @@ def find(cache: Path, dataset: Dataset) -> Prepared | None:
     return Prepared.read(folder) if folder.exists() else None
 
 
-def prepare(cache: Path, dataset: Dataset, cores: int, progress: Progress = lambda done: None) -> Prepared:
+def prepare(
+    cache: Path,
+    dataset: Dataset,
+    cores: int,
+    progress: Progress = lambda done: None,
+    partitions: int | None = None,
+    homes: Homes | None = None,
+) -> Prepared:
     """The dataset from the cache, or made now by Spark on `cores` cores. Call with the cache's lock held.
 
     Raises CacheError (no room, not writable) or EngineError (Spark failed); either way nothing half made is left.
@@ -33,19 +41,20 @@ def prepare(cache: Path, dataset: Dataset, cores: int, progress: Progress = lamb
     found = find(cache, dataset)
     if found is None:
         with making(cache, dataset) as folder, local_spark(cores) as spark, _watched(folder, dataset, progress):
-            make(spark, dataset, folder)
+            make(spark, dataset, folder, partitions, homes)
         found = Prepared.read(cache / dataset.name)
     progress(dataset.events)
     return found
 
 
-def make(spark: LocalSpark, dataset: Dataset, folder: Path, partitions: int | None = None) -> Prepared:
+def make(spark: LocalSpark, dataset: Dataset, folder: Path, partitions: int | None = None, homes: Homes | None = None) -> Prepared:
     """Makes the files of `dataset` in the empty `folder`, the manifest last.
 
-    A Spark task makes whole files; `partitions` (one per file unless given) decides who makes a file, never its bytes.
+    A Spark task makes whole files, a chunk of records at a time; `partitions` (one per file unless given) decides who makes
+    a file and `homes` where its pages are in memory, neither its bytes.
     """
     numbers = spark.session.sparkContext.parallelize(range(dataset.files), partitions or dataset.files)
-    outcomes = numbers.map(partial(write_record_file, dataset, folder)).collect()
+    outcomes = numbers.map(partial(write_record_file, dataset, folder, homes)).collect()
     made = Prepared(dataset, folder, tuple(_facts(folder, outcome) for outcome in outcomes))
     made.write_manifest()
     return made

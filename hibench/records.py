@@ -1,4 +1,4 @@
-"""uservisits records as bytes: a pure function of (options, record number).
+"""uservisits records as lines of text or as rows of columns: a pure function of (options, record number).
 
 Record i draws its fields from the four 64-bit words of block i of a counter-based generator (Philox), so any cutting
 into files, chunks or Spark partitions gives the same bytes. Words become fields by integer arithmetic alone, which no
@@ -20,7 +20,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hibench.dataset import FIRST_EVENT_MS, Dataset
+from hibench.dataset import FIELDS, FIRST_EVENT_MS, Dataset
+
+RECORD = pa.schema(
+    [
+        ("creation_ms", pa.int64()),
+        *((name, pa.string()) for name in FIELDS[1:4]),
+        ("ad_revenue", pa.float64()),
+        *((name, pa.string()) for name in FIELDS[5:9]),
+        ("duration", pa.int32()),
+    ]
+)
+"""The columns of a record where it is no text."""
 
 CHUNK_EVENTS = 100_000
 _WORDS = 4
@@ -38,8 +49,17 @@ _COUNTRIES = tuple(f"{a}{b}{c}" for a in "ABCDEF" for b in "LNRS" for c in "AEUZ
 
 def lines(dataset: Dataset, numbers: range) -> Iterator[memoryview]:
     """The lines of the records `numbers`, in order, in pieces of at most CHUNK_EVENTS lines."""
-    for first in range(numbers.start, numbers.stop, CHUNK_EVENTS):
-        yield _chunk(dataset, range(first, min(first + CHUNK_EVENTS, numbers.stop)))
+    for chunk in _chunks(numbers):
+        yield _joined(_texts(dataset, chunk), dataset.record_bytes)
+
+
+def rows(dataset: Dataset, numbers: range) -> Iterator[pa.RecordBatch]:
+    """The records `numbers` as batches like RECORD, in order, of at most CHUNK_EVENTS rows: what the lines say, column by column."""
+    for chunk in _chunks(numbers):
+        texts = _texts(dataset, chunk)
+        visitors = pc.split_pattern(texts[5], ",").flatten()  # one text, three fields
+        columns = [*texts[:5], *(visitors.take(pa.array(np.arange(field, len(visitors), 3))) for field in range(3)), *texts[6:]]
+        yield pa.record_batch([pc.cast(column, type) for column, type in zip(columns, RECORD.types, strict=True)], schema=RECORD)
 
 
 def event_times_ms(dataset: Dataset, numbers: range) -> np.ndarray:
@@ -52,9 +72,15 @@ def addresses(dataset: Dataset, numbers: range) -> pa.Array:
     return _addresses(dataset, _draw(dataset.seed, numbers)[:, 0])
 
 
-def _chunk(dataset: Dataset, numbers: range) -> memoryview:
+def _chunks(numbers: range) -> Iterator[range]:
+    for first in range(numbers.start, numbers.stop, CHUNK_EVENTS):
+        yield range(first, min(first + CHUNK_EVENTS, numbers.stop))
+
+
+def _texts(dataset: Dataset, numbers: range) -> list[pa.Array]:
+    """String arrays that commas join to the lines of the records; agent, country and language are one of them."""
     words, tables = _draw(dataset.seed, numbers), _vocabulary()
-    columns = [
+    return [
         pc.cast(pa.array(_event_times(dataset, numbers, words)), pa.string()),
         _addresses(dataset, words[:, 0]),
         _pick(tables.urls, _low(words[:, 1]), 32),
@@ -64,7 +90,6 @@ def _chunk(dataset: Dataset, numbers: range) -> memoryview:
         _pick(tables.words, (words[:, 3] >> np.uint64(16)) & np.uint64(0xFFFFFF), 24),
         _pick(tables.durations, words[:, 3] >> np.uint64(40), 24),
     ]
-    return _joined(columns, dataset.record_bytes)
 
 
 def _joined(columns: list[pa.Array], record_bytes: int) -> memoryview:

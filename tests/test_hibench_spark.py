@@ -1,6 +1,7 @@
 """Preparing with Spark, and the query on Spark; one session for all."""
 
 import contextlib
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from hibench import prepare as preparing
 from hibench.answers import ANSWER, difference
 from hibench.cache import locked
-from hibench.dataset import Dataset, Keys
+from hibench.dataset import FORMATS, Dataset, Keys
+from hibench.node_local import here, homes_for, pages_at_home
 from hibench.prepare import make, prepare
+from hibench.record_reader import frame
+from hibench.records import rows
 from hibench.reference import reference
 from hibench.spark import local_spark
 from hibench.spark_engine import CONF, run_in
@@ -29,15 +33,33 @@ def shared_spark(spark, monkeypatch):
     monkeypatch.setattr(preparing, "local_spark", lambda cores: contextlib.nullcontext(spark))
 
 
-def test_the_bytes_do_not_depend_on_the_partitions(spark, tmp_path):
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_bytes_do_not_depend_on_the_partitions(spark, tmp_path, format):
     made = []
-    for partitions in (1, 2, 5):
+    for partitions in (1, 5):
         folder = tmp_path / str(partitions)
         folder.mkdir()
-        made.append(make(spark, SMALL, folder, partitions))
+        made.append(make(spark, replace(SMALL, format=format), folder, partitions))
     assert len(made[0].files) == 13
-    assert made[0].files == made[1].files == made[2].files
-    assert made[0].paths[7].read_bytes() == made[2].paths[7].read_bytes()
+    assert made[0].files == made[1].files
+    assert made[0].paths[7].read_bytes() == made[1].paths[7].read_bytes()
+    assert frame(spark.session, made[1]).toArrow().sort_by([("creation_ms", "ascending"), ("dest_url", "ascending")]) == sorted_records()
+
+
+def sorted_records():
+    records = pa.Table.from_batches(rows(SMALL, range(SMALL.events)))
+    return records.sort_by([("creation_ms", "ascending"), ("dest_url", "ascending")])
+
+
+def test_each_block_is_written_at_its_home(spark, tmp_path):
+    dataset = replace(SMALL, record_bytes=200)
+    homes = homes_for(dataset, 3, here(), block_bytes=64 << 10)
+    made = make(spark, dataset, tmp_path, homes=homes)
+    made.verify()
+    assert sum(end - start for _, start, end, _ in homes.blocks(made)) == dataset.bytes_expected
+    found = pages_at_home(made, homes)
+    assert found["home"] > 0
+    assert found["away"] == 0
 
 
 def test_the_second_time_it_comes_from_the_cache(shared_spark, tmp_path, monkeypatch):

@@ -43,6 +43,7 @@ make_root() { # FOLDER: a Debian with Python, numactl, our wheels and our init i
   rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
   install_wheels "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages"
   install_zookeeper "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages/pyspark"
+  chroot "$root" python3 -m compileall -q "/usr/local/lib/python$GUEST_PYTHON" >"$1/compileall.log" || true # some files of tests are no Python
   mkdir "$root/job" # the guest mounts its root read-only
   write_init "$root/sbin/guest-init"
 }
