@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.data import Made, made
 from benchmarks.lines import digest
+from benchmarks.memory import at_hand
 from benchmarks.pairs import Bar, Measured, measured, ratios
 from benchmarks.rows import LINES, Command, Row
 
@@ -122,6 +123,7 @@ class Harness:
         self.out.mkdir(parents=True)
         words = [part.format(**self._names(data)) for part in command]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+        at_hand()
         return _run(["taskset", "-c", _available(cores), *words], environment)
 
     @property

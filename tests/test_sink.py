@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,28 @@ def test_what_is_written_is_read_again_as_it_was(rows: list[dict[str, object]]) 
     records, unwritten = TextRows(SCHEMA, ",").write(batch(rows).columns)
     assert not unwritten
     assert read_back(records.tobytes()) == record_batch(rows).to_pylist()
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=12), st.sampled_from([b",", b";", b"\n", b"\r"]), st.data())
+def test_rows_of_a_file_are_written_as_they_stand_there(rows: list[tuple[str, str]], odd: bytes, data: st.DataObject) -> None:
+    """The same object of bytes where they are whole lines; gathered where rows are left out; and what was a field stays one."""
+    schema = Schema.of({"a": str, "b": str})
+    lines = "".join(f"{a},{b}\n" for a, b in rows).encode()
+    columns = TextParser.make(schema, schema.names).parse(np.frombuffer(lines + bytes(BLOCK), np.uint8), 0, len(lines), 1 << 20).columns
+    text = TextRows(schema, ",")
+    whole, _ = text.write(columns)
+    assert whole.tobytes() == lines
+    assert np.shares_memory(whole, columns["a"].data)
+    kept = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=12))
+    some, _ = text.write({name: column.take(np.array(kept)) for name, column in columns.items()})
+    assert some.tobytes() == "".join(f"{rows[i][0]},{rows[i][1]}\n" for i in kept).encode()
+    tampered = np.array(columns["a"].data)  # a byte inside a field, which the parser would never have left there
+    inside = [i for i in range(len(lines)) if lines[i : i + 1] not in b",\n"]
+    if inside:
+        tampered[data.draw(st.sampled_from(inside))] = odd[0]
+        spoilt = {name: replace(column, data=tampered) for name, column in columns.items()}
+        _, unwritten = text.write(spoilt)
+        assert len(unwritten) == (odd != b";")
 
 
 ROW = {"n": 1, "small": 2, "x": 0.5, "flag": True, "at": 3000, "when": 4, "text": "a", "maybe": None}

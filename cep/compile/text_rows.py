@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cep.kernels.columns import Column, Columns, from_arrow, lengths_of, to_arrow
 from cep.kernels.jit import warm
-from cep.kernels.writing import number_lengths, unwritable, write_numbers, write_texts
+from cep.kernels.writing import adjoin, marks_between, number_lengths, unwritable, write_numbers, write_texts
 from cep.model.schema import STRING, UNIT_US, Field, Schema
 
 NEWLINE = 10
@@ -36,7 +36,7 @@ class TextRows:
         self.schema, self.separator = schema, ord(separator)
 
     def warm(self) -> None:
-        warm(number_lengths, write_numbers, write_texts, unwritable)
+        warm(adjoin, marks_between, number_lengths, write_numbers, write_texts, unwritable)
 
     @property
     def header(self) -> bytes:
@@ -45,12 +45,28 @@ class TextRows:
     def write(self, columns: Columns) -> tuple[np.ndarray, list[Unwritten]]:
         """The records, uint8[any], and the rows that were left out."""
         fields = [columns[name] for name in self.schema.names]
+        if (lines := self._as_they_stand(fields)) is not None:
+            return lines, []
         unwritten = self._unwritten(fields)
         if unwritten:
             rows = len(fields[0])
             kept = np.delete(np.arange(rows), [each.row for each in unwritten])
             fields = [column.take(kept) for column in fields]
         return self._records([self._writable(field, column) for field, column in zip(self.schema.fields, fields, strict=True)]), unwritten
+
+    def _as_they_stand(self, fields: list[Column]) -> np.ndarray | None:
+        """The part of a text file that these rows are, field by field and nothing between them; None if they are not."""
+        data, rows = fields[0].data, len(fields[0])
+        if data is None or not rows or any(column.data is not data or column.valid is not None for column in fields):
+            return None
+        starts = [np.ascontiguousarray(column.starts) for column in fields]
+        lengths = [np.ascontiguousarray(lengths_of(column)) for column in fields]
+        start, stop = int(starts[0][0]), int(starts[-1][-1] + lengths[-1][-1]) + 1
+        following = [*starts[1:], np.append(starts[0][1:], stop)]
+        ends = [self.separator] * (len(fields) - 1) + [NEWLINE]
+        if stop > len(data) or not all(adjoin(data, *each) for each in zip(starts, lengths, following, ends, strict=True)):
+            return None
+        return data[start:stop] if marks_between(data, start, stop, self.separator) == rows * len(fields) else None
 
     def _records(self, fields: list[Column]) -> np.ndarray:
         lengths = np.full(len(fields[0]), len(fields), np.int64)  # the separators and the line end

@@ -48,6 +48,11 @@ def lowest_bit(word: Any) -> int:
     return (value & -value).bit_length() - 1 if value else 64
 
 
+def count_bits(word: Any) -> int:
+    """How many bits of `word`, a uint64, are set."""
+    return int(word).bit_count()
+
+
 def _bits(flags: np.ndarray) -> Any:
     return np.packbits(flags, bitorder="little").view(np.uint64)[0]
 
@@ -100,5 +105,13 @@ def _high_block(typing: Any, data: Any, at: Any) -> Any:
 def _lowest_bit(typing: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@as_instructions(count_bits)
+def _count_bits(typing: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate

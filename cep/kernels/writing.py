@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, match_block
+from cep.kernels.memory import BLOCK, count_bits, match_block
 from cep.kernels.text import NEWLINE, RETURN, copy_text
 
 _ZERO, _DIGIT = np.uint64(0), np.uint64(48)
@@ -93,5 +93,28 @@ def unwritable(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, separa
                 bad = np.uint64(1)
         if bad != np.uint64(0):
             found[i] = 1
+            count += 1
+    return count
+
+
+@kernel("boolean(const uint8[:], const int64[:], const int32[:], const int64[:], uint8)", on_demand=True)
+def adjoin(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, following: np.ndarray, behind: int) -> bool:
+    """Is there just the byte `behind` between each text and the one that starts at `following[i]`, int64[n]?"""
+    for i in range(len(following)):
+        end = starts[i] + lengths[i]
+        if end + 1 != following[i] or data[end] != behind:
+            return False
+    return True
+
+
+@kernel("int64(const uint8[:], int64, int64, uint8)", on_demand=True)
+def marks_between(data: np.ndarray, start: int, stop: int, separator: int) -> int:
+    """How many separators and line ends there are in `data[start:stop]`."""
+    count, at = 0, start
+    while at + BLOCK <= stop:
+        count += count_bits(match_block(data, at, separator) | match_block(data, at, NEWLINE) | match_block(data, at, RETURN))
+        at += BLOCK
+    for k in range(at, stop):
+        if data[k] == separator or data[k] == NEWLINE or data[k] == RETURN:
             count += 1
     return count
