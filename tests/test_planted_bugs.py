@@ -27,6 +27,7 @@ PROPERTIES = (
     *(f"tests/test_window_{window}.py" for window in ("session", "periodic", "unbounded", "size", "transaction")),
     "tests/test_properties.py",
     "tests/test_restart.py",
+    "tests/test_join_restart.py",
     "tests/test_file_properties.py",
     "tests/test_hold.py",
     # what is met rarely by queries at random: the properties of each operator, against an oracle of its own
