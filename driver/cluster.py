@@ -87,6 +87,10 @@ class Running:
         """The plan in words."""
         return str(self.cluster.rest.get(self._path("/explain"))["text"])
 
+    def plan(self) -> dict[str, Any]:
+        """The physical plan, as JSON."""
+        return dict(self.cluster.rest.get(self._path("/plan")))
+
     def dead_letters(self) -> dict[str, Any]:
         """Bad input and failed functions: exact counts, and the last letters."""
         return dict(self.cluster.rest.get(self._path("/dead-letters")))
