@@ -1,24 +1,29 @@
-"""One comparison from start to end: prepare the records, compute the expected answers, run the engines, report."""
+"""One comparison from start to end: prepare the records, compute the expected answers, run the engines, keep a record of every run."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
-from hibench.answers import summarise
+from hibench import open_loop
+from hibench.answers import Expected
 from hibench.cache import cache_folder, locked
 from hibench.cep_engine import run_on_cep
-from hibench.dataset import Dataset, Prepared
+from hibench.dataset import FIRST_EVENT_MS, Dataset, Prepared
 from hibench.machine import Machine
-from hibench.open_loop import run_at_rate
-from hibench.options import Comparison
+from hibench.options import Comparison, Pace
+from hibench.outcome import Outcome
 from hibench.prepare import prepare
 from hibench.reference import reference
 from hibench.report import Report
-from hibench.run_result import RunResult
+from hibench.run_record import RunRecord, now, run_folder
 from hibench.screen import Screen
 from hibench.spark_engine import run_on_spark
+from hibench.workloads.workload import Terms
 
-WORKLOAD = "fixed-window"
+_SCRATCH = ".run-"
 
 
 def compare(options: Comparison, screen: Screen) -> Report:
@@ -27,23 +32,23 @@ def compare(options: Comparison, screen: Screen) -> Report:
     Raises what the parts raise: HibenchError, or CepError of our engine.
     """
     cache = cache_folder(options.cache)
-    with locked(cache, lambda holder: screen.say(waiting(cache, holder))):
-        facts: dict[str, object] = dict(options.dataset.options())
-        if options.rate is None:
-            prepared = prepared_on_screen(cache, options.dataset, options.cores, screen)
-            facts.update(bytes=prepared.bytes, sha256=prepared.sha256)
-            runs = tuple(_runs_over_files(options, prepared, screen))
-        else:
-            runs = tuple(_runs_at_rate(options, options.rate, screen))
+    with (
+        locked(cache, lambda holder: screen.say(waiting(cache, holder))),
+        tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=cache, ignore_cleanup_errors=True) as scratch,
+    ):
+        comparing = _Comparing(options, screen, cache, Path(scratch))
+        records = tuple(record.write(run_folder(cache)) for record in comparing.records())
     return Report(
-        workload=WORKLOAD,
+        workload=options.workload.name,
+        mode=options.mode,
         events=options.dataset.events,
         window_ms=options.window_ms,
-        dataset=facts,
-        runs=runs,
+        dataset=comparing.facts,
+        runs=tuple(record.result for record in records),
         steps=tuple(screen.steps),
         machine=Machine.here(),
-        rate=options.rate,
+        rate=options.pace.rate if options.pace else None,
+        records=tuple(str(record.folder) for record in records),
     )
 
 
@@ -51,28 +56,95 @@ def waiting(cache: object, holder: str) -> str:
     return f"waiting: {holder}, is using the cache {cache}; Ctrl-C to give up, or --cache DIR for another"
 
 
-def prepared_on_screen(cache, dataset: Dataset, cores: int, screen: Screen) -> Prepared:
+def prepared_on_screen(cache: Path, dataset: Dataset, cores: int, screen: Screen) -> Prepared:
     with screen.step("prepare", dataset.events) as progress:
         return prepare(cache, dataset, cores, progress=progress)
 
 
-def _runs_over_files(options: Comparison, prepared: Prepared, screen: Screen) -> Iterator[RunResult]:
-    events, window_ms = prepared.dataset.events, options.window_ms
-    with screen.step("expected answers", events) as progress:
-        expected = reference(prepared, window_ms, progress)
-    if "cep" in options.engines:
-        for numa in options.numa_modes:
-            with screen.step(f"run cep, numa {numa}", events) as progress:
-                run, answers = run_on_cep(prepared, window_ms, options.instances, numa == "on", progress)
-                yield run.checked(expected.answers, expected.rows, answers)
-    if "spark" in options.engines:
-        with screen.step("run spark, twice", 2 * events) as progress:
-            run, answers = run_on_spark(prepared, window_ms, options.cores, lambda stage, done: progress(done + events * (stage == "run")))
-            yield run.checked(expected.answers, expected.rows, answers)
+@dataclass
+class _Comparing:
+    """The runs of one comparison, one after the other; `facts` are those of the records."""
+
+    options: Comparison
+    screen: Screen
+    cache: Path
+    scratch: Path
+
+    def __post_init__(self) -> None:
+        self.facts: dict[str, object] = dict(self.options.dataset.options())
+        self._began = now()
+
+    def records(self) -> Iterator[RunRecord]:
+        """A record of every run, as soon as it is over."""
+        runs = self._over_files() if self.options.pace is None else self._at_pace(self.options.pace)
+        began = now()
+        for outcome in runs:
+            yield self._record(began, outcome)
+            began = now()
+
+    def _over_files(self) -> Iterator[Outcome]:
+        options = self.options
+        prepared = prepared_on_screen(self.cache, options.dataset, options.cores, self.screen)
+        self.facts.update(bytes=prepared.bytes, sha256=prepared.sha256)
+        terms = self._terms(*_times_ms(options.dataset))
+        if "cep" in options.engines:
+            expected = self._expected(prepared, terms)
+            for numa in options.numa_modes:
+                with self.screen.step(f"run cep, numa {numa}", options.dataset.events) as progress:
+                    outcome = run_on_cep(options.workload, prepared, terms, options.instances, numa == "on", self.scratch, progress)
+                    yield outcome.checked(expected)
+        if "spark" in options.engines:
+            events, running = prepared.dataset.events, bool(options.workload.shape(terms).key)
+            expected = self._expected(prepared, terms, running) if running or "cep" not in options.engines else expected
+            with self.screen.step("run spark, twice", 2 * events) as progress:
+                outcome = run_on_spark(
+                    options.workload, prepared, terms, options.cores, lambda stage, done: progress(done + events * (stage == "run"))
+                )
+                yield outcome.checked(expected)
+
+    def _expected(self, prepared: Prepared, terms: Terms, last_only: bool = False) -> Expected:
+        with self.screen.step(f"expected answers{', the last of each key' if last_only else ''}", prepared.dataset.events) as progress:
+            return reference(self.options.workload, prepared, terms, last_only, progress)
+
+    def _at_pace(self, pace: Pace) -> Iterator[Outcome]:
+        options = self.options
+        for numa in options.numa_modes if "cep" in options.engines else ():
+            terms = self._terms(*open_loop.horizon_ms(options.dataset, pace))
+            with self.screen.step(f"run cep at {pace.rate:,}/s, numa {numa}", options.dataset.events) as progress:
+                outcome, expected = open_loop.run_at_rate(
+                    options.workload, options.dataset, terms, pace, options.instances, numa == "on", self.scratch, progress
+                )
+                yield outcome.checked(expected)
+
+    def _terms(self, first_ms: int, last_ms: int) -> Terms:
+        """Those of the options; the side stream of the workload, if it has one, is written for these event times."""
+        side = self.options.workload.side
+        if side is None:
+            return self.options.terms(None)
+        file = self.scratch / "side.txt"
+        file.write_text(side(self.options.terms(file), first_ms, last_ms))
+        return self.options.terms(file)
+
+    def _record(self, began: str, outcome: Outcome) -> RunRecord:
+        options = self.options
+        return RunRecord(
+            workload=options.workload.name,
+            mode=options.mode,
+            began=began,
+            result=outcome.result,
+            machine=Machine.here(),
+            dataset=self.facts,
+            window_ms=options.window_ms if options.workload.by_window else None,
+            rate=options.pace.rate if options.pace else None,
+            series=f"{self._began}-{options.workload.name}",
+            command=options.command,
+            plan=outcome.plan,
+            explanation=outcome.explanation,
+            placed=outcome.placed,
+            tables=outcome.tables,
+        )
 
 
-def _runs_at_rate(options: Comparison, rate: int, screen: Screen) -> Iterator[RunResult]:
-    for numa in options.numa_modes:
-        with screen.step(f"run cep at {rate:,}/s, numa {numa}", options.dataset.events) as progress:
-            run, answers, expected = run_at_rate(options.dataset, options.window_ms, rate, options.instances, numa == "on", progress)
-            yield run.checked(summarise(expected), lambda expected=expected: expected, answers)
+def _times_ms(dataset: Dataset) -> tuple[int, int]:
+    """No record of the dataset is earlier than the first or later than the second."""
+    return FIRST_EVENT_MS, FIRST_EVENT_MS + dataset.events * 1000 // dataset.event_rate + 1000

@@ -1,90 +1,174 @@
-"""The fixed-window query (the paper's Figure 12) on our own engine, through its driver, on a cluster of its own."""
+"""A workload's query on our own engine, through its driver, on a cluster of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as csv
 
-from driver import TIME, LocalCluster, Query, col, count, files, first, last, now
-from hibench.answers import ANSWER
-from hibench.dataset import FIELDS, Prepared
-from hibench.meter import metered
+from cep.numa import process_pages_by_node
+from driver import LocalCluster, Query, Running
+from hibench.answers import Rows, Shape, summed
+from hibench.dataset import Prepared
+from hibench.meter import Use, metered
+from hibench.outcome import Outcome, operators_table, pages_table, timeline_table
+from hibench.run_record import Placed, reduced_plan
 from hibench.run_result import RunResult
+from hibench.workloads.workload import ANSWERS, Terms, Workload, visits_of_files
 
 Progress = Callable[[int], None]
 """Told how many records the answers so far count."""
 
-OUTPUT = "per_ip"
 
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of a query besides its answers: see `hibench.outcome.Outcome`."""
 
-def fixed_window(source: object, window_ms: int, ip: str, time: str) -> Query:
-    """Map (address, time) → window aggregate → map (adds the time of emission); `ip`, `time`: the source's fields."""
-    return (
-        Query("fixed-window")
-        .source(source)
-        .map("pick", ip=col(ip), ts=col(time))
-        .aggregate("window", TIME(f"{window_ms}ms"), by="ip", visits=count(), start=first("ts"), end=last("ts"))
-        .map("stamp", ip=col("ip"), visits=col("visits"), start=col("start"), end=col("end"), emitted=now())
-        .output(OUTPUT)
-    )
+    tables: dict[str, pa.Table]
+    plan: dict[str, Any]
+    explanation: str
+    placed: tuple[Placed, ...]
 
 
 def run_on_cep(
-    prepared: Prepared, window_ms: int, instances: int, numa: bool, progress: Progress = lambda done: None
-) -> tuple[RunResult, pa.Table]:
-    """Runs the records of `prepared` through the query on `instances` instance managers; the result and the answers.
+    workload: Workload,
+    prepared: Prepared,
+    terms: Terms,
+    instances: int,
+    numa: bool,
+    scratch: Path,
+    progress: Progress = lambda done: None,
+) -> Outcome:
+    """Runs the records of `prepared` through the query on `instances` instance managers. Answers that go to files go to `scratch`, where
+    they have to stay as long as somebody asks for them.
 
     No warm-up: kernels are compiled before the query is ready, and the clock starts after that. What the driver raises
     passes through.
     """
-    with LocalCluster(instances=instances, numa=numa, data=[prepared.folder]) as cluster:
-        running = cluster.deploy(fixed_window(_visits(prepared), window_ms, "source_ip", "creation_ms"), start=False)
-        subscription = running.subscribe(OUTPUT)
-        batches, done = [], 0
-        with metered(cluster.processes()) as use:
-            running.start()
-            for batch in subscription:
-                batches.append(batch)
-                done += pc.sum(batch["visits"]).as_py() or 0
-                progress(done)
-    answers = answer_table(batches)
-    result = RunResult.measured("cep", "on" if numa else "off", prepared.dataset.events, use, answers, settings(instances, numa))
-    return result, answers
+    with LocalCluster(instances=instances, numa=numa, data=[prepared.folder, scratch]) as cluster:
+        return run_in(cluster, workload, prepared, terms, numa, scratch, progress)
 
 
-def answer_table(batches: list[pa.RecordBatch]) -> pa.Table:
-    """The query's output rows as a table like ANSWER."""
-    columns = [
-        pa.chunked_array([batch["ip"] for batch in batches], pa.string()),
-        _milliseconds([batch["start"] for batch in batches]),
-        _milliseconds([batch["end"] for batch in batches]),
-        pa.chunked_array([batch["visits"] for batch in batches], pa.int64()),
+def run_in(
+    cluster: LocalCluster,
+    workload: Workload,
+    prepared: Prepared,
+    terms: Terms,
+    numa: bool,
+    scratch: Path,
+    progress: Progress = lambda done: None,
+) -> Outcome:
+    """`run_on_cep` in a cluster that runs already, with the folders of both; the query is forgotten afterwards."""
+    shape, events = workload.shape(terms), prepared.dataset.events
+    query = workload.query(visits_of_files(workload.columns, prepared.paths, terms.disorder_ms), terms)
+    run = _into_files if workload.in_files else _to_subscriber
+    with deployed(cluster, query, answers_folder(scratch) if workload.in_files else None) as running:
+        rows, use = run(cluster, running, shape, events, progress, scratch)
+        found = evidence(cluster, running, use)
+    total = summed(shape, rows(), terms.window_ms)
+    instances = len(cluster.instance_managers())
+    result = RunResult.measured("cep", "on" if numa else "off", events, use, total.result(), settings(workload, instances, numa))
+    return Outcome(result, rows, total.windows, found.tables, found.plan, found.explanation, found.placed)
+
+
+@contextlib.contextmanager
+def deployed(cluster: LocalCluster, query: Query, folder: Path | None = None, start: bool = False) -> Iterator[Running]:
+    """The query with its output, which goes to files in `folder` where there is one. It and its streams are forgotten behind the block."""
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    running = cluster.deploy(query.output(ANSWERS, folder=folder), start)
+    try:
+        yield running
+    finally:
+        running.delete()
+        for stream in query.streams:
+            cluster.undeclare(stream.name)
+
+
+def answers_folder(scratch: Path) -> Path:
+    return scratch / ANSWERS
+
+
+def _to_subscriber(
+    cluster: LocalCluster, running: Running, shape: Shape, events: int, progress: Progress, scratch: Path
+) -> tuple[Rows, Use]:
+    """The answers come to this process and stay in memory; a table of those with times in ms is made after the clock has stopped."""
+    subscription, batches = running.subscribe(ANSWERS), []
+    with metered(cluster.processes()) as use:
+        use.done = 0
+        running.start()
+        for batch in subscription:
+            batches.append(batch)
+            use.done += counted(shape, batch)
+            progress(use.done)
+    return (lambda: map(shape.of, batches)), use
+
+
+def counted(shape: Shape, batch: pa.RecordBatch) -> int:
+    """How many records the answers of a batch count; those that do not say it, of which there are fewer than records, one each."""
+    return batch.num_rows if shape.events is None else int(pc.sum(batch[shape.events]).as_py() or 0)
+
+
+def _into_files(cluster: LocalCluster, running: Running, shape: Shape, events: int, progress: Progress, scratch: Path) -> tuple[Rows, Use]:
+    """The instances write the answers; how many there are so far is judged by the bytes written."""
+    fields = running.status()["schemas"][ANSWERS]
+    folder = answers_folder(scratch)
+
+    def written() -> int:
+        size = sum(path.stat().st_size for path in folder.glob("*"))
+        progress(min(events, size // _ANSWER_BYTES))
+        return size
+
+    with metered(cluster.processes(), written) as use:
+        running.start()
+        running.wait()
+    whole = max(1, written())
+    use.samples = [replace(sample, events=None if sample.events is None else sample.events * events // whole) for sample in use.samples]
+    return (lambda: written_rows(folder, shape, [field["name"] for field in fields])), use
+
+
+_ANSWER_BYTES = 150
+"""About; for the progress bar alone."""
+
+
+def written_rows(folder: Path, shape: Shape, names: list[str]) -> Iterator[pa.Table]:
+    """The answers in the files of an output with the columns `names`, a piece at a time."""
+    types = {field.name: field.type for field in shape.schema}
+    for path in sorted(folder.glob("*.csv")):
+        if not path.stat().st_size:
+            continue
+        with csv.open_csv(
+            path,
+            read_options=csv.ReadOptions(column_names=names, block_size=1 << 25),
+            parse_options=csv.ParseOptions(quote_char=False),
+            convert_options=csv.ConvertOptions(include_columns=list(types), column_types=types, strings_can_be_null=False),
+        ) as reader:
+            yield from (pa.Table.from_batches([batch]) for batch in reader)
+
+
+def evidence(cluster: LocalCluster, running: Running, use: Use) -> Evidence:
+    """What the record of a run has of the cluster; to be asked when the query is over and the cluster still there."""
+    running.wait()
+    instances = [each for each in cluster.figures()["instances"] if each["query"] == running.name]
+    managers = {each["id"]: each for each in cluster.instance_managers()}
+    pages = [
+        (name, managers[name]["node"], found)
+        for name, pid in cluster.processes()
+        if name in managers and (found := process_pages_by_node(Path(f"/proc/{pid}/numa_maps"))) is not None
     ]
-    return pa.table(columns, schema=ANSWER)
+    tables = {"timeline": timeline_table(use), "operators": operators_table(instances), "pages": pages_table(pages)}
+    placed = tuple(Placed(im, each["node"], each["core"], each["binding"]["note"]) for im, each in sorted(managers.items()))
+    return Evidence(tables, reduced_plan(running.plan()), running.explain(), placed)
 
 
-def settings(instances: int, numa: bool) -> dict[str, object]:
+def settings(workload: Workload, instances: int, numa: bool) -> dict[str, object]:
     bound = "each instance manager bound to a core and its node" if numa else "no affinity, no memory policy, round-robin"
-    return {"instance managers": instances, "placement": bound, "warm-up": "none"}
-
-
-def _visits(prepared: Prepared) -> object:
-    """The dataset's files as a stream; only the time is anything but text."""
-    text = {name: str for name in FIELDS[1:]}
-    return files(
-        "visits",
-        paths=[str(path) for path in prepared.paths],
-        creation_ms="timestamp[ms]",
-        **text,
-        event_time="creation_ms",
-        disorder=f"{prepared.dataset.disorder_ms}ms",
-    )
-
-
-def _milliseconds(columns: list[pa.Array]) -> pa.ChunkedArray:
-    """Microseconds, stored, to the milliseconds they were declared in."""
-    counts = [np.asarray(column.cast(pa.int64())) // 1000 for column in columns]
-    return pa.chunked_array(counts, pa.int64())
+    leaves = "text files, one for each instance" if workload.in_files else "this process, which has subscribed to them"
+    return {"instance managers": instances, "placement": bound, "warm-up": "none", "answers go to": leaves}

@@ -1,6 +1,6 @@
 """The entry point of `hibench`. It imports next to nothing before Ctrl-C is taken care of.
 
-Exit codes: 0 done and all answers equal; 1 something failed or answers differ; 2 an option makes no sense;
+Exit codes: 0 done and all answers equal; 1 answers differ; 2 an option makes no sense; 3 an engine or the surroundings failed;
 130 Ctrl-C; 143 SIGTERM. Either signal unwinds the stack once, so every `with` takes down what it started; further
 ones are ignored meanwhile. Python swallows an exception raised in a few places (hooks around a fork, finalizers); one
 that met that fate is raised again a moment later.
@@ -25,7 +25,7 @@ def main() -> None:
         app()
     except CepError as error:
         print(f"hibench: {error}", file=sys.stderr)
-        sys.exit(getattr(error, "exit_code", 1))
+        sys.exit(getattr(error, "exit_code", 3))
 
 
 def _stop(number: int, frame: object) -> None:

@@ -8,7 +8,7 @@ from cep.errors import CepError
 class HibenchError(CepError):
     """Base of the benchmark's own errors; the command prints the message and exits with `exit_code`."""
 
-    exit_code = 1
+    exit_code = 3
 
 
 class OptionError(HibenchError):
@@ -31,3 +31,5 @@ class RecordError(HibenchError):
 
 class AnswersDiffer(HibenchError):
     """An engine's answers are not the reference's. Nothing it measured counts."""
+
+    exit_code = 1

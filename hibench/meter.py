@@ -2,7 +2,7 @@
 
 Anonymous memory (RssAnon) is what a process has made itself: heap, stacks, arrays. Pages of files it reads, of
 libraries and of the page cache belong to the machine and are left out. The peak is that of the sum over all processes,
-sampled ten times a second; each process's own peak is kept beside it.
+sampled ten times a second; each process's own peak is kept beside it, and so are the samples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 _SAMPLE_SECONDS = 0.1
@@ -28,6 +28,18 @@ class ProcessUse:
     peak_anonymous_bytes: int
 
 
+@dataclass(frozen=True)
+class Sample:
+    """One look at one process: seconds since the block began, CPU seconds since then, its anonymous memory now, and how many records
+    the answers counted by then (None: nobody knows)."""
+
+    seconds: float
+    process: str
+    cpu_seconds: float
+    anonymous_bytes: int
+    events: int | None
+
+
 @dataclass
 class Use:
     """What a metered block used; complete when the block has ended."""
@@ -35,6 +47,8 @@ class Use:
     seconds: float = 0.0
     peak_anonymous_bytes: int = 0
     processes: list[ProcessUse] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    done: int | None = None  # set by the block: how many records are done
 
     @property
     def cpu_seconds(self) -> float:
@@ -42,13 +56,14 @@ class Use:
 
 
 @contextlib.contextmanager
-def metered(processes: list[tuple[str, int]]) -> Iterator[Use]:
+def metered(processes: list[tuple[str, int]], done: Callable[[], int | None] | None = None) -> Iterator[Use]:
     """Meters `processes` (name, pid) and this process (`client`) while the block runs; wall time is the block's.
 
-    A process that dies meanwhile counts with what was last seen of it.
+    A process that dies meanwhile counts with what was last seen of it. `done` is asked with every sample how many records are done;
+    without it the block may say so in `Use.done`.
     """
-    sampler = _Sampler([*processes, ("client", os.getpid())])
     use, over = Use(), threading.Event()
+    sampler = _Sampler([*processes, ("client", os.getpid())], done or (lambda: use.done))
     thread = threading.Thread(target=sampler.run, args=(over,), daemon=True)
     sampler.sample()
     thread.start()
@@ -61,13 +76,16 @@ def metered(processes: list[tuple[str, int]]) -> Iterator[Use]:
         thread.join()
         sampler.sample()
         use.processes, use.peak_anonymous_bytes = sampler.result(), sampler.peak
+        use.samples = sampler.samples
 
 
 class _Sampler:
     """First and last CPU time and the greatest memory seen of every process."""
 
-    def __init__(self, processes: list[tuple[str, int]]) -> None:
+    def __init__(self, processes: list[tuple[str, int]], done: Callable[[], int | None]) -> None:
         self._names = {pid: name for name, pid in processes}
+        self._done, self._began = done, time.perf_counter()
+        self.samples: list[Sample] = []
         self._cpu_first: dict[int, float] = {}
         self._cpu_last: dict[int, float] = {}
         self._peaks: dict[int, int] = {}
@@ -78,13 +96,14 @@ class _Sampler:
             self.sample()
 
     def sample(self) -> None:
-        total = 0
-        for pid in self._names:
+        total, moment, done = 0, time.perf_counter() - self._began, self._done()
+        for pid, name in self._names.items():
             try:
                 cpu, anonymous = _cpu_seconds(pid), _anonymous_bytes(pid)
             except (OSError, LookupError):  # gone, or a zombie without memory
                 continue
-            self._cpu_first.setdefault(pid, cpu)
+            used = cpu - self._cpu_first.setdefault(pid, cpu)
+            self.samples.append(Sample(moment, name, used, anonymous, done))
             self._cpu_last[pid] = cpu
             self._peaks[pid] = max(self._peaks.get(pid, 0), anonymous)
             total += anonymous

@@ -1,8 +1,7 @@
-"""The fixed-window query under a fixed rate of arrivals, to measure latency.
+"""A workload's query under a fixed rate of arrivals, to measure latency.
 
-Open loop: record i is created on schedule, at start + i / rate, whether or not the engine keeps up; its event time is
-that moment. A thread sends what is due every millisecond. An answer's latency runs from the scheduled creation of the
-record that lets its window close (the first with event time ≥ the window's end + disorder) to the answer's delivery.
+Open loop: record i is created on schedule, at start + i / rate, or in bursts, whether or not the engine keeps up; its event time
+is that moment. A thread sends what is due.
 """
 
 from __future__ import annotations
@@ -12,42 +11,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from driver import LocalCluster, stream
-from hibench.cep_engine import OUTPUT, answer_table, fixed_window, settings
-from hibench.dataset import Dataset
+from driver import LocalCluster
+from hibench.answers import Expected, Shape, summed
+from hibench.cep_engine import counted, deployed, evidence, settings
+from hibench.dataset import FIELDS, Dataset
+from hibench.kept import Kept
+from hibench.latency import Latencies
 from hibench.meter import metered
-from hibench.records import addresses
-from hibench.reference import count_windows
-from hibench.run_result import Latency, RunResult
+from hibench.options import Pace
+from hibench.outcome import Outcome
+from hibench.reference import expected_of
+from hibench.run_result import RunResult
+from hibench.schedule import PADDING, Pool, Schedule, created_records
+from hibench.workloads.workload import ANSWERS, CREATION, REPORTED, VISITS, Terms, Workload, visits_published
 
 _TICK_SECONDS = 0.001
 _LEAD_SECONDS = 0.5
-_VISIT = pa.schema([("ip", pa.string()), ("ts", pa.timestamp("us", "UTC"))])
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """When every record is created: record i at `start_s` + i / `rate`, seconds since 1970."""
-
-    start_s: float
-    rate: int
-    events: int
-
-    def due(self, moment_s: float) -> int:
-        """How many records have been created by then."""
-        return int(min(self.events, max(0.0, np.floor((moment_s - self.start_s) * self.rate) + 1)))
-
-    def created_s(self, numbers: np.ndarray) -> np.ndarray:
-        return self.start_s + numbers / self.rate
-
-    def times_ms(self, numbers: range) -> np.ndarray:
-        """Event times: the creation, in whole milliseconds."""
-        return np.floor(self.created_s(np.arange(numbers.start, numbers.stop)) * 1000).astype(np.int64)
+_SIDE_MARGIN_MS = 600_000
+_MICROSECONDS = pa.timestamp("us", "UTC")
 
 
 @dataclass
@@ -55,16 +41,18 @@ class _Sender:
     """Sends the records on schedule from a thread of its own; `lag_s` is how late the latest of them left."""
 
     schedule: Schedule
-    ips: pa.Array
+    pool: Pool
     lag_s: float = 0.0
     failure: BaseException | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self, cluster: LocalCluster) -> None:
         try:
-            with cluster.publisher("visits") as out:
+            with cluster.publisher(VISITS) as out:
                 for numbers in self._due():
-                    out.send(self._batch(numbers))
+                    created = pa.array(self.schedule.created_us(np.arange(numbers.start, numbers.stop))).cast(_MICROSECONDS)
+                    for records in self.pool.created(numbers, created):
+                        out.send(records)
         except BaseException as error:  # handed to the thread that waits for the answers
             self.failure = error
 
@@ -79,43 +67,112 @@ class _Sender:
                 yield range(sent, due)
                 sent = due
 
-    def _batch(self, numbers: range) -> pa.RecordBatch:
-        times = pa.array(self.schedule.times_ms(numbers) * 1000).cast(_VISIT.field("ts").type)
-        return pa.record_batch([self.ips.slice(numbers.start, len(numbers)), times], schema=_VISIT)
-
 
 def run_at_rate(
+    workload: Workload,
     dataset: Dataset,
-    window_ms: int,
-    rate: int,
+    terms: Terms,
+    pace: Pace,
     instances: int,
     numa: bool,
+    scratch: Path,
     progress: Callable[[int], None] = lambda done: None,
-) -> tuple[RunResult, pa.Table, pa.Table]:
-    """Publishes the addresses of `dataset` at `rate` records a second; the result, the answers, the expected ones."""
-    visits = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder=f"{dataset.disorder_ms}ms")
-    ips = addresses(dataset, range(dataset.events))
-    with LocalCluster(instances=instances, numa=numa) as cluster:
-        running = cluster.deploy(fixed_window(visits, window_ms, "ip", "ts"))
-        subscription = running.subscribe(OUTPUT)
-        schedule = Schedule(time.time() + _LEAD_SECONDS, rate, dataset.events)
-        sender, batches, delivered_s, done = _Sender(schedule, ips), [], [], 0
-        with metered(cluster.processes()) as use, _sending(sender, cluster):
+) -> tuple[Outcome, Expected]:
+    """Publishes the records of `dataset` at a pace; what came out, and what was expected to. `scratch` takes the answers where they are
+    as many as records, and has to stay as long as somebody asks for them."""
+    with LocalCluster(instances=instances, numa=numa, data=[scratch]) as cluster:
+        return run_in(cluster, workload, dataset, terms, pace, numa, scratch, progress)
+
+
+def run_in(
+    cluster: LocalCluster,
+    workload: Workload,
+    dataset: Dataset,
+    terms: Terms,
+    pace: Pace,
+    numa: bool,
+    scratch: Path,
+    progress: Callable[[int], None] = lambda done: None,
+) -> tuple[Outcome, Expected]:
+    """`run_at_rate` in a cluster that runs already, with `scratch` among its folders."""
+    columns = published_columns(workload, dataset, pace)
+    pool, shape = Pool(dataset, columns), workload.shape(terms)
+    query = workload.query(visits_published({**columns, CREATION: "timestamp[us]"}, terms.disorder_ms), terms)
+    with deployed(cluster, query, start=True) as running:
+        subscription = running.subscribe(ANSWERS)
+        schedule = Schedule(time.time() + _LEAD_SECONDS, pace.rate, dataset.events, pace.burst)
+        sender, latencies = _Sender(schedule, pool), LatencyRule(workload, shape, terms, pace, schedule)
+        with metered(cluster.processes()) as use, _sending(sender, cluster), Kept(scratch if workload.in_files else None) as kept:
+            use.done = 0
             for batch in subscription:
-                delivered_s.append(time.time())
-                batches.append(batch)
-                done += pc.sum(batch["visits"]).as_py() or 0
-                progress(done)
-    expected = count_windows(ips, pa.array(schedule.times_ms(range(dataset.events))), window_ms)
-    answers = answer_table(batches)
-    latency = latencies(schedule, window_ms, dataset.disorder_ms, batches, delivered_s)
-    facts = {
-        **settings(instances, numa),
-        "rate": f"{rate:,}/s",
+                latencies.add(batch, time.time_ns() // 1000)
+                kept.add(batch)
+                use.done += counted(shape, batch)
+                progress(use.done)
+        found = evidence(cluster, running, use)
+    rows = kept.rows(shape)
+    total = summed(shape, rows(), terms.window_ms)
+    facts = {**settings(workload, len(cluster.instance_managers()), numa), **_facts(pace, sender, workload)}
+    samples = latencies.samples
+    result = RunResult.measured("cep", "on" if numa else "off", dataset.events, use, total.result(), facts, samples.brief())
+    tables = {**found.tables, "latency": samples.table()}
+    outcome = Outcome(result, rows, total.windows, tables, found.plan, found.explanation, found.placed)
+    return outcome, expected_of(workload, terms, lambda: created_records(pool, schedule))
+
+
+def published_columns(workload: Workload, dataset: Dataset, pace: Pace) -> dict[str, object]:
+    """What is sent: what the workload needs, or the whole record with its padding."""
+    if not pace.whole_records(dataset):
+        return workload.columns
+    return {**{name: workload.columns.get(name, str) for name in FIELDS}, CREATION: "timestamp[ms]", PADDING: str}
+
+
+def horizon_ms(dataset: Dataset, pace: Pace) -> tuple[int, int]:
+    """A time in ms before the first record of a run that begins soon, and one behind its last."""
+    moment = int(time.time() * 1000)
+    return moment - dataset.disorder_ms, moment + dataset.events * 1000 // pace.rate + _SIDE_MARGIN_MS
+
+
+def _facts(pace: Pace, sender: _Sender, workload: Workload) -> dict[str, object]:
+    bursts = f", {pace.burst} at a time" if pace.burst > 1 else ""
+    return {
+        "answers go to": "this process, which has subscribed to them",
+        "rate": f"{pace.rate:,}/s{bursts}",
         "sender late by at most": f"{sender.lag_s * 1e3:.1f} ms",
     }
-    result = RunResult.measured("cep", "on" if numa else "off", dataset.events, use, answers, facts, latency)
-    return result, answers, expected
+
+
+class LatencyRule:
+    """From when to when a latency runs, by what the workload answers and who asks.
+
+    reports   from the creation of a record (of a window: of its earliest) to the clock of the last operator, once for every record
+    otherwise from the creation of the record that let the answer out to its delivery here, once for every answer: the record itself,
+              or the first with event time ≥ the window's end + disorder. Answers that only the end of the stream let out are left out.
+    """
+
+    def __init__(self, workload: Workload, shape: Shape, terms: Terms, pace: Pace, schedule: Schedule) -> None:
+        self.workload, self.shape, self.terms, self.pace, self.schedule = workload, shape, terms, pace, schedule
+        self.samples = Latencies()
+
+    def add(self, batch: pa.RecordBatch, delivered_us: int) -> None:
+        if self.pace.reports:
+            counts = _integers(batch, self.shape.events) if self.shape.events else np.ones(batch.num_rows, np.int64)
+            self.samples.add(_integers(batch, self.workload.created), _integers(batch, REPORTED), counts)
+            return
+        created = self._closing(batch) if self.workload.by_window else _integers(batch, self.workload.created)
+        self.samples.add(created, np.full(len(created), delivered_us), np.ones(len(created), np.int64))
+
+    def _closing(self, batch: pa.RecordBatch) -> np.ndarray:
+        """The creation of the record that closed the window, of every answer whose window a record closed."""
+        slide_us, disorder_us = self.terms.slide_ms * 1000, self.terms.disorder_ms * 1000
+        opens = _integers(batch, self.shape.time) // slide_us * slide_us
+        closes_s = (opens + self.terms.window_ms * 1000 + disorder_us) / 1e6
+        closing = self.schedule.first_from(closes_s)
+        return self.schedule.created_us(closing[closing < self.schedule.events])
+
+
+def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
+    return np.asarray(batch[name].cast(pa.int64()))
 
 
 @contextlib.contextmanager
@@ -130,24 +187,3 @@ def _sending(sender: _Sender, cluster: LocalCluster) -> Iterator[None]:
         thread.join(timeout=10)
     if sender.failure is not None:
         raise sender.failure
-
-
-def latencies(
-    schedule: Schedule, window_ms: int, disorder_ms: int, batches: list[pa.RecordBatch], delivered_s: list[float]
-) -> Latency | None:
-    """Percentiles over all answers that a record released; None if there was none."""
-    samples = [
-        _batch_latencies_ms(schedule, window_ms, disorder_ms, answer_table([batch])["first_ms"].to_numpy(), moment)
-        for batch, moment in zip(batches, delivered_s, strict=True)
-    ]
-    every = np.concatenate(samples) if samples else np.empty(0)
-    if not len(every):
-        return None
-    return Latency(*np.percentile(every, [50, 95, 99]).tolist(), samples=len(every))
-
-
-def _batch_latencies_ms(schedule: Schedule, window_ms: int, disorder_ms: int, first_ms: np.ndarray, delivered_s: float) -> np.ndarray:
-    """One per answer of the batch whose window a record closed."""
-    closes_s = ((first_ms // window_ms + 1) * window_ms + disorder_ms) / 1000
-    closing = np.maximum(0, np.ceil((closes_s - schedule.start_s) * schedule.rate))
-    return (delivered_s - schedule.created_s(closing[closing < schedule.events])) * 1000

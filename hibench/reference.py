@@ -1,107 +1,105 @@
-"""The expected answers, computed apart from both engines: Arrow's CSV reader and group-by straight over the files.
+"""The expected answers, computed apart from both engines: Arrow's CSV reader and Arrow's group-by straight over the files.
 
-For every (address, window of `window_ms` aligned to the epoch): how many records, their first and last time. Files are
-taken in order; a window is done when the greatest event time so far, less the disorder, has reached its end. So memory
-holds one file and the open windows, whatever the size of the dataset.
+What a workload expects stands with the workload; here are the records that it is computed from, a file at a time, and the
+sums of it, which are kept beside the dataset. The rows themselves are computed again where somebody wants to see them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as csv
-import pyarrow.parquet as parquet
 
-from hibench.answers import ANSWER, Answers, AnswerSum
+from hibench.answers import Answers, Expected, Rows, Shape, folded, summed
 from hibench.cache import disk_error
 from hibench.dataset import FIELDS, Prepared
+from hibench.workloads.workload import CREATION, Terms, Workload
 
-_GROUP = ["ip", "window"]
-_PARTIAL = ["ip", "window", "first_ms", "last_ms", "visits"]
+Progress = Callable[[int], None]
+"""Told how many records are done."""
 
-
-@dataclass(frozen=True)
-class Reference:
-    """The expected answers in brief, and the file that has their rows."""
-
-    answers: Answers
-    rows_file: Path
-
-    def rows(self) -> pa.Table:
-        return parquet.read_table(self.rows_file)
+_TYPES = {str: pa.string(), float: pa.float64(), int: pa.int64()}
 
 
-def reference(prepared: Prepared, window_ms: int, progress: Callable[[int], None] = lambda done: None) -> Reference:
-    """The expected answers for windows of `window_ms`: kept beside the dataset, computed the first time.
+def expected_of(workload: Workload, terms: Terms, tables: Rows, last_only: bool = False) -> Expected:
+    """What `workload` has to answer to the records `tables`."""
+    shape, rows = _rows(workload, terms, tables, last_only)
+    total = summed(shape, rows(), terms.window_ms)
+    return Expected(shape, total.result(), total.windows, rows)
 
-    Call with the cache's lock held. `progress` is told how many records are done. Raises CacheError on a full disk.
+
+def reference(
+    workload: Workload, prepared: Prepared, terms: Terms, last_only: bool = False, progress: Progress = lambda done: None
+) -> Expected:
+    """The expected answers to a dataset; their sums are kept beside it, computed the first time.
+
+    Call with the cache's lock held. Raises CacheError on a full disk.
     """
-    rows_file = prepared.folder / f"answers-{window_ms}ms.parquet"
-    if not rows_file.exists():
-        _make(prepared, window_ms, rows_file, progress)
-    total = AnswerSum()
-    for batch in parquet.ParquetFile(rows_file).iter_batches():
-        total.add(batch)
+    kept = prepared.folder / f"expected-{_name(workload, terms, last_only)}.json"
+    if kept.exists():
+        found = _read(kept, workload, prepared, terms, last_only)
+    else:
+        found = expected_of(workload, terms, lambda: records(prepared, workload.columns, progress), last_only)
+        _write(kept, found)
     progress(prepared.dataset.events)
-    return Reference(total.result(), rows_file)
+    return found
 
 
-def _make(prepared: Prepared, window_ms: int, rows_file: Path, progress: Callable[[int], None]) -> None:
-    """The rows appear under their name by one rename, when they are complete."""
-    unfinished = rows_file.with_suffix(".making")
+def records(prepared: Prepared, columns: dict[str, object], progress: Progress = lambda done: None) -> Iterator[pa.Table]:
+    """The records with these columns, a file at a time and in order; the creation in ms."""
+    done = 0
+    for path, file in zip(prepared.paths, prepared.files, strict=True):
+        yield parsed(path, columns, prepared.dataset.record_bytes > 0)
+        done += file.events
+        progress(done)
+
+
+def parsed(text: Path | pa.Buffer, columns: dict[str, object], padded: bool) -> pa.Table:
+    """The records of a text file, or of text in memory."""
+    types = {name: pa.int64() if name == CREATION else _TYPES[type_] for name, type_ in columns.items()}
+    return csv.read_csv(
+        text if isinstance(text, Path) else pa.BufferReader(text),
+        read_options=csv.ReadOptions(column_names=[*FIELDS, *(["padding"] if padded else [])]),
+        parse_options=csv.ParseOptions(quote_char=False),
+        convert_options=csv.ConvertOptions(include_columns=list(types), column_types=types, strings_can_be_null=False),
+    )
+
+
+def _rows(workload: Workload, terms: Terms, tables: Rows, last_only: bool) -> tuple[Shape, Rows]:
+    shape = workload.shape(terms)
+
+    def every() -> Iterable[pa.Table]:
+        return workload.expected(tables(), terms)
+
+    return (shape.last_only(), lambda: [folded(shape, every())]) if last_only else (shape, every)
+
+
+def _name(workload: Workload, terms: Terms, last_only: bool) -> str:
+    """Of what decides the answers of a workload to a dataset."""
+    numbers = f"{terms.window_ms}ms-{terms.slide_ms}ms{'-last' if last_only else ''}"
+    made = hashlib.sha256(repr(workload.shape(terms).schema).encode()).hexdigest()[:8]
+    return f"{workload.name}-{numbers}-{made}"
+
+
+def _write(kept: Path, found: Expected) -> None:
+    """It appears under its name by one rename, when it is complete."""
+    unfinished = kept.with_suffix(".making")
     try:
-        with parquet.ParquetWriter(unfinished, ANSWER) as writer:
-            for rows in window_answers(prepared, window_ms, progress):
-                writer.write_table(rows)
-        unfinished.rename(rows_file)
+        unfinished.write_text(json.dumps({"answers": asdict(found.answers), "windows": list(found.windows.items())}) + "\n")
+        unfinished.rename(kept)
     except OSError as error:
-        raise disk_error(prepared.folder.parent, error) from error
+        raise disk_error(kept.parent.parent, error) from error
     finally:
         unfinished.unlink(missing_ok=True)
 
 
-def window_answers(prepared: Prepared, window_ms: int, progress: Callable[[int], None] = lambda done: None) -> Iterator[pa.Table]:
-    """Tables like ANSWER of windows that are done, every window exactly once."""
-    pending, newest, done = None, 0, 0
-    for path, file in zip(prepared.paths, prepared.files, strict=True):
-        records = _records(path, prepared.dataset.record_bytes > 0)
-        newest = max(newest, pc.max(records["creation_ms"]).as_py())
-        counted = count_windows(records["source_ip"], records["creation_ms"], window_ms)
-        pending = counted if pending is None else _merged([pending, counted])
-        open_from = (newest - prepared.dataset.disorder_ms) // window_ms
-        is_open = pc.greater_equal(pending["window"], open_from)
-        yield pending.filter(pc.invert(is_open)).select(ANSWER.names)
-        pending, done = pending.filter(is_open), done + file.events
-        progress(done)
-    yield pending.select(ANSWER.names)
-
-
-def count_windows(ips: pa.ChunkedArray | pa.Array, times_ms: pa.ChunkedArray | pa.Array, window_ms: int) -> pa.Table:
-    """One row per (ip, window number) of the records given: like ANSWER, and `window`."""
-    window = pc.divide(times_ms, window_ms)
-    table = pa.table({"ip": ips, "window": window, "first_ms": times_ms, "last_ms": times_ms, "visits": times_ms})
-    return _grouped(table, "count")
-
-
-def _merged(parts: list[pa.Table]) -> pa.Table:
-    return _grouped(pa.concat_tables(parts), "sum")
-
-
-def _grouped(table: pa.Table, visits: str) -> pa.Table:
-    groups = table.group_by(_GROUP).aggregate([("first_ms", "min"), ("last_ms", "max"), ("visits", visits)])
-    return groups.select([*_GROUP, "first_ms_min", "last_ms_max", f"visits_{visits}"]).rename_columns(_PARTIAL)
-
-
-def _records(path: Path, padded: bool) -> pa.Table:
-    """The two columns that the query needs, of one file."""
-    first, second = FIELDS[:2]
-    return csv.read_csv(
-        path,
-        read_options=csv.ReadOptions(column_names=[*FIELDS, *(["padding"] if padded else [])]),
-        parse_options=csv.ParseOptions(quote_char=False),
-        convert_options=csv.ConvertOptions(include_columns=[first, second], column_types={first: pa.int64(), second: pa.string()}),
-    )
+def _read(kept: Path, workload: Workload, prepared: Prepared, terms: Terms, last_only: bool) -> Expected:
+    document = json.loads(kept.read_text())
+    shape, rows = _rows(workload, terms, lambda: records(prepared, workload.columns), last_only)
+    windows = {start: (events, count) for start, (events, count) in document["windows"]}
+    return Expected(shape, Answers(**document["answers"]), windows, rows)

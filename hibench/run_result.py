@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import pyarrow as pa
-
-from hibench.answers import Answers, difference, summarise
+from hibench.answers import Answers, Expected, Rows, difference
 from hibench.meter import ProcessUse, Use
 
 
@@ -56,10 +54,10 @@ class RunResult:
             self.expected.checksum,
         )
 
-    def checked(self, expected: Answers, expected_rows: Callable[[], pa.Table], answers: pa.Table) -> RunResult:
-        """This result, held against the reference; rows are compared only where the checksums differ."""
-        checked = replace(self, expected=expected)
-        return checked if checked.equal else replace(checked, difference=difference(expected_rows(), answers))
+    def checked(self, expected: Expected, rows: Rows) -> RunResult:
+        """This result, held against the reference; the answers themselves (`rows`) are compared only where the checksums differ."""
+        checked = replace(self, expected=expected.answers)
+        return checked if checked.equal else replace(checked, difference=difference(expected.shape, expected.rows, rows))
 
     @classmethod
     def measured(
@@ -68,12 +66,11 @@ class RunResult:
         numa: str | None,
         events: int,
         use: Use,
-        answers: pa.Table,
+        answers: Answers,
         settings: dict[str, object],
         latency_ms: Latency | None = None,
     ) -> RunResult:
-        """The result of a run over `events` records that used `use` and gave `answers` (a table like ANSWER)."""
-        brief = summarise(answers)
+        """The result of a run over `events` records that used `use` and gave `answers`."""
         return cls(
             engine=engine,
             numa=numa,
@@ -83,8 +80,8 @@ class RunResult:
             cpu_seconds=use.cpu_seconds,
             events_per_cpu_second=events / use.cpu_seconds if use.cpu_seconds else 0.0,
             peak_anonymous_bytes=use.peak_anonymous_bytes,
-            answers=brief.rows,
-            checksum=brief.checksum,
+            answers=answers.rows,
+            checksum=answers.checksum,
             latency_ms=latency_ms,
             settings=settings,
             processes=tuple(use.processes),

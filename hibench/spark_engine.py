@@ -11,18 +11,19 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as parquet
+import pyarrow.dataset as arrow
 import pyspark
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
-from hibench.answers import ANSWER
+from hibench.answers import summed
 from hibench.dataset import FIELDS, Prepared
 from hibench.errors import EngineError
 from hibench.meter import metered
+from hibench.outcome import Outcome, timeline_table
 from hibench.run_result import RunResult
 from hibench.spark import LocalSpark, local_spark
+from hibench.workloads.workload import Terms, Workload
 
 Progress = Callable[[str, int], None]
 """Told the stage ('warm-up' or 'run') and how many records of it are done."""
@@ -40,30 +41,31 @@ CONF = {
 
 
 def run_on_spark(
-    prepared: Prepared, window_ms: int, cores: int, progress: Progress = lambda stage, done: None
-) -> tuple[RunResult, pa.Table]:
-    """Runs the records of `prepared` through the query on `cores` cores; the result and the answers (like ANSWER).
+    workload: Workload, prepared: Prepared, terms: Terms, cores: int, progress: Progress = lambda stage, done: None
+) -> Outcome:
+    """Runs the records of `prepared` through the query on `cores` cores.
 
     Raises EngineError with the cause if Spark cannot start or fails.
     """
     with local_spark(cores, CONF) as spark:
-        return run_in(spark, prepared, window_ms, progress)
+        return run_in(spark, workload, prepared, terms, progress)
 
 
 def run_in(
-    spark: LocalSpark, prepared: Prepared, window_ms: int, progress: Progress = lambda stage, done: None
-) -> tuple[RunResult, pa.Table]:
+    spark: LocalSpark, workload: Workload, prepared: Prepared, terms: Terms, progress: Progress = lambda stage, done: None
+) -> Outcome:
     """`run_on_spark` in a session that runs already (with CONF); it is left as it was, but warm."""
-    scratch = Path(tempfile.mkdtemp(dir=spark.scratch))
-    feed = _feed(scratch / "feed", prepared, window_ms)
+    scratch, window_ms = Path(tempfile.mkdtemp(dir=spark.scratch)), terms.window_ms
+    feed, shape = _feed(scratch / "feed", prepared, window_ms), workload.shape(terms)
     for stage in ("warm-up", "run"):
         with metered([("spark jvm", spark.jvm)]) as use:
             query = _start(spark, feed, scratch / stage, window_ms, prepared.dataset.disorder_ms)
             _await(query, lambda done, stage=stage: progress(stage, prepared.events_before(done)))
         _expect_all_read(query, prepared.dataset.events + 1)
-    answers = parquet.read_table(scratch / "run", columns=ANSWER.names).cast(ANSWER)
-    result = RunResult.measured("spark", None, prepared.dataset.events, use, answers, _settings(spark, prepared))
-    return result, answers
+    answers = arrow.dataset(scratch / "run", format="parquet").to_table()
+    total = summed(shape, [shape.of(answers)], window_ms)
+    result = RunResult.measured("spark", None, prepared.dataset.events, use, total.result(), _settings(spark, prepared))
+    return Outcome(result, lambda: [shape.of(answers)], total.windows, {"timeline": timeline_table(use)})
 
 
 def _feed(folder: Path, prepared: Prepared, window_ms: int) -> Path:
@@ -105,11 +107,11 @@ def _answers(visits: DataFrame, window_ms: int, disorder_ms: int) -> DataFrame:
         functions.timestamp_millis("creation_ms").alias("time"),
     ).withWatermark("time", f"{disorder_ms} milliseconds")
     windows = picked.groupBy(functions.window("time", f"{window_ms} milliseconds"), "ip").agg(
-        functions.min("ms").alias("first_ms"),
-        functions.max("ms").alias("last_ms"),
+        functions.min("ms").alias("start"),
+        functions.max("ms").alias("end"),
         functions.count("*").alias("visits"),
     )
-    return windows.select(*ANSWER.names, functions.current_timestamp().alias("emitted"))
+    return windows.select("ip", "start", "end", "visits", functions.current_timestamp().alias("emitted"))
 
 
 def _await(query: StreamingQuery, progress: Callable[[int], None]) -> None:

@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 from hibench import prepare as preparing
-from hibench.answers import ANSWER, difference
 from hibench.cache import locked
 from hibench.dataset import FORMATS, Dataset, Keys
 from hibench.node_local import here, homes_for, pages_at_home
@@ -17,6 +16,8 @@ from hibench.records import rows
 from hibench.reference import reference
 from hibench.spark import local_spark
 from hibench.spark_engine import CONF, run_in
+from hibench.workloads import WORKLOADS
+from hibench.workloads.workload import Terms
 
 SMALL = Dataset(events=12_345, record_bytes=0, file_events=1_000, event_rate=100, keys=Keys("zipf", 50), disorder_ms=900)
 
@@ -89,17 +90,13 @@ def test_nothing_is_left_when_making_fails(shared_spark, tmp_path, monkeypatch):
 
 def test_spark_gives_the_reference_answers(spark, shared_spark, tmp_path):
     prepared = prepare(tmp_path, SMALL, cores=2)
-    expected = reference(prepared, 5_000)
-    run, answers = run_in(spark, prepared, 5_000)
-    assert difference(expected.rows(), answers) == ""
-    run = run.checked(expected.answers, expected.rows, answers)
-    assert run.equal
-    assert answers.schema == ANSWER
+    workload, terms = WORKLOADS["fixed-window"], Terms(5_000, 5_000, SMALL.disorder_ms, SMALL.seed)
+    run = run_in(spark, workload, prepared, terms).checked(reference(workload, prepared, terms)).result
+    assert run.equal, run.difference
     assert run.events == SMALL.events
     assert run.cpu_seconds > 0
     assert run.peak_anonymous_bytes > 50 << 20
     assert {process.name for process in run.processes} == {"spark jvm", "client"}
-    assert isinstance(answers, pa.Table)
 
 
 def test_the_lock_tells_who_holds_it(tmp_path):

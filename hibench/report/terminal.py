@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +19,24 @@ DEFINITIONS = (
     "compiled, sources held) and stops when the last answer has reached the client (Spark: its sink).",
     "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
     "peak anonymous: greatest sum over those processes of memory they made themselves (RssAnon); no file pages.",
-    "answers, checksum: rows of (ip, first and last time, count), added up so that order plays no part; times of emission are outside.",
+    "answers, checksum: rows with all their columns, added up so that order plays no part; the clock of the last operator is outside.",
+)
+IN_FILES = (
+    "identity, repartition and wordcount answer every record, so their answers go to files, as in HiBench they go back where they came "
+    "from: text in, text out. The clock stops when the files are closed; they are read and checked after that."
+)
+LAST_ONLY = (
+    "A running count is an answer for every record here; Spark gives the last count of every address that a micro-batch had. So Spark's "
+    "answers are compared after only the last of every address is left; ours one by one."
+)
+REPORT_DEFINITION = (
+    "latency: from the creation of a record (by the sender's clock) to the report of the last operator, once for every record, as HiBench "
+    "has it; of a window from the creation of the earliest record of its address, as often as it has records, so up to a window's length "
+    "of it is waiting. Windows are of event time, which is the creation, so that answers can be checked; HiBench's are of the clock."
+)
+RECORD_LATENCY_DEFINITION = (
+    "latency: from the scheduled creation of a record to the delivery of its answer at the client. Records are sent on schedule whatever "
+    "the engine does."
 )
 LATENCY_DEFINITION = (
     "latency: from the scheduled creation of the record that lets a window close (the first with event time ≥ the "
@@ -41,7 +59,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a comparison found. `dataset`: options and facts of the records; `runs` are checked."""
+    """Everything a comparison found. `dataset`: options and facts of the records; `runs` are checked; `records`: the folders of the
+    records of the runs (`hibench.run_record`)."""
 
     workload: str
     events: int
@@ -51,6 +70,8 @@ class Report:
     steps: tuple[Step, ...]
     machine: Machine
     rate: int | None = None
+    mode: str = "paper"
+    records: tuple[str, ...] = ()
 
     @property
     def answers_equal(self) -> bool:
@@ -60,6 +81,7 @@ class Report:
     def to_json(self) -> dict[str, object]:
         return {
             "workload": self.workload,
+            "mode": self.mode,
             "events": self.events,
             "answers_equal": self.answers_equal,
             "window_ms": self.window_ms,
@@ -68,10 +90,14 @@ class Report:
             "dataset": self.dataset,
             "steps": [asdict(step) for step in self.steps],
             "machine": asdict(self.machine),
+            "records": list(self.records),
         }
 
     def write_json(self, path: Path) -> None:
-        """Raises OptionError if the file cannot be written."""
+        """To standard output if the path is '-'. Raises OptionError if the file cannot be written."""
+        if str(path) == "-":
+            print(json.dumps(self.to_json(), indent=1))
+            return
         try:
             path.write_text(json.dumps(self.to_json(), indent=1) + "\n")
         except OSError as error:
@@ -107,7 +133,8 @@ def expect_equal(report: Report) -> None:
 
 def _table(report: Report) -> Table:
     """A column for every run, so that it fits a narrow terminal."""
-    table = Table("engine", title=f"{report.workload}: {report.events:,} events, {report.window_ms / 1000:g} s windows")
+    windows = f", {report.window_ms / 1000:g} s windows" if report.workload in ("fixed-window", "broadcast") else ""
+    table = Table("engine", title=f"{report.workload}: {report.events:,} events{windows}")
     for run in report.runs:
         table.add_column(report.name(run), justify="right", style="" if run.equal else "bold red")
     for label, *figures in zip(_labels(report), *(_figures(report, run) for run in report.runs), strict=True):
@@ -157,9 +184,19 @@ def _ratios(report: Report) -> list[str]:
 
 
 def _definitions(report: Report) -> list[str]:
-    notes = [*DEFINITIONS, *([LATENCY_DEFINITION] if report.rate else [])]
+    notes = [*DEFINITIONS, *_workload_definitions(report)]
     one_node = len(report.machine.numa_nodes) == 1 and any(run.numa for run in report.runs)
     return ["", *notes, *([ONE_NODE] if one_node else [])]
+
+
+def _workload_definitions(report: Report) -> Iterator[str]:
+    running, in_files = report.workload == "wordcount", report.workload in ("identity", "repartition", "wordcount")
+    if in_files and not report.rate:
+        yield IN_FILES
+    if running and any(run.engine == "spark" for run in report.runs):
+        yield LAST_ONLY
+    if report.rate:
+        yield REPORT_DEFINITION if report.mode == "faithful" else RECORD_LATENCY_DEFINITION if in_files else LATENCY_DEFINITION
 
 
 def _facts(report: Report) -> list[str]:
