@@ -1,39 +1,241 @@
-"""An expression as a Column of Spark, equal to the bit where docs/ARITHMETIC.md says what it computes.
+"""An expression as a Column of Spark, equal to the bit where docs/ARITHMETIC.md says what it computes, but for `INEXACT`.
 
-The session runs with ANSI mode on and time zone UTC. Columns have the types of `driver.spark.types`. A row that *fails*
-(docs/ARITHMETIC.md) must not end the query: `column` is NULL there, and `failure` says where that is.
+A row that *fails* (docs/ARITHMETIC.md) must not end the query: `failure` says where that is, and who asks for a `column` leaves these
+rows out. Nothing that is made here raises in Spark, whether its ANSI mode is on or off, and wherever its optimiser moves it; so every
+part may be computed in every row, also behind a condition that is not true. The rules:
+
+- A part that may fail is NULL where it does. It fails where it is NULL and none of its arguments is.
+- Timestamps are int64 µs within an expression: only columns that are read and what comes out at the end have Spark's type. The
+  session's time zone does not matter.
+- Names are those of the schema, to the letter: the session sets `spark.sql.caseSensitive`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
 from pyspark.sql import Column, functions
+from pyspark.sql.functions import coalesce, lit
 
 from cep.model import expr as model
-from cep.model.expr import Expr
-from cep.model.schema import Schema
+from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Expr, Literal, Unary
+from cep.model.schema import FLOAT64, INT64, DataType, Schema
+from cep.plan import types as planned
+from cep.plan.function_types import SIGNATURES
+from cep.plan.types import Typed, literal_value, promoted, typed
+from driver.spark import casts, numbers, patterns, times
+from driver.spark.lists import LISTS
 from driver.spark.refusals import Refused
+from driver.spark.texts import TEXTS
+from driver.spark.types import spark_type
 
+_USERS = "a user's function"
 #: What is refused -> why; a part of the table in docs/SPARK.md.
-REFUSED: dict[str, str] = {}
+REFUSED: dict[str, str] = {
+    "hash": "Spark has no integers that wrap around, of which the project's hash is made",
+    _USERS: "Spark would call it row by row in Python processes of its own, where a row that fails ends the query",
+    **casts.REFUSED,
+    **patterns.REFUSED,
+}
+#: Functions whose last bits are Java's and not the C library's: at most 2 units in the last place apart, `log2` 4.
+INEXACT = frozenset(("exp", "ln", "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "pow", "atan2"))
 
 
 def column(expr: Expr, schema: Schema) -> Column:
-    """The value of `expr` over a row with the columns of `schema`, by their names; NULL also where the row fails.
+    """The value of `expr` over a row with the columns of `schema`, by their names; of any value where the row fails.
 
     Raises:
         Refused: Spark has no equal of a part of it; `what` is a key of REFUSED.
+        QueryError: `expr` does not fit `schema`.
     """
-    match expr:
-        case model.Column(name):
-            return functions.col(_quoted(name))
-    raise Refused(type(expr).__name__, "no translation")
+    tree = typed(expr, schema.by_name)
+    if isinstance(expr, model.Column):
+        return functions.col(_quoted(expr.name))
+    value = _computed(tree).value
+    return functions.timestamp_micros(value) if tree.type.name == "timestamp" else value
 
 
 def failure(expr: Expr, schema: Schema) -> Column | None:
     """Where the row fails: a bool that is never NULL; None if it cannot fail. Raises Refused as `column` does."""
-    return None
+    return _computed(typed(expr, schema.by_name)).fails
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """`fails` is never NULL, and None where the part cannot fail."""
+
+    value: Column
+    fails: Column | None = None
+
+
+def _computed(tree: Typed) -> _Computed:
+    match tree.expr:
+        case model.Column(name):
+            return _Computed(times.instant(functions.col(_quoted(name)), tree.type))
+        case Literal() as literal:
+            return _Computed(_constant(literal))
+        case Binary("and" | "or" as op):
+            return _logic(op == "or", *map(_computed, tree.args))
+        case Call("coalesce"):
+            return _first_present([_converted(arg, tree) for arg in tree.args])
+        case Call("when"):
+            return _chosen(tree)
+        case Call("try"):
+            return _tried(_computed(tree.args[0]))
+    return _strict(tree)
 
 
 def _quoted(name: str) -> str:
     """A name with a dot or a backtick in it is one name."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def _constant(literal: Literal) -> Column:
+    value = literal_value(literal)
+    if literal.type.name == "timestamp":
+        return lit(value).cast("long")
+    return lit(value.decode() if literal.type.name == "string" and isinstance(value, bytes) else value).cast(spark_type(literal.type))
+
+
+# --- what is computed only where it is needed --------------------------------------------------------------------------
+
+
+def _logic(decisive: bool, left: _Computed, right: _Computed) -> _Computed:
+    """A left side that is `decisive`, true for `or`, is the answer."""
+    value = left.value | right.value if decisive else left.value & right.value
+    undecided = coalesce(left.value, lit(not decisive)) != lit(decisive)
+    return _Computed(value, _either(left.fails, _where(undecided, right.fails)))
+
+
+def _first_present(parts: Sequence[_Computed]) -> _Computed:
+    fails = None
+    for part in reversed(parts):
+        fails = _either(part.fails, _where(part.value.isNull(), fails))
+    return _Computed(coalesce(*(part.value for part in parts)), fails)
+
+
+def _chosen(tree: Typed) -> _Computed:
+    paired = len(tree.args) // 2 * 2
+    otherwise = [_converted(arg, tree) for arg in tree.args[paired:]]
+    value = otherwise[0].value if otherwise else lit(None).cast(_inner_type(tree))
+    fails = otherwise[0].fails if otherwise else None
+    for i in reversed(range(0, paired, 2)):
+        condition, chosen = _computed(tree.args[i]), _converted(tree.args[i + 1], tree)
+        value = functions.when(condition.value, chosen.value).otherwise(value)
+        here = _where(condition.value, chosen.fails)
+        fails = _either(condition.fails, here, _where(~coalesce(condition.value, lit(False)), fails))
+    return _Computed(value, fails)
+
+
+def _tried(part: _Computed) -> _Computed:
+    return part if part.fails is None else _Computed(functions.when(~part.fails, part.value))
+
+
+def _either(*conditions: Column | None) -> Column | None:
+    given = [condition for condition in conditions if condition is not None]
+    return reduce(lambda a, b: a | b, given) if given else None
+
+
+def _where(condition: Column, fails: Column | None) -> Column | None:
+    """`fails` where `condition`, which may be NULL, is true."""
+    return None if fails is None else coalesce(condition, lit(False)) & fails
+
+
+def _converted(part: Typed, to: Typed) -> _Computed:
+    """`part` as the type of `to`, to which it is promoted."""
+    computed = _computed(part)
+    return _Computed(numbers.promoted(computed.value, part.type, to.type), computed.fails)
+
+
+def _inner_type(tree: Typed) -> Any:
+    return "long" if tree.type.name == "timestamp" else spark_type(tree.type)
+
+
+# --- what needs all its parts ------------------------------------------------------------------------------------------
+
+
+def _strict(tree: Typed) -> _Computed:
+    """Literals that a function's signature asks for are handed to it as Python's values."""
+    literals = _literal_places(tree)
+    parts = [None if i in literals else _computed(arg) for i, arg in enumerate(tree.args)]
+    given = [_literal(arg) if part is None else part.value for arg, part in zip(tree.args, parts, strict=True)]
+    value, fails = _value(tree, given), _either(*(part.fails for part in parts if part is not None))
+    if not _may_fail(tree):
+        return _Computed(value, fails)
+    present = [part.value.isNotNull() for arg, part in zip(tree.args, parts, strict=True) if part is not None and arg.nullable]
+    return _Computed(value, _either(fails, reduce(lambda a, b: a & b, present, value.isNull())))
+
+
+def _literal_places(tree: Typed) -> frozenset[int]:
+    if not isinstance(tree.expr, Call) or tree.expr.function not in SIGNATURES:
+        return frozenset()
+    return frozenset(place for place, _ in SIGNATURES[tree.expr.function].literals)
+
+
+def _literal(tree: Typed) -> Any:
+    assert isinstance(tree.expr, Literal)
+    return tree.expr.value
+
+
+def _may_fail(tree: Typed) -> bool:
+    match tree.expr:
+        case Binary("//" | "%", _, Literal(divisor, _)) if tree.type.is_integer:
+            return divisor in (0, -1)
+        case Binary(op) if op in ARITHMETIC:
+            return tree.type.name != "float64"
+        case Unary("-") | Call("abs"):
+            return tree.type.is_integer
+        case Cast(_, target, try_):
+            return not try_ and planned.can_fail(tree.args[0].type, target)
+    return isinstance(tree.expr, Call) and tree.expr.function == "truncate"
+
+
+def _value(tree: Typed, args: Sequence[Any]) -> Column:
+    """NULL where it fails."""
+    match tree.expr:
+        case Binary(op) if op in COMPARISON:
+            common = promoted(tuple(arg.type for arg in tree.args))
+            return numbers.COMPARISONS[op](*_promoted(tree, args, common or tree.type))
+        case Binary(op):
+            table = numbers.FLOAT_OPERATORS if tree.type == FLOAT64 else numbers.INTEGER_OPERATORS
+            return table[op](*_promoted(tree, args, tree.type))
+        case Unary(op):
+            (arg,) = _promoted(tree, args, tree.type)
+            return _UNARY[op](arg, tree.type)
+        case Cast(_, target):
+            return casts.cast(args[0], tree.args[0].type, target)
+        case Call("now"):
+            return functions.unix_micros(functions.current_timestamp())
+        case Call("greatest" | "least" as name):
+            return numbers.extreme(name, _promoted(tree, args, tree.type))
+        case Call(name):
+            return _called(name, tree, args)
+    raise Refused(_USERS, REFUSED[_USERS])
+
+
+_UNARY: dict[str, Callable[[Column, DataType], Column]] = {
+    "-": numbers.negative,
+    "not": lambda value, _: ~value,
+    "is_null": lambda value, _: value.isNull(),
+}
+
+
+def _called(name: str, tree: Typed, args: Sequence[Any]) -> Column:
+    floats = tree.type == FLOAT64 or name == "is_nan"
+    table, to = (numbers.FLOAT_FUNCTIONS, FLOAT64) if floats else (numbers.INTEGER_FUNCTIONS, INT64)
+    if name in table:
+        return table[name](*_promoted(tree, args, to))
+    for others in (TEXTS, LISTS, times.TIMES):
+        if name in others:
+            value = others[name](*args)
+            return times.instant(value, tree.type) if name == "element" else value
+    raise Refused(name, REFUSED[name])
+
+
+def _promoted(tree: Typed, args: Sequence[Any], to: DataType) -> list[Any]:
+    """Columns of numbers as numbers of `to`, if that is a type of numbers; all others as they are."""
+    given = zip(args, tree.args, strict=True)
+    return [numbers.promoted(arg, part.type, to) if isinstance(arg, Column) else arg for arg, part in given]
