@@ -94,10 +94,8 @@ def _quoted(name: str) -> str:
 
 
 def _constant(literal: Literal) -> Column:
-    value = literal_value(literal)
-    if literal.type.name == "timestamp":
-        return lit(value).cast("long")
-    return lit(value.decode() if literal.type.name == "string" and isinstance(value, bytes) else value).cast(spark_type(literal.type))
+    value = literal.value if literal.type.name == "string" else literal_value(literal)
+    return lit(value).cast("long" if literal.type.name == "timestamp" else spark_type(literal.type))
 
 
 # --- what is computed only where it is needed --------------------------------------------------------------------------
@@ -119,15 +117,16 @@ def _first_present(parts: Sequence[_Computed]) -> _Computed:
 
 def _chosen(tree: Typed) -> _Computed:
     paired = len(tree.args) // 2 * 2
-    otherwise = [_converted(arg, tree) for arg in tree.args[paired:]]
-    value = otherwise[0].value if otherwise else lit(None).cast(_inner_type(tree))
-    fails = otherwise[0].fails if otherwise else None
-    for i in reversed(range(0, paired, 2)):
-        condition, chosen = _computed(tree.args[i]), _converted(tree.args[i + 1], tree)
-        value = functions.when(condition.value, chosen.value).otherwise(value)
-        here = _where(condition.value, chosen.fails)
-        fails = _either(condition.fails, here, _where(~coalesce(condition.value, lit(False)), fails))
-    return _Computed(value, fails)
+    branches = [(_computed(tree.args[i]), _converted(tree.args[i + 1], tree)) for i in range(0, paired, 2)]
+    otherwise = _converted(tree.args[paired], tree) if paired < len(tree.args) else None
+    value: Any = functions
+    for condition, chosen in branches:
+        value = value.when(condition.value, chosen.value)
+    fails = None if otherwise is None else otherwise.fails
+    for condition, chosen in reversed(branches):
+        there = _where(condition.value, chosen.fails)
+        fails = _either(condition.fails, there, _where(~coalesce(condition.value, lit(False)), fails))
+    return _Computed(value if otherwise is None else value.otherwise(otherwise.value), fails)
 
 
 def _tried(part: _Computed) -> _Computed:
@@ -148,10 +147,6 @@ def _converted(part: Typed, to: Typed) -> _Computed:
     """`part` as the type of `to`, to which it is promoted."""
     computed = _computed(part)
     return _Computed(numbers.promoted(computed.value, part.type, to.type), computed.fails)
-
-
-def _inner_type(tree: Typed) -> Any:
-    return "long" if tree.type.name == "timestamp" else spark_type(tree.type)
 
 
 # --- what needs all its parts ------------------------------------------------------------------------------------------
