@@ -40,6 +40,7 @@ _HOME = {
     "concat": "cep.model.expr_functions",
     "count": "cep.model.functions",
     "count_distinct": "cep.model.functions",
+    "deploy": "driver.engines",
     "files": "driver.query",
     "first": "cep.model.functions",
     "from_epoch": "cep.model.expr_functions",

@@ -12,6 +12,7 @@ from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
 from driver.data import DataPlane
+from driver.engines import check_engine, deploy
 from driver.following import Following
 from driver.publisher import Publisher
 from driver.query import Query
@@ -164,13 +165,21 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def deploy(self, query: Query | model.Query | Mapping[str, Any], start: bool = True) -> Running:
-        """Deploys a query (builder, value or document); returns when it runs, or with `start=False` when it is ready.
+    def deploy(
+        self, query: Query | model.Query | Mapping[str, Any], start: bool = True, *, engine: str = "cep", master: str = "local[*]"
+    ) -> Any:
+        """Deploys a query (builder, value or document); returns a `Running` when it runs, or with `start=False` when it is ready.
+
+        Args:
+            engine: "spark" runs it beside the cluster, on Spark at `master`; see `driver.engines.deploy`.
 
         Raises:
             QueryError: it is no query. PlacementError: the cluster is too small. Conflict: the name is taken.
             QueryFailed: it could not be started; says where and why.
         """
+        check_engine(engine)
+        if engine == "spark":
+            return deploy(query, engine, master=master, start=start)
         answer = self.rest.post(f"/queries?start={str(start).lower()}", _document(query))
         running = Running(self, answer["name"])
         running._wait("running" if start else "ready")

@@ -71,8 +71,8 @@ FEW: dict[str, dict[str, str]] = {
         "driver/java.py": "asks a java for its version",
         "driver/local.py": "starts the supervisor",
         "driver/processes.py": "starts what must not outlive it",
+        "driver/spark/session.py": "Spark in a process of its own",
         "driver/supervisor.py": "names the type",
-        "hibench/spark.py": "Spark in a process of its own",
     },
     "time": {
         "cep/transport.py": "looks for messages for a while",
@@ -80,6 +80,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/gateway.py": "gives up what nobody asks for",
         "driver/processes.py": "patience with those that are to end",
         "driver/publisher.py": "time of ingestion and of creation",
+        "driver/spark/feeds.py": "time of ingestion, and how long rows wait for a file",
         "driver/rest.py": "patience with an orchestrator that is being restarted",
         "driver/subscription.py": "time limits",
         "driver/subscriptions.py": "time limits",
@@ -100,9 +101,9 @@ FEW: dict[str, dict[str, str]] = {
         "driver/gateway.py": "the token, which no command line should show",
         "driver/java.py": "JAVA_HOME and PATH",
         "driver/local.py": "the token, handed to the supervisor",
+        "driver/spark/session.py": "handed on to Spark",
         "driver/supervisor.py": "handed on to children",
         "hibench/cache.py": "where records are kept",
-        "hibench/spark.py": "handed on to Spark",
         "orchestrator/__main__.py": "the token, which no command line should show",
     },
 }

@@ -1,12 +1,48 @@
-"""What Spark cannot express, or not with equal answers. It is said before anything starts; the table in docs/SPARK.md is this one."""
+"""What Spark cannot express, or not with equal answers. It is said before anything starts; docs/SPARK.md has this table."""
 
 from __future__ import annotations
 
-from cep.errors import QueryError
+from collections.abc import Iterator
 
-#: what -> why not. An operator's is refused by `Refused(what, operator, pointer)`, an expression's by `Refused(what)`, whose place
-#: is added on the way out. `expressions.REFUSED` has those of expressions.
-REFUSED: dict[str, str] = {}
+from cep.errors import QueryError
+from cep.model.functions import UserFunction
+from cep.model.operators import (
+    Aggregate,
+    Apply,
+    AsOfJoin,
+    Deduplicate,
+    IntervalJoin,
+    Operator,
+    Sort,
+    StatefulMap,
+    is_stateful,
+)
+from cep.model.query import Query
+from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
+from cep.plan.expand import yielded
+
+_IN_ORDER = "Spark takes the rows of a group as they come, not in the order of event time"
+_ALONE = "Spark gives out changes of state only where nothing else in the query keeps state"
+_RUNNING = "an answer per tuple, or a Deduplicate, with other state on its way"
+
+#: What is refused -> why. Expressions have a table of their own, `driver.spark.expressions.REFUSED`.
+REFUSED: dict[str, str] = {
+    "a window of a number of rows (SIZE)": _IN_ORDER,
+    "a TRANSACTION window": _IN_ORDER,
+    "a periodic UNBOUNDED window": "Spark fires for windows, not for all there has been up to an instant",
+    "an UNBOUNDED window with a ttl": _IN_ORDER,
+    _RUNNING: _ALONE,
+    "Deduplicate with a ttl": "Spark counts the time from when it met a row, not from event time",
+    "Sort without a window": "Spark's streams have no order",
+    "StatefulMap": _IN_ORDER,
+    "AsOfJoin": "Spark has no such join of two streams",
+    "IntervalJoin": "Spark's watermark has whole milliseconds, and rows at the edge of an interval would be lost",
+    "Apply": "Spark would call the function in Python processes of its own, where a row that fails ends the query",
+    "a user's aggregate function": "Spark has none over a stream that know the order of their rows",
+    "a late stream": "Spark drops late rows without a trace",
+    "a source without event time": "Spark reads files and has no instant at which a row of one came",
+    "replicas": "Spark places its tasks itself",
+}
 
 
 class Refused(QueryError):
@@ -20,3 +56,65 @@ class Refused(QueryError):
     def at(self, operator: str, pointer: str) -> Refused:
         """The same, said of a place: `pointer` leads to it, the error's own on from there."""
         return Refused(self.what, self.why, operator, pointer + self.pointer)
+
+
+def check(query: Query) -> None:
+    """Raises Refused for the first operator that Spark cannot run, its expressions aside. `query` is as written."""
+    for what, name, pointer in _found(query):
+        raise Refused(what, REFUSED[what], name, pointer)
+
+
+def is_updating(operator: Operator) -> bool:
+    """Does it give out an answer anew whenever a row changes it? On Spark these are answers per tuple and Deduplicate."""
+    return isinstance(operator, Deduplicate) or (isinstance(operator, Aggregate) and isinstance(operator.window, UnboundedWindow))
+
+
+def above(query: Query, name: str) -> Iterator[Operator]:
+    """The operators on the ways to `name`, its own among them, each once."""
+    makers = {made: operator for operator in query.operators for made in yielded(operator)}
+    waiting, seen = [name], set()
+    while waiting:
+        operator = makers.get(waiting.pop())
+        if operator is not None and operator.name not in seen:
+            seen.add(operator.name)
+            waiting += operator.inputs
+            yield operator
+
+
+def _found(query: Query) -> Iterator[tuple[str, str, str]]:
+    """(what, operator, pointer) of everything that is refused."""
+    if query.late is not None:
+        yield "a late stream", "", "/late"
+    if query.options.replicas > 1:
+        yield "replicas", "", "/options/replicas"
+    for i, stream in enumerate(query.streams):
+        if stream.event_time is None and stream.files is not None:
+            yield "a source without event time", "", f"/streams/{i}"
+    for i, operator in enumerate(query.operators):
+        for what in _of_operator(operator):
+            yield what, operator.name, f"/operators/{i}"
+    for i, output in enumerate(query.outputs):
+        stateful = [operator for operator in above(query, output.input) if is_stateful(operator)]
+        for operator in filter(is_updating, stateful):
+            if len(stateful) > 1:
+                yield _RUNNING, operator.name, f"/outputs/{i}"
+
+
+def _of_operator(operator: Operator) -> Iterator[str]:
+    match operator:
+        case Aggregate(window=SizeWindow()):
+            yield "a window of a number of rows (SIZE)"
+        case Aggregate(window=TransactionWindow()):
+            yield "a TRANSACTION window"
+        case Aggregate(window=UnboundedWindow(advance=int())):
+            yield "a periodic UNBOUNDED window"
+        case Aggregate(window=UnboundedWindow(ttl=int())):
+            yield "an UNBOUNDED window with a ttl"
+        case Deduplicate(ttl=int()):
+            yield "Deduplicate with a ttl"
+        case Sort(window=None):
+            yield "Sort without a window"
+        case StatefulMap() | AsOfJoin() | IntervalJoin() | Apply():
+            yield type(operator).__name__
+    if isinstance(operator, Aggregate) and any(isinstance(function, UserFunction) for _, function in operator.functions):
+        yield "a user's aggregate function"

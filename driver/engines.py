@@ -1,0 +1,31 @@
+"""The engine that a query is deployed on by name. Spark's is loaded when it is first asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from cep.errors import QueryError
+
+ENGINES = ("cep", "spark")
+
+
+def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> Any:
+    """Runs a query (builder, value or document) without a cluster of ours: on Spark, in a JVM of its own or on the cluster at `master`.
+
+    Returns a `driver.spark.running.Running`, which has the methods of one that runs on a cluster; use it as a context manager.
+
+    Raises:
+        QueryError: it is no query, or Spark cannot run it (docs/SPARK.md): names operator and reason.
+        ClusterError: Spark cannot be started.
+    """
+    if engine == "cep":
+        raise QueryError("engine 'cep' needs a cluster: with LocalCluster() as cluster: cluster.deploy(query)")
+    check_engine(engine)
+    return import_module("driver.spark.running").deploy(query, master, start)
+
+
+def check_engine(engine: str) -> None:
+    """Raises QueryError: there is none of that name."""
+    if engine not in ENGINES:
+        raise QueryError(f"engine: expected one of {', '.join(ENGINES)}, got {engine!r}")

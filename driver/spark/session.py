@@ -1,0 +1,233 @@
+"""A private Spark: its own JVM, quiet, on loopback, writing only into a scratch folder that goes with it.
+
+`private_spark` is one for a block; `SESSIONS` lends the one that a process may have at a time to whoever asks for its master.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import STDOUT
+
+import psutil
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from cep.errors import ClusterError
+from driver.java import java_home
+
+_LOG_LINES_SHOWN = 15
+#: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
+FAST = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+}
+#: What the answers depend on.
+MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+_FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_DRIVER_PYTHON")
+
+
+@dataclass(frozen=True)
+class Spark:
+    """A running session, the process id of its JVM, and the scratch folder that goes with it. `cores` are its task slots."""
+
+    session: SparkSession
+    jvm: int
+    scratch: Path
+    cores: int
+    memory_mb: int
+
+
+@contextlib.contextmanager
+def private_spark(
+    master: str, cores: int, settings: dict[str, str] | None = None, name: str = "cep", folder: str | None = None
+) -> Iterator[Spark]:
+    """Spark in one JVM of its own with `cores` task slots, or one that drives a cluster with so many.
+
+    Args:
+        settings: Spark's, over FAST, MEANING and what keeps it private.
+        name: of the application, and the beginning of its scratch folder's.
+        folder: where the scratch folder is made; a cluster on several machines needs one that all of them see.
+
+    Raises:
+        ClusterError: it cannot start, or fails; with the end of its log.
+
+    However the block is left (also by Ctrl-C), the JVM, its Python workers and the scratch folder are gone after it.
+    """
+    before, interrupt = _children(), signal.getsignal(signal.SIGINT)
+    with tempfile.TemporaryDirectory(prefix=f"{name}-spark-", dir=folder, ignore_cleanup_errors=True) as made, _quiet():
+        scratch, memory_mb = Path(made), min(8192, psutil.virtual_memory().total // 2**21)
+        try:
+            with _environment(scratch), open(scratch / "log", "wb") as log:
+                conf = SparkConf(loadDefaults=False).setAll({**_conf(master, name, scratch, cores, memory_mb), **(settings or {})}.items())
+                gateway = launch_gateway(conf, {"stdout": log, "stderr": STDOUT})
+                context = SparkContext(conf=conf, gateway=gateway)
+                _restore(interrupt)
+                yield Spark(SparkSession(context), gateway.proc.pid, scratch, cores, memory_mb)
+            context.stop()
+        except (PySparkException, Py4JError) as error:
+            raise ClusterError(f"Spark failed: {brief(error)}\n{_tail(scratch / 'log')}") from error
+        finally:
+            _disconnect()
+            _end(_children() - before)
+            _forget()
+
+
+class Sessions:
+    """The Spark of this process: PySpark has one context at a time. It is started for the first who asks and goes with the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: tuple[str, Spark] | None = None
+        self._users = 0
+        self._close = contextlib.ExitStack()
+
+    def acquire(self, master: str, folder: str | None = None) -> Spark:
+        """The one with this master; `release` it. Raises ClusterError: another one is open, or it cannot start."""
+        with self._lock:
+            if self._open is None:
+                spark = self._close.enter_context(private_spark(master, cores_of(master), folder=folder))
+                self._open = master, spark
+                atexit.register(self._end)
+            elif self._open[0] != master:
+                raise ClusterError(f"Spark runs already with master {self._open[0]!r}, here {master!r}; a process has one: close the other")
+            self._users += 1
+            return self._open[1]
+
+    def release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._end()
+
+    def _end(self) -> None:
+        atexit.unregister(self._end)
+        self._open = None
+        self._close.close()
+
+
+SESSIONS = Sessions()
+
+
+def cores_of(master: str) -> int:
+    """Task slots of `local[n]`; of others as many as this machine has cores for us: how finely state is cut."""
+    asked = re.fullmatch(r"local\[(\d+)\]", master)
+    return int(asked[1]) if asked else 1 if master == "local" else len(os.sched_getaffinity(0))
+
+
+def _conf(master: str, name: str, scratch: Path, cores: int, memory_mb: int) -> dict[str, str]:
+    return {
+        **FAST,
+        **MEANING,
+        "spark.master": master,
+        "spark.app.name": name,
+        "spark.driver.memory": f"{memory_mb}m",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # -Xss16m: query.stop() beside a callback can overflow the default stack; the others keep /tmp clean
+        "spark.driver.extraJavaOptions": f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={scratch}",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+
+
+@contextlib.contextmanager
+def _environment(scratch: Path) -> Iterator[None]:
+    """What spark-submit and its Python workers read from the environment, for as long as the JVM runs."""
+    ours = {
+        "JAVA_HOME": str(java_home(spark=True)),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "SPARK_LOCAL_DIRS": str(scratch / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+    }
+    before = {name: os.environ.get(name) for name in (*ours, *_FOREIGN)}
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PySpark warns of a pandas newer than it knows, and nothing here uses pandas; py4j logs what it also raises."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        yield
+
+
+def _restore(interrupt: object) -> None:
+    """SparkContext installs its own Ctrl-C handler in the main thread; ours also takes the rest down."""
+    with contextlib.suppress(ValueError):  # not the main thread: then it installed none
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+def _end(processes: set[psutil.Process]) -> None:
+    """SIGKILL: everything the processes could want to tidy up lies in the scratch folder."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=10)
+
+
+def _disconnect() -> None:
+    """Before the JVM is killed: py4j's finalizers and PySpark's accumulator thread would each print a traceback."""
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context._accumulatorServer.handle_error = lambda request, address: None
+    if SparkContext._gateway is not None:
+        SparkContext._gateway._gateway_client.is_connected = False
+        SparkContext._gateway._gateway_client.close()
+
+
+def _forget() -> None:
+    """PySpark keeps its JVM in class attributes; without this the next session would talk to the dead one."""
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.proc.stdin.close()
+        SparkContext._gateway.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+
+
+def brief(error: Exception) -> str:
+    """The first line of what Spark says and, of a Python traceback in it, the last: not the Java frames."""
+    lines = [line for line in str(error).partition("JVM stacktrace:")[0].splitlines() if line.strip()]
+    return "\n".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN:])
