@@ -322,6 +322,52 @@ def test_cutting_into_batches_changes_nothing(operators: Chained, rows: list[Row
             assert_as_expected(chain, operators, ANY, part_rows, {name: column.take(part) for name, column in columns.items()})
 
 
+EXTREMES = [0, 1, -1, 5, -5, 2**31, 2**62, -(2**62), 2**63 - 1, -(2**63) + 1, -(2**63)]
+SUMMED = Schema.of({"a": int, "n": "int64?", "x": float})
+
+
+@st.composite
+def chains_of_sums(draw: DrawFn) -> Chained:
+    """Maps that add literals and take literals away, and now and then do something else that has a place in the order of failures."""
+    operators: list[Map | Filter] = []
+    for k in range(draw(st.integers(1, 6))):
+        a, n, amount = col("a"), col("n"), lit(draw(st.sampled_from(EXTREMES[:-1])))
+        one, other = (
+            draw(st.sampled_from([a + amount, a - amount, a, a + amount + 1, a * 2])),
+            draw(st.sampled_from([n + amount, n - 1, n])),
+        )
+        operators.append(mapped(f"m{k}", a=one, n=other, x=draw(st.sampled_from([col("x"), col("x") + 1.0]))))
+        if draw(st.integers(0, 5)) == 0:
+            operators.append(kept(col("a") > draw(st.sampled_from(EXTREMES)), f"f{k}"))
+    return tuple(operators)
+
+
+SUMMED_ROWS = st.lists(
+    st.fixed_dictionaries({"a": st.sampled_from(EXTREMES), "n": st.none() | st.sampled_from(EXTREMES), "x": st.floats(allow_nan=False)}),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(operators=chains_of_sums(), rows=SUMMED_ROWS)
+@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+def test_sums_checked_together_fail_where_they_would_alone(operators: Chained, rows: list[Row], private_cache: None) -> None:
+    with interpreted():
+        assert_as_expected(make_chain(operators, SUMMED), operators, SUMMED, rows, columns_of(rows, SUMMED))
+
+
+@pytest.mark.parametrize("rows", [[1, 2**62], [1, 2**63 - 50, 2**63 - 49, 2**63 - 1, -(2**63)]], ids=["none fails", "some fail"])
+def test_fifty_sums_are_one(rows: list[int]) -> None:
+    """Compiled; each row that fails does so in the map whose sum is the first that does not fit."""
+    schema = Schema.of({"a": int})
+    maps = tuple(mapped(f"m{k}", a=col("a") + 1) for k in range(50))
+    chain = compile_chain(maps, schema)
+    assert chain.loops[0].source.text.count("if sum_overflows(c0[i]") == 50
+    assert "if excess >= 0:" in chain.loops[0].source.text
+    given_rows = [{"a": a} for a in rows]
+    assert_as_expected(chain, maps, schema, given_rows, columns_of(given_rows, schema))
+
+
 # --- loops -----------------------------------------------------------------------------------------------------------
 
 PLAIN = Schema.of({"x": float, "i": int, "n": "int64?", "s": str, "t": "timestamp[ms]"})

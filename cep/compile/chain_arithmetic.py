@@ -31,6 +31,7 @@ __all__ = [  # what generated loops import
     "quotient",
     "quotient_overflows",
     "remainder",
+    "sum_excess",
     "sum_overflows",
     "text_equal",
     "text_less",
@@ -79,10 +80,16 @@ def wrapped_magnitude(a: Int) -> Int:
 
 
 @inlined
-def sum_overflows(a: Int, b: Int) -> Truth:
-    """Whether a + b is outside int64: both signs differ from the sign of the wrapped sum."""
+def sum_excess(a: Int, b: Int) -> Int:
+    """Negative where a + b is outside int64: both signs differ from the sign of the wrapped sum."""
     total = wrapped_sum(a, b)
-    return ((a ^ total) & (b ^ total)) < 0
+    return (a ^ total) & (b ^ total)
+
+
+@inlined
+def sum_overflows(a: Int, b: Int) -> Truth:
+    """Whether a + b is outside int64."""
+    return sum_excess(a, b) < 0
 
 
 @inlined

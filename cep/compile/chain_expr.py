@@ -8,11 +8,12 @@ How to read it:
    needed; arguments that cannot fail are always computed, which leaves the loop without branches. `when` likewise. Under
    `try` what fails leaves a loop of one turn, and nothing is noted.
 3. Literals are not in the source, only their places among the loop's arguments.
+4. A run of sums of integers with literals of one sign (`Sums`) is one sum and one check: if any of it overflows the last one does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from cep.compile.chain_functions import OF_FLOATS, OF_INSTANTS, OF_NUMBERS, OF_T
 from cep.compile.chain_members import members_of, texts_of
 from cep.compile.chain_steps import is_parsed, may_fail
 from cep.model.expr import ARITHMETIC, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Unary
-from cep.model.schema import BOOL, FLOAT64, INT64, UNIT_US, DataType, Field
+from cep.model.schema import BOOL, FLOAT64, INT32, INT64, UNIT_US, DataType, Field
 from cep.plan.types import Typed, literal_value, promoted, text_of
 
 _FLOAT = {
@@ -53,6 +54,9 @@ _COMPARE = {
     ">": ("{a} > {b}", "{kind}_less({b}, {a})"),
     ">=": ("{a} >= {b}", "not {kind}_less({a}, {b})"),
 }
+LOOP_DEPTH = 2
+"""Of the lines right in the loop, under no condition."""
+
 _ZERO = {"bool": "False", "float64": "float64(0.0)"}
 
 
@@ -78,6 +82,24 @@ class Site:
 
 
 @dataclass
+class Sums:
+    """`base` plus literals of one sign, one after the other, up to `code`; whether that overflows is not checked yet.
+
+    `steps`: (what holds the sum of the literals so far, the site that fails if it is too much).
+    """
+
+    base: str
+    valid: str | None
+    code: str = ""
+    total: int = 0
+    steps: list[tuple[str, int]] = field(default_factory=list)
+
+    def takes(self, operand: Value, amount: int) -> bool:
+        same_sign = self.total == 0 or amount == 0 or (self.total > 0) == (amount > 0)
+        return (operand.code, operand.valid) == (self.code, self.valid) and same_sign and abs(self.total + amount) < 2**63
+
+
+@dataclass
 class Writer:
     """Writes the body of one loop.
 
@@ -98,10 +120,13 @@ class Writer:
     sites: list[Site] = field(default_factory=list)
     operator: str = ""
     where: str = ""
-    depth: int = 2
+    depth: int = LOOP_DEPTH
     names: int = 0
     functions: bool = False
     tries: int = 0  # around what is written next
+    sums: Sums | None = None  # whose check comes before anything else is written
+    unchecked: list[str] = field(default_factory=list)  # the lines without the checks of sums
+    guards: list[str] | None = field(default_factory=list)  # of a row: negative where a sum overflows; None: it may fail otherwise
 
     def __post_init__(self) -> None:
         self.there = {name: Value("", f.type, column=name) for name, f in self.fields.items()}
@@ -109,7 +134,12 @@ class Writer:
     # --- lines ---
 
     def line(self, text: str) -> None:
+        self._check_sums()
+        self._put(text)
+
+    def _put(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
+        self.unchecked.append(self.lines[-1])
 
     def _set(self, code: str) -> str:
         """A new variable that holds `code`."""
@@ -122,18 +152,35 @@ class Writer:
         return f"v{self.names}"
 
     def fail_if(self, valid: str | None, condition: str, reason: str) -> None:
-        self.line(f"if {condition}:" if valid is None else f"if {valid} and ({condition}):")
-        self.depth += 1
         if self.tries:
-            self.line("break")
-            self.depth -= 1
+            self.line(_if(valid, condition))
+            self.line("    break")
             return
-        self.line("failed_rows[failed] = i")
-        self.line(f"failed_sites[failed] = {len(self.sites)}")
-        self.line("failed += 1")
-        self.line("continue")
-        self.depth -= 1
+        self._check_sums()
+        self.guards = None
+        self._fail(valid, condition, self._site(reason))
+
+    def _site(self, reason: str) -> int:
         self.sites.append(Site(self.operator, reason))
+        return len(self.sites) - 1
+
+    def _fail(self, valid: str | None, condition: str, site: int, earlier: Sequence[tuple[str, int]] = ()) -> None:
+        """`earlier`: conditions under which it has failed before, the latest first."""
+        lines = [_if(valid, condition), "    failed_rows[failed] = i", f"    failed_sites[failed] = {site}"]
+        for condition, site in earlier:
+            lines += [f"    if {condition}:", f"        failed_sites[failed] = {site}"]
+        self.lines += ["    " * self.depth + line for line in (*lines, "    failed += 1", "    continue")]
+
+    def _check_sums(self) -> None:
+        sums, self.sums = self.sums, None
+        if sums is not None:
+            (last, site), *earlier = ((f"sum_overflows({sums.base}, {total})", site) for total, site in reversed(sums.steps))
+            self._fail(sums.valid, last, site, earlier)
+            read = any(value.code == sums.base for value in self.loaded.values())
+            if read and self.guards is not None:
+                self.guards.append(f"sum_excess({sums.base}, {sums.steps[-1][0]})")
+            else:
+                self.guards = None
 
     def _both(self, a: str | None, b: str | None) -> str | None:
         """The validity of what is NULL if one of two is."""
@@ -234,11 +281,26 @@ class Writer:
         if tree.type == FLOAT64:
             code = _FLOAT[op].format(a=_as(left, FLOAT64), b=_as(right, FLOAT64))
             return Value(self._set(code), FLOAT64, valid)
+        amount = _amount(op, tree.args)
+        if amount is not None and left.type == INT64 and self.depth == LOOP_DEPTH and not self.tries:
+            return self._summed(left, amount, self._reason("integer overflow", tree))
         operands = {"a": _as(left, INT64), "b": _as(right, INT64)}
         code, checks = _INTEGER[op]
         for condition, reason in checks:
             self.fail_if(valid, condition.format(**operands), self._reason(reason, tree))
         return Value(self._set(code.format(**operands)), tree.type, valid)
+
+    def _summed(self, operand: Value, amount: int, reason: str) -> Value:
+        """`operand` plus a literal."""
+        if self.sums is None or not self.sums.takes(operand, amount):
+            self._check_sums()
+            self.sums = Sums(operand.code, operand.valid)
+        sums = self.sums
+        sums.total += amount
+        sums.steps.append((self._new_literal("integer", sums.total), self._site(reason)))
+        sums.code = self._name()
+        self._put(f"{sums.code} = wrapped_sum({sums.base}, {sums.steps[-1][0]})")
+        return Value(sums.code, INT64, operand.valid)
 
     def _reason(self, reason: str, tree: Typed) -> str:
         return f"{self.where}: {reason} in {text_of(tree.expr)}"
@@ -438,6 +500,19 @@ class Writer:
         fits = f"not ({failure})"
         valid = self._set(fits if value.valid is None else f"{value.valid} and {fits}")
         return Value(value.code, tree.type, valid)
+
+
+def _if(valid: str | None, condition: str) -> str:
+    return f"if {condition}:" if valid is None else f"if {valid} and ({condition}):"
+
+
+def _amount(op: str, args: Sequence[Typed]) -> int | None:
+    """The integer literal that is added to the first argument, or taken from it; None: it is something else."""
+    literal = args[1].expr
+    if op not in ("+", "-") or not isinstance(literal, Literal) or args[1].type not in (INT64, INT32):
+        return None
+    value = literal_value(literal)
+    return (value if op == "+" else -value) if isinstance(value, int) and value > -(2**63) else None
 
 
 def _is_true(value: Value) -> str:
