@@ -60,19 +60,26 @@ PLAN = {
     "notes": ["a note"],
 }
 
+_STEPS = ["pick", "pick", "window"], ["operator"] * 3, [1_000, 2_000, 40], [60_000_000, 40_000_000, 1_000_000]
 
-def tables(latencies_us: Any = None) -> dict[str, pa.Table]:
-    """Every table of a record; 40 latencies from 1 ms up, unless others are given, each standing for two answers."""
-    latencies_us = np.arange(1_000, 41_000, 1_000) if latencies_us is None else np.asarray(latencies_us)
+
+def table(name: str, *columns: Any) -> pa.Table:
+    """A table of a record, from its columns in order."""
+    return pa.table([pa.array(column) for column in columns], names=TABLES[name].names).cast(TABLES[name])
+
+
+def tables() -> dict[str, pa.Table]:
+    """Every table of a record; 40 latencies from 1 ms up, each standing for two answers."""
+    latencies_us = np.arange(1_000, 41_000, 1_000)
     created = 1_700_000_000_000_000 + np.linspace(0, 3_000_000, len(latencies_us)).astype(np.int64)
-    rows = {
-        "latency": [created, created + latencies_us, np.full(len(created), 2)],
-        "windows": [[0, 1_000_000, 2_000_000], [1_000] * 3, [1_000] * 3, [14, 13, 13], [14, 13, 13]],
-        "timeline": [[0.0, 0.0, 1.5, 1.5], ["im-0", "im-1"] * 2, [0.0, 0.0, 0.7, 0.8], [1 << 20, 1 << 20, 5 << 20, 6 << 20], [0, 0, 9, 9]],
-        "operators": [["SQ1", "SQ2"], [0, 1], ["im-0", "im-1"], ["pick", "window"], ["operator"] * 2, [3_000, 40], [10**8, 10**6]],
-        "pages": [["im-0", "im-1", "client"], [0, 1, None], [0, 1, 0], [1_000, 1_000, 500]],
+    anonymous = [1 << 20, 1 << 20, 5 << 20, 6 << 20]
+    return {
+        "latency": table("latency", created, created + latencies_us, np.full(len(created), 2)),
+        "windows": table("windows", [0, 1_000_000, 2_000_000], [1_000] * 3, [1_000] * 3, [14, 13, 13], [14, 13, 13]),
+        "timeline": table("timeline", [0.0, 0.0, 1.5, 1.5], ["im-0", "im-1"] * 2, [0.0, 0.0, 0.7, 0.8], anonymous, [0, 0, 9, 9]),
+        "operators": table("operators", ["SQ1", "SQ1", "SQ2"], [0, 1, 1], ["im-0", "im-1", "im-1"], *_STEPS),
+        "pages": table("pages", ["im-0", "im-1", "im-1", "client"], [0, 1, 1, None], [0, 0, 1, 0], [1_000, 250, 750, 500]),
     }
-    return {name: pa.table([pa.array(column) for column in rows[name]], names=TABLES[name].names).cast(TABLES[name]) for name in TABLES}
 
 
 def record(**changes: Any) -> RunRecord:

@@ -1,0 +1,75 @@
+"""Everything that a report says of a run, computed by Spark from its record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pyspark.sql import SparkSession
+
+from hibench.report.completeness import CompletenessFigures, completeness
+from hibench.report.latency import LatencyFigures, latencies
+from hibench.report.resources import PageFigures, ProcessFigures, StepFigures, pages, processes, steps
+from hibench.run_record import RunRecord
+
+
+@dataclass(frozen=True)
+class RunFigures:
+    """A run and what is computed from its tables; None or () where it has no such table. `label`: how the report calls it."""
+
+    record: RunRecord
+    label: str
+    latency: LatencyFigures | None = None
+    completeness: CompletenessFigures | None = None
+    steps: tuple[StepFigures, ...] = ()
+    processes: tuple[ProcessFigures, ...] = ()
+    pages: tuple[PageFigures, ...] = ()
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """None where the size of the records is not known."""
+        size = self.record.dataset.get("bytes")
+        return size / self.record.result.seconds if isinstance(size, int) and self.record.result.seconds else None
+
+    def to_json(self) -> dict[str, object]:
+        record = self.record
+        facts = {name: getattr(record, name) for name in ("id", "workload", "mode", "began", "window_ms", "rate", "series", "command", "nodes")}
+        computed = {
+            "latency": self.latency and asdict(self.latency),
+            "completeness": self.completeness and asdict(self.completeness),
+            "steps": [{**asdict(step), "ns_per_row": step.ns_per_row} for step in self.steps],
+            "processes": [asdict(process) for process in self.processes],
+            "pages": [{**asdict(each), "local_share": each.local_share} for each in self.pages],
+        }
+        described = {"machine": asdict(record.machine), "dataset": dict(record.dataset), "plan": record.plan, "explanation": record.explanation}
+        return {**facts, "label": self.label, "result": record.result.to_json(), **computed, **described}
+
+
+def figures(spark: SparkSession, records: Sequence[RunRecord]) -> tuple[RunFigures, ...]:
+    """Of every record, in their order."""
+    latency, windows = latencies(spark, records), completeness(spark, records)
+    costs, used, placed = steps(spark, records), processes(spark, records), pages(spark, records)
+    return tuple(
+        RunFigures(record, label, latency.get(i), windows.get(i), costs.get(i, ()), used.get(i, ()), placed.get(i, ()))
+        for i, (record, label) in enumerate(zip(records, labels(records), strict=True))
+    )
+
+
+def labels(records: Sequence[RunRecord]) -> list[str]:
+    """What tells the runs apart: engine, binding, rate where rates differ, and a number where all that is equal."""
+    rates = len({record.rate for record in records}) > 1
+    named = [" ".join([engine_name(record), *([_rate(record)] if rates else [])]) for record in records]
+    return [name if named.count(name) == 1 else f"{name} #{named[: place + 1].count(name)}" for place, name in enumerate(named)]
+
+
+def engine_name(record: RunRecord) -> str:
+    """Without a second node 'NUMA-aware' would promise too much."""
+    if record.result.numa is None:
+        return record.result.engine
+    one_node = len(record.machine.numa_nodes) == 1
+    aware, unaware = ("pinned", "unpinned") if one_node else ("NUMA-aware", "not NUMA-aware")
+    return f"{record.result.engine} {aware if record.result.numa == 'on' else unaware}"
+
+
+def _rate(record: RunRecord) -> str:
+    return "closed loop" if record.rate is None else f"at {record.rate:,}/s"
