@@ -8,13 +8,14 @@ import pytest
 from hibench.report.completeness import WINDOWS_SHOWN
 from hibench.report.figures import figures, labels
 from hibench.report.latency import CURVE, MOMENTS, PERCENTILES
+from hibench.report.tables import SESSION
 from hibench.spark import local_spark
 from tests.run_records import RESULT, record, table, tables
 
 
 @pytest.fixture(scope="module")
 def spark():
-    with local_spark(2, {"spark.sql.adaptive.enabled": "false"}) as running:
+    with local_spark(2, SESSION) as running:
         yield running.session
 
 

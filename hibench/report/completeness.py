@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
 from hibench.report.tables import by_run, joined
@@ -13,6 +13,8 @@ from hibench.run_record import RunRecord
 
 WINDOWS_SHOWN = 240
 """Of more windows, that many runs of neighbours are shown."""
+
+_SUMMED = ("events", "events_expected", "rows", "rows_expected")
 
 
 @dataclass(frozen=True)
@@ -41,21 +43,7 @@ class CompletenessFigures:
 def completeness(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, CompletenessFigures]:
     """Of every record with rows in its table `windows`, by place."""
     windows = joined(spark, records, "windows")
-    if windows is None:
-        return {}
-    windows = windows.cache()
-    by_window = by_run(_by_window(windows))
-    found = {run: _figures(row, by_window[run]) for run, (row,) in by_run(_summaries(windows)).items()}
-    windows.unpersist()
-    return found
-
-
-def _summaries(windows: DataFrame) -> DataFrame:
-    complete = (f.col("events") == f.col("events_expected")) & (f.col("rows") == f.col("rows_expected"))
-    share = f.least(_share("events"), _share("rows"))
-    sums = [f.sum(name).alias(name) for name in ("events", "events_expected", "rows", "rows_expected")]
-    summary = [f.count("*").alias("windows"), f.count_if(complete).alias("complete"), f.min(share).alias("least")]
-    return windows.groupBy("run").agg(*summary, *sums)
+    return {} if windows is None else {run: _figures(rows) for run, rows in by_run(_by_window(windows)).items()}
 
 
 def _share(name: str) -> f.Column:
@@ -65,17 +53,20 @@ def _share(name: str) -> f.Column:
 
 
 def _by_window(windows: DataFrame) -> DataFrame:
-    """At most WINDOWS_SHOWN rows of a run, in order of time."""
-    first = windows.groupBy("run").agg(f.min("start_us").alias("first_us"), f.max("start_us").alias("last_us"))
-    width = f.greatest(f.lit(1.0), (f.col("last_us") - f.col("first_us") + 1) / WINDOWS_SHOWN)
-    places = windows.join(f.broadcast(first), "run").withColumn("place", f.floor((f.col("start_us") - f.col("first_us")) / width))
-    sums = [f.sum(name).alias(name) for name in ("events", "events_expected", "rows", "rows_expected")]
-    seconds = f.min((f.col("start_us") - f.col("first_us")) / 1e6).alias("seconds")
-    shares = [_share("events").alias("events"), _share("rows").alias("rows")]
-    return places.groupBy("run", "place").agg(seconds, *sums).select("run", "seconds", *shares).orderBy("run", "seconds")
+    """At most WINDOWS_SHOWN rows of a run, in order of time, each for all windows that begin in one piece of it."""
+    run = Window.partitionBy("run")
+    since_first = f.col("start_us") - f.min("start_us").over(run)
+    piece_us = f.greatest(f.lit(1.0), (f.max("start_us").over(run) - f.min("start_us").over(run) + 1) / WINDOWS_SHOWN)
+    complete = (f.col("events") == f.col("events_expected")) & (f.col("rows") == f.col("rows_expected"))
+    least = f.min(f.least(_share("events"), _share("rows"))).alias("least")
+    sums = [f.sum(name).alias(name) for name in _SUMMED]
+    facts = [f.min("since_us").alias("since_us"), f.count("*").alias("windows"), f.count_if(complete).alias("complete"), least]
+    pieces = windows.withColumn("since_us", since_first).withColumn("piece", f.floor(since_first / piece_us)).groupBy("run", "piece")
+    shares = [_share(name).alias(f"share_of_{name}") for name in ("events", "rows")]
+    return pieces.agg(*facts, *sums).select("*", *shares).orderBy("run", "piece")
 
 
-def _figures(row: Row, windows: list[Row]) -> CompletenessFigures:
-    names = ("windows", "complete", "least", "events", "events_expected", "rows", "rows_expected")
-    by_window = tuple(WindowFigures(each["seconds"], each["events"], each["rows"]) for each in windows)
-    return CompletenessFigures(*(row[name] for name in names), by_window=by_window)
+def _figures(rows: list[Row]) -> CompletenessFigures:
+    sums = {name: sum(row[name] for row in rows) for name in ("windows", "complete", *_SUMMED)}
+    by_window = tuple(WindowFigures(row["since_us"] / 1e6, row["share_of_events"], row["share_of_rows"]) for row in rows)
+    return CompletenessFigures(least=min(row["least"] for row in rows), by_window=by_window, **sums)

@@ -12,6 +12,8 @@ from hibench.report.latency import LatencyFigures, latencies
 from hibench.report.resources import PageFigures, ProcessFigures, StepFigures, pages, processes, steps
 from hibench.run_record import RunRecord
 
+_FACTS = ("id", "workload", "mode", "began", "window_ms", "rate", "series", "command", "nodes", "explanation")
+
 
 @dataclass(frozen=True)
 class RunFigures:
@@ -33,7 +35,9 @@ class RunFigures:
 
     def to_json(self) -> dict[str, object]:
         record = self.record
-        facts = {name: getattr(record, name) for name in ("id", "workload", "mode", "began", "window_ms", "rate", "series", "command", "nodes")}
+        facts = {
+            name: getattr(record, name) for name in ("id", "workload", "mode", "began", "window_ms", "rate", "series", "command", "nodes")
+        }
         computed = {
             "latency": self.latency and asdict(self.latency),
             "completeness": self.completeness and asdict(self.completeness),
@@ -41,7 +45,12 @@ class RunFigures:
             "processes": [asdict(process) for process in self.processes],
             "pages": [{**asdict(each), "local_share": each.local_share} for each in self.pages],
         }
-        described = {"machine": asdict(record.machine), "dataset": dict(record.dataset), "plan": record.plan, "explanation": record.explanation}
+        described = {
+            "machine": asdict(record.machine),
+            "dataset": dict(record.dataset),
+            "plan": record.plan,
+            "explanation": record.explanation,
+        }
         return {**facts, "label": self.label, "result": record.result.to_json(), **computed, **described}
 
 
@@ -56,10 +65,11 @@ def figures(spark: SparkSession, records: Sequence[RunRecord]) -> tuple[RunFigur
 
 
 def labels(records: Sequence[RunRecord]) -> list[str]:
-    """What tells the runs apart: engine, binding, rate where rates differ, and a number where all that is equal."""
+    """What tells the runs of a workload and mode apart: engine, binding, rate where rates differ, a number where all that is equal."""
     rates = len({record.rate for record in records}) > 1
     named = [" ".join([engine_name(record), *([_rate(record)] if rates else [])]) for record in records]
-    return [name if named.count(name) == 1 else f"{name} #{named[: place + 1].count(name)}" for place, name in enumerate(named)]
+    keys = [(record.workload, record.mode, name) for record, name in zip(records, named, strict=True)]
+    return [f"{key[2]} #{keys[: i + 1].count(key)}" if keys.count(key) > 1 else key[2] for i, key in enumerate(keys)]
 
 
 def engine_name(record: RunRecord) -> str:

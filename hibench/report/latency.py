@@ -18,13 +18,9 @@ from hibench.run_record import RunRecord
 PERCENTILES = (50.0, 75.0, 95.0, 98.0, 99.0, 99.9)
 """Those of the original's report."""
 
-CURVE = (0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 75.0, 80.0, 85.0, 90.0, 92.5, 95.0, 96.5, 98.0, 99.0, 99.5, 99.75, 99.9) + (
-    99.95,
-    99.975,
-    99.99,
-    99.995,
-    99.999,
-    99.9999,
+CURVE = tuple(
+    100 - rest
+    for rest in (100, 90, 80, 70, 60, 50, 40, 30, 25, 20, 15, 10, 7.5, 5, 3.5, 2, 1, 0.5, 0.35, 0.2, 0.1, 0.05, 0.02, 0.01, 1e-3, 1e-4)
 )
 """Percentiles that a distribution is drawn through; those beyond the number of answers are left out."""
 

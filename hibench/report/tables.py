@@ -11,6 +11,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from hibench.run_record import TABLES, RunRecord
 
+SESSION = {
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # half the CPU time of a report, most of which is starting
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings of the Spark that reads records."""
+
 
 def joined(spark: SparkSession, records: Sequence[RunRecord], name: str) -> DataFrame | None:
     """Table `name` of all records that have it, `run` being the record's place in `records`; None if none has it."""

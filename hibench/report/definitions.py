@@ -1,0 +1,53 @@
+"""What the words of a report mean."""
+
+from __future__ import annotations
+
+ONE_NODE = (
+    "This machine has one NUMA node: runs are called pinned (each instance manager bound to a core) and unpinned, and no NUMA gain can be "
+    "shown here."
+)
+DEFINITIONS = (
+    (
+        "throughput",
+        "Records ÷ seconds. The clock of a run starts when its query is started over records that lie ready (kernels compiled, sources "
+        "held) and stops when the last answer has reached the client (Spark: its sink). At a given rate it is bounded by that rate.",
+    ),
+    (
+        "throughput per node",
+        "Throughput ÷ NUMA nodes that the run used: those that its instance managers are bound to; all nodes of the machine where nothing "
+        "is bound.",
+    ),
+    (
+        "latency",
+        "From the creation of the record that an answer waited for to the answer's delivery, for every answer. Open loop (mode paper): "
+        "from the scheduled creation of the record that lets the window close, whatever the engine does meanwhile. As HiBench has it (mode "
+        "faithful): from the creation of a window's earliest record, so it contains the length of the window. One clock measures both ends.",
+    ),
+    (
+        "percentiles",
+        "Exact, over all answers, weighted by the number of answers that a sample stands for; linear between two answers. p99: 99 of 100 "
+        "answers were no later.",
+    ),
+    ("CPU seconds", "User and system time of all processes of the engine and of the client, within the run's clock."),
+    (
+        "CPU by step",
+        "CPU time of an instance manager's engine thread, charged to the step it worked for; the sum over the steps is that of the engine "
+        "threads, not of their processes.",
+    ),
+    (
+        "anonymous memory",
+        "Memory that a process made itself (RssAnon): heap, stacks, arrays. Pages of files, libraries and the page cache are left out. Its "
+        "peak is that of the sum over all processes.",
+    ),
+    ("pages", "Where the kernel has put a process's memory: pages at each NUMA node, at the end of the run."),
+    (
+        "completeness",
+        "Of a window: the records that its answers count ÷ the records that belong to it; and its answers ÷ the answers expected. A window "
+        "is complete where both are whole.",
+    ),
+    (
+        "answers equal",
+        "The run gave the same rows, as often, as a reference computed from the records apart from both engines; times of emission are "
+        "outside. Of a run whose answers differ, nothing measured counts.",
+    ),
+)

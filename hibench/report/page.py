@@ -1,0 +1,132 @@
+"""The report as one HTML file that asks for nothing from outside: style, plots and drawings are in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from hibench.report import paper, plots, shown
+from hibench.report.definitions import DEFINITIONS, ONE_NODE
+from hibench.report.figures import RunFigures
+from hibench.report.key_figures import Row, key_figures
+from hibench.report.machine_view import MachineView, machine_views
+from hibench.report.plan_drawing import Drawing, plan_drawing
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan, or what an engine says of what it does, and the runs that were run so. `drawing` None: there is nothing to draw."""
+
+    labels: tuple[str, ...]
+    drawing: Drawing | None
+    text: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The runs of one workload in one mode, side by side, with everything that is drawn of them."""
+
+    id: str
+    workload: str
+    mode: str
+    runs: tuple[RunFigures, ...]
+    table: list[Row]
+    settings: list[Row]
+    commands: list[tuple[Any, tuple[str, ...]]]
+    plots: dict[str, Markup | None]
+    processes: tuple[Markup, ...]
+    plans: tuple[Plan, ...]
+    machines: tuple[MachineView, ...]
+
+    @property
+    def unequal(self) -> list[RunFigures]:
+        return [run for run in self.runs if not run.record.result.equal]
+
+    @property
+    def page_nodes(self) -> list[int]:
+        """The nodes at which any process of a run has memory."""
+        return sorted({node for run in self.runs for process in run.pages for node in process.pages})
+
+
+def page(runs: Sequence[RunFigures]) -> str:
+    """The whole file. `runs`: at least one."""
+    loader = PackageLoader("hibench.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.globals |= {"shown": shown, "paper": paper, "definitions": DEFINITIONS, "one_node": ONE_NODE}
+    chapters = [_chapter(f"c{number}", list(group)) for number, group in enumerate(_grouped(runs))]
+    machines = [machine for machine, _ in _distinct(runs, lambda run: run.record.machine)]
+    return environment.get_template("page.html.j2").render(chapters=chapters, runs=runs, machines=machines)
+
+
+def settings(runs: Sequence[RunFigures]) -> list[Row]:
+    """Every setting and fact of the records, a column for each run."""
+    facts = [_settings_of(run) for run in runs]
+    names = dict.fromkeys(name for each in facts for name in each)
+    return [(name, tuple(each.get(name, shown.NONE) for each in facts)) for name in names]
+
+
+def _settings_of(run: RunFigures) -> dict[str, str]:
+    record = run.record
+    general = {"run": record.id, "began": record.began, "engine": record.result.engine}
+    general |= {"window": shown.NONE if record.window_ms is None else f"{record.window_ms:,} ms"}
+    of_records = {f"records: {name}": _shown(value) for name, value in record.dataset.items()}
+    return general | of_records | {name: _shown(value) for name, value in record.result.settings.items()}
+
+
+def _shown(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _grouped(runs: Sequence[RunFigures]) -> list[list[RunFigures]]:
+    found: dict[tuple[str, str], list[RunFigures]] = {}
+    for run in runs:
+        found.setdefault((run.record.workload, run.record.mode), []).append(run)
+    return list(found.values())
+
+
+def _chapter(id: str, runs: list[RunFigures]) -> Chapter:
+    drawn = {
+        "throughput": plots.throughput(runs, f"{id}-throughput"),
+        "latency": plots.latency_curve(runs, f"{id}-latency"),
+        "moments": plots.latency_over_time(runs, f"{id}-moments"),
+        "steps": plots.cpu_by_step(runs, f"{id}-steps"),
+        "windows": plots.completeness(runs, f"{id}-windows"),
+    }
+    used = [plots.processes(run, runs, f"{id}-processes-{i}") for i, run in enumerate(runs)]
+    record = runs[0].record
+    return Chapter(
+        id=id,
+        workload=record.workload,
+        mode=record.mode,
+        runs=tuple(runs),
+        table=key_figures(runs),
+        settings=settings(runs),
+        commands=_distinct(runs, lambda run: run.record.command),
+        plots=drawn,
+        processes=tuple(each for each in used if each is not None),
+        plans=tuple(_plans(runs)),
+        machines=tuple(machine_views([(run.label, run.record) for run in runs])),
+    )
+
+
+def _plans(runs: Sequence[RunFigures]) -> list[Plan]:
+    found = _distinct(runs, lambda run: run.record.explanation)
+    first = {text: next(run.record.plan for run in runs if run.record.explanation == text) for text, _ in found}
+    return [Plan(labels, plan_drawing(plan) if (plan := first[text]) else None, text) for text, labels in found]
+
+
+def _distinct(runs: Sequence[RunFigures], what: Callable[[RunFigures], Any]) -> list[tuple[Any, tuple[str, ...]]]:
+    """(value, labels of the runs that have it), in the order in which they come; '' is no value."""
+    found: list[tuple[Any, list[str]]] = []
+    for run in runs:
+        value = what(run)
+        same = next((labels for known, labels in found if known == value), None)
+        if same is None:
+            found.append((value, [run.label]))
+        else:
+            same.append(run.label)
+    return [(value, tuple(labels)) for value, labels in found if value != ""]
