@@ -16,6 +16,7 @@ from hibench import search_commands
 from hibench.options import ENGINES, MODES, NUMA_MODES, Comparison, Mode, Pace, duration_ms
 from hibench.options import events as events_asked
 from hibench.record_options import Cache, Disorder, EventRate, RecordBytes, Seed
+from hibench.report import commands as report_commands
 from hibench.workloads import WORKLOADS
 from hibench.workloads.workload import Workload
 
@@ -27,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 search_commands.register(app)
+report_commands.register(app)
 
 _RUN = (
     "Runs a workload on our engine (NUMA-aware, and not) and on Spark Structured Streaming, and compares.\n\n"

@@ -33,3 +33,9 @@ class AnswersDiffer(HibenchError):
     """An engine's answers are not the reference's. Nothing it measured counts."""
 
     exit_code = 1
+
+
+class Regressed(HibenchError):
+    """A group of runs is worse than the one it is held against, beyond the noise."""
+
+    exit_code = 1

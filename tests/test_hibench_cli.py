@@ -23,6 +23,7 @@ from hibench.report import Report
 from hibench.schedule import Pool, Schedule, created_records
 from hibench.workloads import WORKLOADS
 from hibench.workloads.workload import Terms
+from tests.hibench_command import hibench
 
 ROOT = Path(__file__).parents[1]
 OPTIONS = (
@@ -43,21 +44,6 @@ OPTIONS = (
     "disorder",
     "json",
 )
-
-
-def hibench(capsys, *arguments):
-    """Exit code and output of `hibench ARGUMENTS` in this process."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before, hook, sys.argv = sys.argv, sys.unraisablehook, ["hibench", *arguments]
-    try:
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-    finally:
-        sys.argv, sys.unraisablehook = before, hook
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    output = capsys.readouterr()
-    return ended.value.code or 0, " ".join((output.out + output.err).split())
 
 
 def empty_report(asked, screen):

@@ -19,9 +19,11 @@ DEFINITIONS = (
     ),
     (
         "latency",
-        "From the creation of the record that an answer waited for to the answer's delivery, for every answer. Open loop (mode paper): "
-        "from the scheduled creation of the record that lets the window close, whatever the engine does meanwhile. As HiBench has it (mode "
-        "faithful): from the creation of a window's earliest record, so it contains the length of the window. One clock measures both ends.",
+        "Mode paper: from the scheduled creation of a record to the delivery of its answer at the client; of windows, of the record that "
+        "lets the window close (the first with event time ≥ its end + disorder), for every answer. Records are sent on schedule whatever "
+        "the engine does. Mode faithful, as HiBench has it: from the creation of a record to the report of the last operator, once for "
+        "every record; of a window from the creation of the earliest record of its key, so up to the length of the window of it is "
+        "waiting. Less than 0, if clocks disagree, is 0.",
     ),
     (
         "percentiles",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from hibench.report.figures import RunFigures
-from hibench.report.shown import NONE, count, mebibytes, milliseconds, percent, seconds
 from hibench.report.latency import PERCENTILES
+from hibench.report.shown import NONE, count, mebibytes, milliseconds, percent, seconds
 
 Row = tuple[str, tuple[str, ...]]
 

@@ -70,7 +70,8 @@ def latencies(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, La
     samples = joined(spark, records, "latency")
     if samples is None:
         return {}
-    samples = samples.withColumn("ms", (f.col("delivered_us") - f.col("created_us")) / 1000)
+    taken = f.greatest(f.lit(0), f.col("delivered_us") - f.col("created_us"))  # two clocks may disagree
+    samples = samples.withColumn("ms", taken / 1000)
     summaries = {run: rows[0] for run, rows in by_run(_summaries(samples)).items() if rows[0]["answers"]}
     moments = by_run(_moments(spark, samples, summaries)) if summaries else {}
     return {run: _figures(summary, moments.get(run, [])) for run, summary in summaries.items()}

@@ -44,7 +44,9 @@ class MachineView:
 
     @property
     def words(self) -> str:
-        bound = [f"{', '.join(core.ims)} on core {core.number} of node {node.number}" for node in self.nodes for core in node.cores if core.ims]
+        bound = [
+            f"{', '.join(core.ims)} on core {core.number} of node {node.number}" for node in self.nodes for core in node.cores if core.ims
+        ]
         free = [f"{', '.join(each.ims)} not bound" for each in self.unbound]
         return "; ".join([f"{len(self.nodes)} NUMA node{'s' * (len(self.nodes) > 1)}", *bound, *free])
 

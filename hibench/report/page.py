@@ -28,7 +28,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Chapter:
-    """The runs of one workload in one mode, side by side, with everything that is drawn of them."""
+    """The runs of one workload in one mode, side by side, with everything that is said of them."""
 
     id: str
     workload: str
@@ -37,14 +37,14 @@ class Chapter:
     table: list[Row]
     settings: list[Row]
     commands: list[tuple[Any, tuple[str, ...]]]
-    plots: dict[str, Markup | None]
-    processes: tuple[Markup, ...]
     plans: tuple[Plan, ...]
     machines: tuple[MachineView, ...]
 
     @property
-    def unequal(self) -> list[RunFigures]:
-        return [run for run in self.runs if not run.record.result.equal]
+    def plots(self) -> dict[str, Markup | None]:
+        """Drawn when they are asked for, which takes a second."""
+        drawn = {name: draw(self.runs, f"{self.id}-{name}") for name, draw in _PLOTS.items()}
+        return drawn | {run.label: plots.processes(run, self.runs, f"{self.id}-processes-{i}") for i, run in enumerate(self.runs)}
 
     @property
     def page_nodes(self) -> list[int]:
@@ -57,9 +57,16 @@ def page(runs: Sequence[RunFigures]) -> str:
     loader = PackageLoader("hibench.report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals |= {"shown": shown, "paper": paper, "definitions": DEFINITIONS, "one_node": ONE_NODE}
-    chapters = [_chapter(f"c{number}", list(group)) for number, group in enumerate(_grouped(runs))]
     machines = [machine for machine, _ in _distinct(runs, lambda run: run.record.machine)]
-    return environment.get_template("page.html.j2").render(chapters=chapters, runs=runs, machines=machines)
+    return environment.get_template("page.html.j2").render(chapters=chapters(runs), runs=runs, machines=machines)
+
+
+def chapters(runs: Sequence[RunFigures]) -> list[Chapter]:
+    """One for each workload and mode, in the order in which they come."""
+    found: dict[tuple[str, str], list[RunFigures]] = {}
+    for run in runs:
+        found.setdefault((run.record.workload, run.record.mode), []).append(run)
+    return [_chapter(f"c{number}", group) for number, group in enumerate(found.values())]
 
 
 def settings(runs: Sequence[RunFigures]) -> list[Row]:
@@ -81,22 +88,7 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _grouped(runs: Sequence[RunFigures]) -> list[list[RunFigures]]:
-    found: dict[tuple[str, str], list[RunFigures]] = {}
-    for run in runs:
-        found.setdefault((run.record.workload, run.record.mode), []).append(run)
-    return list(found.values())
-
-
 def _chapter(id: str, runs: list[RunFigures]) -> Chapter:
-    drawn = {
-        "throughput": plots.throughput(runs, f"{id}-throughput"),
-        "latency": plots.latency_curve(runs, f"{id}-latency"),
-        "moments": plots.latency_over_time(runs, f"{id}-moments"),
-        "steps": plots.cpu_by_step(runs, f"{id}-steps"),
-        "windows": plots.completeness(runs, f"{id}-windows"),
-    }
-    used = [plots.processes(run, runs, f"{id}-processes-{i}") for i, run in enumerate(runs)]
     record = runs[0].record
     return Chapter(
         id=id,
@@ -106,8 +98,6 @@ def _chapter(id: str, runs: list[RunFigures]) -> Chapter:
         table=key_figures(runs),
         settings=settings(runs),
         commands=_distinct(runs, lambda run: run.record.command),
-        plots=drawn,
-        processes=tuple(each for each in used if each is not None),
         plans=tuple(_plans(runs)),
         machines=tuple(machine_views([(run.label, run.record) for run in runs])),
     )
@@ -130,3 +120,12 @@ def _distinct(runs: Sequence[RunFigures], what: Callable[[RunFigures], Any]) -> 
         else:
             same.append(run.label)
     return [(value, tuple(labels)) for value, labels in found if value != ""]
+
+
+_PLOTS: dict[str, Callable[[Sequence[RunFigures], str], Markup | None]] = {
+    "throughput": plots.throughput,
+    "latency": plots.latency_curve,
+    "moments": plots.latency_over_time,
+    "steps": plots.cpu_by_step,
+    "windows": plots.completeness,
+}

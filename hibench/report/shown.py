@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-NONE = "–"
+NONE = "—"
 
 
 def count(value: float | None) -> str:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from hibench.machine import cores_usable
 from hibench.run_record import TABLES, RunRecord
+from hibench.spark import local_spark
 
-SESSION = {
+_SETTINGS = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # half the CPU time of a report, most of which is starting
     "spark.sql.adaptive.enabled": "false",
 }
-"""Settings of the Spark that reads records."""
+
+
+@contextlib.contextmanager
+def session() -> Iterator[SparkSession]:
+    """A Spark of our own that reads records. Raises EngineError: it cannot start."""
+    with local_spark(cores_usable(), _SETTINGS) as running:
+        yield running.session
 
 
 def joined(spark: SparkSession, records: Sequence[RunRecord], name: str) -> DataFrame | None:
@@ -31,7 +41,12 @@ def joined(spark: SparkSession, records: Sequence[RunRecord], name: str) -> Data
 
 def by_run(rows: DataFrame) -> dict[int, list[Row]]:
     """The rows, collected, under their `run`."""
-    found: dict[int, list[Row]] = {}
+    return collected(rows, "run")
+
+
+def collected(rows: DataFrame, column: str) -> dict[Any, list[Row]]:
+    """The rows, under their value in `column`."""
+    found: dict[Any, list[Row]] = {}
     for row in rows.collect():
-        found.setdefault(row["run"], []).append(row)
+        found.setdefault(row[column], []).append(row)
     return found

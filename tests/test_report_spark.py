@@ -1,22 +1,27 @@
-"""What Spark computes from run records, against NumPy. One session for all."""
+"""What Spark computes from run records, against NumPy, and the commands that show it. One session for all."""
 
+import contextlib
+import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
+from hibench.report import tables as reading
 from hibench.report.completeness import WINDOWS_SHOWN
 from hibench.report.figures import figures, labels
 from hibench.report.latency import CURVE, MOMENTS, PERCENTILES
-from hibench.report.tables import SESSION
-from hibench.spark import local_spark
+from hibench.report.original import CSV_HEADER
+from hibench.report.tables import session
+from tests.hibench_command import hibench
 from tests.run_records import RESULT, record, table, tables
 
 
 @pytest.fixture(scope="module")
 def spark():
-    with local_spark(2, SESSION) as running:
-        yield running.session
+    with session() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +108,56 @@ def test_runs_are_called_by_what_tells_them_apart():
     assert labels([record(), off, spark]) == ["cep NUMA-aware", "cep not NUMA-aware", "spark"]
     assert labels([record(), record(), spark]) == ["cep NUMA-aware #1", "cep NUMA-aware #2", "spark"]
     assert labels([record(rate=None), record(rate=5_000)]) == ["cep NUMA-aware closed loop", "cep NUMA-aware at 5,000/s"]
+
+
+@pytest.fixture
+def shared_spark(spark, monkeypatch):
+    """The commands take the module's session instead of a fresh one."""
+    monkeypatch.setattr(reading, "session", lambda: contextlib.nullcontext(spark))
+
+
+def written(cache, seconds=3.0, latency=1.0, **changes):
+    """The id of a record in `cache` whose latencies and time are those of others, times a factor."""
+    rows = record().tables["latency"]
+    slower = table("latency", rows["created_us"], pc.add(rows["created_us"], pc.multiply(_taken(rows), latency)), rows["answers"])
+    result = replace(RESULT, seconds=seconds, events_per_second=3_000 / seconds)
+    return record(result=result, tables=record().tables | {"latency": slower}, **changes).write(cache / "runs").id
+
+
+def _taken(rows):
+    return pc.subtract(rows["delivered_us"], rows["created_us"])
+
+
+def test_reports_are_written_by_the_command(capsys, shared_spark, tmp_path):
+    run = written(tmp_path)
+    files = {name: tmp_path / name for name in ("html", "markdown", "json", "csv", "hibench-report")}
+    code, text = hibench(capsys, "report", "--cache", str(tmp_path), *(each for n, f in files.items() for each in (f"--{n}", str(f))))
+    assert code == 0
+    assert "throughput per NUMA node" in text
+    assert run in files["html"].read_text()
+    assert "| latency p99 |" in files["markdown"].read_text()
+    assert json.loads(files["json"].read_text())["runs"][0]["latency"]["answers"] == 80
+    assert files["csv"].read_text().splitlines()[0] == CSV_HEADER
+    assert files["hibench-report"].read_text().splitlines()[2].startswith("CepFixWindow 2026-11-22 01:12:03 600000 ")
+
+
+def test_runs_alike_are_not_worse(capsys, shared_spark, tmp_path):
+    one, other = written(tmp_path), written(tmp_path, seconds=3.2, latency=1.2)
+    code, text = hibench(capsys, "compare", one, other, "--cache", str(tmp_path))
+    assert code == 0, text
+    assert "records per CPU second" in text
+    assert "worse" not in text
+
+
+def test_what_became_worse_is_named(capsys, shared_spark, tmp_path):
+    """Groups of two runs: the first differs by 4 % within itself, the second is 20 % slower, its latencies the same."""
+    before = [written(tmp_path, seconds=seconds) for seconds in (2.94, 3.06)]
+    after = [written(tmp_path, seconds=3.6, dataset={"events": 7}) for _ in range(2)]
+    code, text = hibench(capsys, "compare", ",".join(before), ",".join(after), "--cache", str(tmp_path), "--json")
+    assert code == 1
+    found = json.loads(text[: text.rindex("}") + 1])
+    assert found["regressed"]
+    assert [each["figure"] for each in found["figures"] if each["worse"]] == ["throughput, records/s"]
+    assert found["figures"][0]["noise"] == pytest.approx(0.04, rel=0.01)
+    assert found["unlike"][0].startswith("records: ")
+    assert "worse: throughput, records/s from 1,000.4 to 833.333, -16.7 %" in text
