@@ -198,7 +198,8 @@ def test_all_is_complete(module: str) -> None:
 
 ALONE = """
 import json, os, sys, threading
-import fastapi, httpx, jinja2, kazoo.client, numba.extending, psutil, pyarrow.compute, pyspark.sql, rich.table, typer, uvicorn, yaml, zmq  # not ours
+import fastapi, httpx, jinja2, kazoo.client, numba.extending, psutil  # not ours
+import pyarrow.compute, pyspark.sql, rich.table, typer, uvicorn, yaml, zmq
 for module in json.loads(sys.argv[1]):
     child = os.fork()
     if not child:
