@@ -49,6 +49,8 @@ from tests.test_chain import ANY, KINDS, Row, documented_cells, many_rows, mappe
 from tests.test_text import EDGES
 from tests.test_types import TYPES
 
+pytestmark = pytest.mark.timeout(900)
+
 FAILED = "the row fails"
 #: Units in the last place that Java may be away from the C library.
 ULPS = {"log2": 4}
