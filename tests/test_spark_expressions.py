@@ -485,7 +485,7 @@ def assert_any_are_the_oracle_s(session: SparkSession, data: st.DataObject, numb
 @given(data=st.data())
 @settings(max_examples=3)
 def test_any_expressions_are_the_oracle_s(spark: SparkSession, data: st.DataObject) -> None:
-    assert_any_are_the_oracle_s(spark, data, 40, 3)
+    assert_any_are_the_oracle_s(spark, data, 30, 3)
 
 
 @pytest.mark.long
