@@ -19,7 +19,7 @@ from driver.spark.sources import end_feed, feed_schema, write_feed
 
 #: Rows of a publisher in one file at most; fewer when it has been waiting for so long.
 FILE_ROWS, FILE_SECONDS = 1 << 20, 0.2
-_PARTITION_MASK = (1 << 48) - 1
+_PARTITION_MASK = (1 << 47) - 1  # as instance managers number publishers
 
 
 class Feed:

@@ -65,11 +65,13 @@ def _equalities(pairs: int) -> list[Column]:
 
 
 def _condition(operator: Join, schema: Schema) -> list[Column]:
-    """A pair on which it fails is no match."""
+    """A pair on which it fails is no match. Ends of windows, which are positive, are asked for too, or else Spark's optimizer would make of
+    a condition that is never true one without an equality, which it then refuses."""
     if operator.condition is None:
         return []
-    failed = failure(operator.condition, schema)
-    return [column(operator.condition, schema), *([] if failed is None else [~failed])]
+    failed, holds = failure(operator.condition, schema), column(operator.condition, schema)
+    matches = functions.coalesce(holds if failed is None else holds & ~failed, functions.lit(False))
+    return [functions.when(functions.unix_micros(_ENDS[0]) > 0, matches).otherwise(functions.lit(True))]
 
 
 def _fields(operator: Join, schema: Schema) -> list[Column]:

@@ -166,10 +166,14 @@ def _results(operator: Aggregate, frame: Frame) -> list[Column]:
 
 
 def _running(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
-    """The answers of the groups that changed, as they are at the end of a micro-batch: the last of those per tuple."""
-    latest = spark.max(TIME).alias(TIME)
-    answers = frame.data.groupBy(*map(named, operator.by)).agg(*_results(operator, frame), latest)
-    rows = answers.where(spark.col(TIME).isNotNull())  # without keys there is an answer before there is a tuple
+    """The answers of the groups that changed, as they are at the end of a micro-batch: the last of those per tuple.
+
+    Spark gives out the answer of all tuples, if these are one group, also where there was none: it is let out where one came now.
+    """
+    known = [spark.max(TIME).alias(TIME), spark.max(_AT).alias(_AT)]
+    data = frame.data.withColumn(_AT, spark.current_timestamp())
+    answers = data.groupBy(*map(named, operator.by)).agg(*_results(operator, frame), *known)
+    rows = answers if operator.by else answers.where(spark.col(_AT) == spark.current_timestamp())
     fields = [named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]
     return replace(frame, data=rows.select(*fields, TIME, *([no_origin()] if origins else [])), origins=origins)
 

@@ -2,7 +2,8 @@
 
 Of a stream of text the folder has links to its files, of a published one the Parquet files that its publishers write. The end is a
 row with the event time END in a file of its own: it moves the watermark beyond everything, so that open windows fire, and is dropped
-behind it by a filter that asks for the event time, which Spark's optimizer therefore leaves behind the watermark.
+behind it. The filter that drops it asks for the event time and for something that Spark takes for chance: so the optimizer neither
+moves it before the watermark nor moves a condition of the query past it, on which the end would be lost.
 """
 
 from __future__ import annotations
@@ -64,7 +65,13 @@ class Source:
         found = _rows(raw, self, origins).withWatermark(TIME, f"{self.delay_ms} milliseconds")
         declared = self.stream.event_time
         times = frozenset([declared.name] if isinstance(declared, Named) else [])
-        return Frame(found.where(micros() < END), self.stream.schema, times, origins, self.stream.files is not None)
+        return Frame(
+            found.where((functions.spark_partition_id() >= 0) & (micros() < END)),
+            self.stream.schema,
+            times,
+            origins,
+            self.stream.files is not None,
+        )
 
 
 # --- folders ---------------------------------------------------------------------------------------------------------
