@@ -72,6 +72,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/local.py": "starts the supervisor",
         "driver/processes.py": "starts what must not outlive it",
         "driver/spark/session.py": "Spark in a process of its own",
+        "driver/spark/standalone.py": "names the type",
         "driver/supervisor.py": "names the type",
     },
     "time": {
@@ -81,6 +82,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/processes.py": "patience with those that are to end",
         "driver/publisher.py": "time of ingestion and of creation",
         "driver/spark/feeds.py": "time of ingestion, and how long rows wait for a file",
+        "driver/spark/standalone.py": "patience with those that start",
         "driver/rest.py": "patience with an orchestrator that is being restarted",
         "driver/subscription.py": "time limits",
         "driver/subscriptions.py": "time limits",
@@ -102,6 +104,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/java.py": "JAVA_HOME and PATH",
         "driver/local.py": "the token, handed to the supervisor",
         "driver/spark/session.py": "handed on to Spark",
+        "driver/spark/standalone.py": "handed on to Spark",
         "driver/supervisor.py": "handed on to children",
         "hibench/cache.py": "where records are kept",
         "orchestrator/__main__.py": "the token, which no command line should show",

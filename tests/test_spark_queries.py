@@ -120,7 +120,7 @@ def test_answers_per_tuple_and_first_rows_over_several_micro_batches() -> None:
     """Of each group the last answer counts; the first row of a key comes out once."""
     source = stream("s", {"t": "timestamp[us]", "k": str, "v": int}, event_time="t", disorder="1us")
     made = Query("running").source(source)
-    made = made.aggregate("sums", UNBOUNDED(ttl=None), by="k", sum=sum_("v"), last=last("v")).output("sums")
+    made = made.aggregate("so far", UNBOUNDED(ttl=None), by="k", sum=sum_("v"), last=last("v")).output("sums")
     with deploy(made, master=MASTER) as running:
         sums = running.subscribe("sums")
         with running.publisher("s") as out:
@@ -129,7 +129,7 @@ def test_answers_per_tuple_and_first_rows_over_several_micro_batches() -> None:
                 out.flush()
                 running.streams[next(iter(running.streams))].query.processAllAvailable()
         assert {row["k"]: row["sum"] for batch in sums for row in batch.to_pylist()} == {"a": 3, "b": 3}
-    once = Query("once").source(source).deduplicate("firsts", by="k", ttl=None).output("firsts")
+    once = Query("once").source(source).deduplicate("first", by="k", ttl=None).output("firsts")
     with deploy(once, master=MASTER) as running:
         firsts = running.subscribe("firsts", event_time=True)
         with running.publisher("s") as out:
@@ -159,12 +159,14 @@ def test_text_files_in_several_micro_batches(tmp_path: Path, monkeypatch: pytest
     spans = (range(100, 200), range(0, 100), range(50, 150))
     for i, span in enumerate(spans):
         (tmp_path / f"{i}.csv").write_text(
-            text_of(span) + ("nonsense,k0,1\n 7,k0,1\n,k0,1\n9,k0,x\n12\n" if i == 1 else "5,k9,\n" if i == 2 else "")
+            text_of(span) + ("nonsense,k0,1\n 7,k0,1\n,k0,1\n9,k0,x\n" if i == 1 else "5,k9,\n" if i == 2 else "")
         )
-    made = of_text(tmp_path).aggregate("w", TIME("300ms", "100ms"), by="k", n=count(), s=sum_("v"), first=first("v")).output("w")
+    made = (
+        of_text(tmp_path).aggregate("windows", TIME("300ms", "100ms"), by="k", n=count(), s=sum_("v"), first=first("v")).output("answers")
+    )
     with deploy(made, master=MASTER, start=False) as running:
-        answers = running.subscribe("w", event_time=True)
-        assert running.wait().status()["progress"]["w"]["batchId"] >= 3
+        answers = running.subscribe("answers", event_time=True)
+        assert running.wait().status()["progress"]["answers"]["batchId"] >= 3
         found = {(r["event_time"].timestamp(), r["k"]): (r["n"], r["s"]) for b in answers for r in b.to_pylist()}
     rows = [(t * 10, f"k{t % 3}", t % 7) for span in spans for t in span] + [(5, "k9", None)]
     expected: dict[tuple[float, str], list[int | None]] = {}
@@ -190,17 +192,15 @@ def test_outputs_in_files(tmp_path: Path) -> None:
         deploy(kept.output("out", folder=tmp_path / "text"), master=MASTER)
 
 
-def test_what_fails_while_it_runs_is_said(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(text_of(range(20)))
-    with deploy(of_text(tmp_path).output("out"), master=MASTER, start=False) as running:
-        answers = running.subscribe("out")
-        for path in (running._folder / "source-0").iterdir():
-            path.unlink()
-        (running._folder / "source-0").rmdir()
-        with pytest.raises(QueryFailed, match="query 'text' failed"):
+def test_what_fails_while_it_runs_is_said() -> None:
+    with deploy(per_ip(), master=MASTER) as running:
+        answers = running.subscribe("per_ip")
+        (running.feeds["visits"].folder / "0.parquet").write_text("no Parquet at all")
+        with pytest.raises(QueryFailed, match="query 'per-ip' failed"):
             running.wait()
         with pytest.raises(QueryFailed):
             answers.next_batch()
+        assert running.status()["state"] == "failed"
 
 
 def test_how_far_the_watermark_is_behind() -> None:
@@ -218,9 +218,9 @@ def test_how_far_the_watermark_is_behind() -> None:
 def test_quantiles_are_exact_and_distinct_values_estimated() -> None:
     source = stream("s", {"t": "timestamp[us]", "v": int}, event_time="t", disorder="0us")
     functions = {"q": quantile("v", 0.07), "about": approx_count_distinct("v", 12), "few": collect("v", 3)}
-    made = Query("estimates").source(source).aggregate("all", TIME("1s"), **functions).output("all")
+    made = Query("estimates").source(source).aggregate("whole", TIME("1s"), **functions).output("answers")
     with deploy(made, master=MASTER, start=False) as running:
-        answers = running.subscribe("all")
+        answers = running.subscribe("answers")
         with running.publisher("s") as out:
             out.send([{"t": i, "v": (i * 37) % 1000} for i in range(1000)])
         running.wait()

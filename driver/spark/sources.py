@@ -13,6 +13,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ PARTITION, RECORD, STAMP = "__partition", "__record", "__stamp"
 _MARK = "\x01end"
 _EDGE_LINES = 16
 _NO_QUOTE = "\uffff"
-_ENDED, _EVENT = "__ended", "__event"
+_ENDED, _BAD, _EVENT = "__ended", "__bad", "__event"
 
 
 @dataclass(frozen=True)
@@ -211,9 +212,10 @@ def _rows(raw: DataFrame, source: Source, origins: bool, *kept: str) -> DataFram
     origin = [(_place_in_text(number) if text else _place_in_feed(number)).alias(ORIGIN)] if origins else []
     values = [(_parsed(field) if text else named(field.name)).alias(field.name) for field in stream.schema.fields]
     stamp = [] if text or stream.event_time is not None else [named(STAMP)]
-    whole = [ended.alias(_ENDED), *origin, *stamp, *map(functions.col, kept)]
+    bad = reduce(or_, [_is_bad(stream.schema[name]) for name in source.needed] if text else [], functions.lit(False))
+    whole = [ended.alias(_ENDED), bad.alias(_BAD), *origin, *stamp, *map(functions.col, kept)]
     timed = raw.select(*values, *whole).withColumn(_EVENT, _event_time(stream))
-    rows = timed.where(functions.col(_ENDED) | _is_row(stream, source.needed))
+    rows = timed.where(functions.col(_ENDED) | _is_row())
     time = functions.when(functions.col(_ENDED), functions.lit(END)).otherwise(functions.col(_EVENT) + SHIFT)
     return rows.select(*columns(stream.schema), functions.timestamp_micros(time).alias(TIME), *([ORIGIN] if origins else []), *kept)
 
@@ -227,12 +229,16 @@ def _event_time(stream: Stream) -> Column:
     return time if failed is None else functions.when(~failed, time)
 
 
-def _is_row(stream: Stream, needed: Sequence[str]) -> Column:
+def _is_row() -> Column:
     """Is it one, and not bad input?"""
     time = functions.col(_EVENT)
-    conditions = [time.isNotNull() & (time >= -EVENT_TIME_MAX) & (time <= EVENT_TIME_MAX)]
-    conditions += [named(name).isNotNull() for name in needed if not stream.schema[name].nullable]
-    return reduce(lambda a, b: a & b, conditions)
+    return time.isNotNull() & (time >= -EVENT_TIME_MAX) & (time <= EVENT_TIME_MAX) & ~functions.col(_BAD)
+
+
+def _is_bad(field: Field) -> Column:
+    """Of a text's field: what is no value of its type, or empty where NULL may not be. Spark reads what is empty as NULL."""
+    value = _parsed(field)
+    return value.isNull() & named(field.name).isNotNull() if field.nullable else value.isNull()
 
 
 def _parsed(field: Field) -> Column:
