@@ -60,6 +60,11 @@ def locked(cache: Path, on_wait: Callable[[str], None]) -> Iterator[None]:
         lock.truncate(0)
 
 
+def waiting(cache: Path, holder: str) -> str:
+    """What to tell the person who waits."""
+    return f"waiting: {holder}, is using the cache {cache}; Ctrl-C to give up, or --cache DIR for another"
+
+
 @contextlib.contextmanager
 def making(cache: Path, dataset: Dataset) -> Iterator[Path]:
     """A fresh folder to make `dataset` in. It takes its place in the cache if the block succeeds, and vanishes if not.

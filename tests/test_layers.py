@@ -74,6 +74,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/spark/session.py": "Spark in a process of its own",
         "driver/spark/standalone.py": "names the type",
         "driver/supervisor.py": "names the type",
+        "hibench/numa_report.py": "measures memory from processes that are bound",
     },
     "time": {
         "cep/transport.py": "looks for messages for a while",
@@ -87,6 +88,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/subscription.py": "time limits",
         "driver/subscriptions.py": "time limits",
         "driver/supervisor.py": "time limits, and how often a child dies",
+        "hibench/memory_probe.py": "measures",
         "hibench/meter.py": "measures",
         "hibench/open_loop.py": "sends at a fixed rate",
         "hibench/screen.py": "shows progress",
@@ -107,6 +109,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/spark/standalone.py": "handed on to Spark",
         "driver/supervisor.py": "handed on to children",
         "hibench/cache.py": "where records are kept",
+        "hibench/numa_report.py": "handed on to the processes that measure",
         "orchestrator/__main__.py": "the token, which no command line should show",
     },
 }
