@@ -4,8 +4,11 @@ Build the guest once (about a minute, as root, see the head of guest.sh) and nam
 
     tests/numa/guest.sh build ~/.cache/numa-guest
     CEP_NUMA_GUEST=~/.cache/numa-guest pytest tests/numa
+
+The grid of searches starts six clusters in the guest, about two minutes of CPU each: it shows placement and answers, never speed.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -56,3 +59,37 @@ def test_discovery_of_sixteen_nodes() -> None:
     )
     said = guest(f'python3 -c "{program}"', REPOSITORY / "cep", NODES="16", CORES="1", MEMORY_MB="256")
     assert said.split() == ["True"]
+
+
+def test_blocks_are_written_at_the_nodes_that_read_them() -> None:
+    """Four nodes, two readers on each: every page of the page cache is at its reader's node, and not where the writer happened to run."""
+    packages = [REPOSITORY / name for name in ("cep", "driver", "hibench")]
+    said = json.loads(guest("python3 check_homes.py", *packages, HERE / "check_homes.py", TIMEOUT_S="900").splitlines()[-1])
+    assert said["readers"] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert {node for file in said["nodes"] for node in file} == {0, 1, 2, 3}
+    assert said["pages"] == {"home": said["pages"]["home"], "away": 0, "absent": 0}
+
+
+SEARCH = (
+    "NUMBA_DISABLE_JIT=1 python3 -m hibench.cli numa-report --output /tmp/report.json --cache /tmp/cache --nodes 1,2 --instances 1 "
+    "--seconds 3 --warm-up 1s --first 100 --most 100 --probes 1 --latency-limit 60s --keys zipf:20 --buffer-bytes 1048576 "
+    "--patience 1000s && cat /tmp/report.json"
+)
+
+
+@pytest.mark.timeout(3700)
+def test_the_grid_of_searches_and_its_report() -> None:
+    """One node, two spread, two as replicas, NUMA on and off: each answers rightly at a small rate, and the kernel says where it ran."""
+    packages = [REPOSITORY / name for name in ("cep", "driver", "hibench", "instance_manager", "orchestrator")]
+    said = guest(SEARCH, *packages, NODES="2", CORES="2", MEMORY_MB="1536", TIMEOUT_S="3600")
+    report = json.loads(said[said.index("\n{\n") :])
+    assert [(pair["core_node"], pair["memory_node"]) for pair in report["memory"]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert all(pair["pages_by_node"].keys() == {str(pair["memory_node"])} for pair in report["memory"])
+    searches = report["searches"]["searches"]
+    ways = ["one node", "2 nodes, spread", "2 nodes, replicas"]
+    assert [search["name"] for search in searches] == [f"{way}, NUMA {numa}" for way in ways for numa in ("on", "off")]
+    for search in searches:
+        assert (search["rate"], [probe["why_not"] for probe in search["probes"]]) == (100, [""]), search
+        assert sorted(placed["node"] for placed in search["placed"]) == (
+            search["nodes"] if search["numa"] else [None] * len(search["nodes"])
+        )
