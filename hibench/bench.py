@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hibench import open_loop
 from hibench.answers import Expected
-from hibench.cache import cache_folder, locked
+from hibench.cache import cache_folder, locked, waiting
 from hibench.cep_engine import run_on_cep
 from hibench.dataset import FIRST_EVENT_MS, Dataset, Prepared
 from hibench.machine import Machine
@@ -50,10 +50,6 @@ def compare(options: Comparison, screen: Screen) -> Report:
         rate=options.pace.rate if options.pace else None,
         records=tuple(str(record.folder) for record in records),
     )
-
-
-def waiting(cache: object, holder: str) -> str:
-    return f"waiting: {holder}, is using the cache {cache}; Ctrl-C to give up, or --cache DIR for another"
 
 
 def prepared_on_screen(cache: Path, dataset: Dataset, cores: int, screen: Screen) -> Prepared:

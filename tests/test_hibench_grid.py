@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 
 import pytest
-from hibench.workloads import WORKLOADS
 from rich.console import Console
 
 from cep import numa
@@ -22,6 +21,7 @@ from hibench.screen import Screen
 from hibench.search import Limits, Tried, found, next_rate
 from hibench.searching import Searched, SearchResult, run_searches, show
 from hibench.simulated import Simulated
+from hibench.workloads import WORKLOADS
 
 BULLION = Topology.bullion_s16()
 ONE = Topology((Node(0, (0, 1), 1 << 30),), ((10,),))
