@@ -160,7 +160,7 @@ class Supervisor:
         """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
         deadline = time.monotonic() + self.config.start_timeout_s
         wanted = sum(child.name.startswith("im-") for child in self.children)
-        while not self.stopping and (health := _health(cluster)).get("instance_managers", -1) < wanted:
+        while not self.stopping and (health := _health(cluster, self.config.start_timeout_s / 60)).get("instance_managers", -1) < wanted:
             self.step(0.02)
             if time.monotonic() > deadline:
                 logs = "\n".join(f"--- {c.name}\n{processes.tail(self.home.log(c.name), 3)}" for c in self.children)
@@ -306,10 +306,10 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ClusterError(f"REST cannot listen at port {port} of {host}: {error.strerror}; choose another port, or 0 for any") from error
 
 
-def _health(cluster: ClusterConfig) -> dict[str, Any]:
-    """What the orchestrator says of itself; empty while it says nothing."""
+def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
+    """What the orchestrator says of itself; empty where it says nothing within that time."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=0.25)
+    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=timeout_s)
     headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else {}
     try:
         connection.request("GET", "/health", headers=headers)
