@@ -44,6 +44,7 @@ make_root() { # FOLDER: a Debian with Python, numactl, our wheels and our init i
   install_wheels "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages"
   install_zookeeper "$root/usr/local/lib/python$GUEST_PYTHON/dist-packages/pyspark"
   chroot "$root" python3 -m compileall -q "/usr/local/lib/python$GUEST_PYTHON" >"$1/compileall.log" || true # some files of tests are no Python
+  echo '127.0.0.1 localhost guest' >"$root/etc/hosts"
   mkdir "$root/job" # the guest mounts its root read-only
   write_init "$root/sbin/guest-init"
 }
@@ -74,6 +75,7 @@ mount -t devtmpfs none /dev
 mkdir -p /dev/shm
 for folder in /dev/shm /tmp /run /job; do mount -t tmpfs none $folder; done
 ip link set lo up
+echo guest >/proc/sys/kernel/hostname
 if grep -q guest.network /proc/cmdline; then
   modprobe -a virtio_pci virtio_net && ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2
 fi
