@@ -52,8 +52,7 @@ _NAMED = re.compile(r"\[:([a-z]+):\]")
 
 def java(regex: str, extracts: bool) -> str:
     """`regex` in Java's syntax. With `extracts` its groups mean the same too. Raises Refused."""
-    made = _Reader(regex, extracts).pattern()
-    return made.text
+    return _Reader(regex, extracts).pattern().text
 
 
 def escaped(text: str) -> str:
