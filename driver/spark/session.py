@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from socket import SHUT_RDWR
 from subprocess import STDOUT
 
 import psutil
@@ -210,8 +211,12 @@ def _disconnect() -> None:
     if SparkContext._active_spark_context is not None:
         SparkContext._active_spark_context._accumulatorServer.handle_error = lambda request, address: None
     if SparkContext._gateway is not None:
-        SparkContext._gateway._gateway_client.is_connected = False
-        SparkContext._gateway._gateway_client.close()
+        client = SparkContext._gateway._gateway_client
+        client.is_connected = False
+        for connection in list(client.deque):  # py4j would close what a thread still reads from, and wait for it
+            with contextlib.suppress(OSError, AttributeError):
+                connection.socket.shutdown(SHUT_RDWR)
+        client.close()
 
 
 def _forget() -> None:
