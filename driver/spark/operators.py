@@ -73,9 +73,14 @@ class Compiler:
         operators = {operator.name: operator for operator in self.validated.query.operators}
         for operator in (operators[name] for name in self.validated.order):
             with self._at(operator):
-                frame = self.frame(operator, [made[name] for name in operator.inputs])
+                frame = self.frame(operator, [self._dealt_out(operator, made[name]) for name in operator.inputs])
             made[operator.name] = self._known(operator.name, frame)
         return made
+
+    def _dealt_out(self, operator: Operator, frame: Frame) -> Frame:
+        """Its tuples, in turn to as many tasks as there are cores, where a round-robin before `operator` is asked for."""
+        asked = dict(self.validated.query.options.balancers).get(operator.name)
+        return frame.of(frame.data.repartition(self.session.sparkContext.defaultParallelism)) if asked == "round-robin" else frame
 
     def _known(self, name: str, frame: Frame) -> Frame:
         """With what was found out about `name` when the query was checked: only rows that were published keep their exact place."""
