@@ -20,7 +20,8 @@ from hibench.reference import reference
 from hibench.report import Report
 from hibench.run_record import RunRecord, now, run_folder
 from hibench.screen import Screen
-from hibench.spark_engine import run_on_spark
+from hibench.spark_engine import run_on_spark, spark_at
+from hibench.spark_loop import run_at_rate_on_spark
 from hibench.workloads.workload import Terms
 
 _SCRATCH = ".run-"
@@ -49,6 +50,7 @@ def compare(options: Comparison, screen: Screen) -> Report:
         machine=Machine.here(),
         rate=options.pace.rate if options.pace else None,
         records=tuple(str(record.folder) for record in records),
+        series=comparing.series,
     )
 
 
@@ -68,7 +70,7 @@ class _Comparing:
 
     def __post_init__(self) -> None:
         self.facts: dict[str, object] = dict(self.options.dataset.options())
-        self._began = now()
+        self.series = f"{now()}-{self.options.workload.name}"
 
     def records(self) -> Iterator[RunRecord]:
         """A record of every run, as soon as it is over."""
@@ -92,9 +94,14 @@ class _Comparing:
         if "spark" in options.engines:
             events, running = prepared.dataset.events, bool(options.workload.shape(terms).key)
             expected = self._expected(prepared, terms, running) if running or "cep" not in options.engines else expected
-            with self.screen.step("run spark, twice", 2 * events) as progress:
+            with self.screen.step("run spark, twice", 2 * events) as progress, spark_at(options.master, options.cores) as engine:
                 outcome = run_on_spark(
-                    options.workload, prepared, terms, options.cores, lambda stage, done: progress(done + events * (stage == "run"))
+                    options.workload,
+                    prepared,
+                    terms,
+                    engine,
+                    self.scratch,
+                    lambda stage, done: progress(done + events * (stage == "run")),
                 )
                 yield outcome.checked(expected)
 
@@ -109,6 +116,15 @@ class _Comparing:
             with self.screen.step(f"run cep at {pace.rate:,}/s, numa {numa}", options.dataset.events) as progress:
                 outcome, expected = open_loop.run_at_rate(
                     options.workload, options.dataset, terms, pace, options.instances, numa == "on", self.scratch, progress
+                )
+                yield outcome.checked(expected)
+
+        if "spark" in options.engines and pace.reports:
+            terms = self._terms(*open_loop.horizon_ms(options.dataset, pace))
+            step = self.screen.step(f"run spark at {pace.rate:,}/s", options.dataset.events)
+            with step as progress, spark_at(options.master, options.cores) as engine:
+                outcome, expected = run_at_rate_on_spark(
+                    options.workload, options.dataset, terms, pace, engine, self.scratch, lambda stage, done: progress(done)
                 )
                 yield outcome.checked(expected)
 
@@ -132,7 +148,7 @@ class _Comparing:
             dataset=self.facts,
             window_ms=options.window_ms if options.workload.by_window else None,
             rate=options.pace.rate if options.pace else None,
-            series=f"{self._began}-{options.workload.name}",
+            series=self.series,
             command=options.command,
             plan=outcome.plan,
             explanation=outcome.explanation,

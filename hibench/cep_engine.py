@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
+from cep.model.operators import Map
 from cep.numa import process_pages_by_node
 from driver import LocalCluster, Query, Running
 from hibench.answers import Rows, Shape, summed
@@ -70,7 +71,7 @@ def run_in(
     query = workload.query(visits_of_files(workload.columns, prepared.paths, terms.disorder_ms), terms)
     run = _into_files if workload.in_files else _to_subscriber
     with deployed(cluster, query, answers_folder(scratch) if workload.in_files else None) as running:
-        rows, use = run(cluster, running, shape, events, progress, scratch)
+        rows, use = run(cluster, running, query, shape, events, progress, scratch)
         found = evidence(cluster, running, use)
     total = summed(shape, rows(), terms.window_ms)
     instances = len(cluster.instance_managers())
@@ -97,7 +98,7 @@ def answers_folder(scratch: Path) -> Path:
 
 
 def _to_subscriber(
-    cluster: LocalCluster, running: Running, shape: Shape, events: int, progress: Progress, scratch: Path
+    cluster: LocalCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
 ) -> tuple[Rows, Use]:
     """The answers come to this process and stay in memory; a table of those with times in ms is made after the clock has stopped."""
     subscription, batches = running.subscribe(ANSWERS), []
@@ -116,9 +117,10 @@ def counted(shape: Shape, batch: pa.RecordBatch) -> int:
     return batch.num_rows if shape.events is None else int(pc.sum(batch[shape.events]).as_py() or 0)
 
 
-def _into_files(cluster: LocalCluster, running: Running, shape: Shape, events: int, progress: Progress, scratch: Path) -> tuple[Rows, Use]:
+def _into_files(
+    cluster: LocalCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
+) -> tuple[Rows, Use]:
     """The instances write the answers; how many there are so far is judged by the bytes written."""
-    fields = running.status()["schemas"][ANSWERS]
     folder = answers_folder(scratch)
 
     def written() -> int:
@@ -131,11 +133,18 @@ def _into_files(cluster: LocalCluster, running: Running, shape: Shape, events: i
         running.wait()
     whole = max(1, written())
     use.samples = [replace(sample, events=None if sample.events is None else sample.events * events // whole) for sample in use.samples]
-    return (lambda: written_rows(folder, shape, [field["name"] for field in fields])), use
+    return (lambda: written_rows(folder, shape, names_of(query))), use
 
 
 _ANSWER_BYTES = 150
 """About; for the progress bar alone."""
+
+
+def names_of(query: Query) -> list[str]:
+    """The columns of its answers: those of its last operator, a Map."""
+    last = query.operators[-1]
+    assert isinstance(last, Map)
+    return [name for name, _ in last.fields]
 
 
 def written_rows(folder: Path, shape: Shape, names: list[str]) -> Iterator[pa.Table]:

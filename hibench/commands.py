@@ -18,7 +18,6 @@ from hibench.options import events as events_asked
 from hibench.record_options import Cache, Disorder, EventRate, RecordBytes, Seed
 from hibench.report import commands as report_commands
 from hibench.workloads import WORKLOADS
-from hibench.workloads.workload import Workload
 
 app = typer.Typer(
     name="hibench",
@@ -138,8 +137,10 @@ def run(
     report = compare(options, screen)
     console = Console(stderr=str(json) == "-")
     show(report, console)
-    for folder in report.records:
-        console.print(f"record    {folder}", highlight=False, markup=False, soft_wrap=True)
+    where = shlex.join(["--cache", str(cache)]) if cache else ""
+    report_them = f"report    hibench report {report.series} --html report.html {where}" if report.records else ""
+    for line in (*(f"record    {folder}" for folder in report.records), report_them):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if json is not None:
         report.write_json(json)
     expect_equal(report)
@@ -205,7 +206,7 @@ def _comparison(
             event_rate=event_rate,
             disorder_ms=duration_ms("--disorder", disorder, 0),
         ),
-        engines=_engines(engine, chosen),
+        engines=_chosen(engine, ENGINES),
         numa_modes=_chosen(numa, NUMA_MODES),
         instances=min(4, cores) if instances is None else instances,
         cores=cores,
@@ -234,17 +235,6 @@ def list_all(cache: Cache = None) -> None:
         table.add_row(found.folder.name, f"{options.events:,}", f"{found.bytes:,}", str(options.keys), f"{options.disorder_ms} ms")
     Console().print(workloads)
     Console().print(table if table.row_count else f"no datasets in {folder}")
-
-
-def _engines(choice: str, workload: Workload) -> tuple[str, ...]:
-    """Spark has a query for one of the workloads."""
-    from hibench.errors import OptionError
-
-    if choice == "all" and workload.name != "fixed-window":
-        return ("cep",)
-    if choice == "spark" and workload.name != "fixed-window":
-        raise OptionError(f"--engine: Spark runs 'fixed-window' only; got {workload.name!r}")
-    return _chosen(choice, ENGINES)
 
 
 def _chosen(choice: str, single: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,20 +9,22 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from driver import LocalCluster
-from hibench.answers import Expected, Shape, summed
-from hibench.cep_engine import counted, deployed, evidence, settings
+from hibench.answers import Expected, Rows, Shape, summed
+from hibench.cep_engine import Progress, counted, deployed, evidence, settings
 from hibench.dataset import FIELDS, Dataset
 from hibench.kept import Kept
 from hibench.latency import Latencies
-from hibench.meter import metered
+from hibench.meter import Use, metered
 from hibench.options import Pace
 from hibench.outcome import Outcome
 from hibench.reference import expected_of
@@ -37,22 +39,39 @@ _MICROSECONDS = pa.timestamp("us", "UTC")
 
 
 @dataclass
-class _Sender:
-    """Sends the records on schedule from a thread of its own; `lag_s` is how late the latest of them left."""
+class Sender:
+    """Sends the records on schedule from a thread of its own; `lag_s` is how late the latest of them left. `publisher` opens one, and
+    `flush` is what to do with it when all that is due was sent."""
 
     schedule: Schedule
     pool: Pool
+    publisher: Callable[[], AbstractContextManager[Any]]
+    flush: Callable[[Any], None] = lambda publisher: None
     lag_s: float = 0.0
     failure: BaseException | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, cluster: LocalCluster) -> None:
+    @contextlib.contextmanager
+    def sending(self) -> Iterator[None]:
+        """The thread runs while the block does; its failure is raised after a block that had none of its own."""
+        thread = threading.Thread(target=self._run, daemon=True)
+        thread.start()
         try:
-            with cluster.publisher(VISITS) as out:
+            yield
+        finally:
+            self.stopped.set()
+            thread.join(timeout=10)
+        if self.failure is not None:
+            raise self.failure
+
+    def _run(self) -> None:
+        try:
+            with self.publisher() as out:
                 for numbers in self._due():
                     created = pa.array(self.schedule.created_us(np.arange(numbers.start, numbers.stop))).cast(_MICROSECONDS)
                     for records in self.pool.created(numbers, created):
                         out.send(records)
+                    self.flush(out)
         except BaseException as error:  # handed to the thread that waits for the answers
             self.failure = error
 
@@ -68,6 +87,50 @@ class _Sender:
                 sent = due
 
 
+class Loop:
+    """A workload at a pace: its query over published records, and what has to come out of it. `dataset` says what is in the records."""
+
+    def __init__(self, workload: Workload, dataset: Dataset, terms: Terms, pace: Pace) -> None:
+        self.workload, self.dataset, self.terms, self.pace = workload, dataset, terms, pace
+        columns = published_columns(workload, dataset, pace)
+        self.pool, self.shape = Pool(dataset, columns), workload.shape(terms)
+        self.query = workload.query(visits_published({**columns, CREATION: "timestamp[us]"}, terms.disorder_ms), terms)
+
+    def run(
+        self,
+        answers: Iterable[pa.RecordBatch],
+        sender: Sender,
+        processes: list[tuple[str, int]],
+        rule: LatencyRule,
+        scratch: Path,
+        progress: Progress,
+    ) -> tuple[Use, Rows]:
+        """Sends all records and takes all answers; `scratch` takes them where they are as many as records."""
+        with metered(processes) as use, sender.sending(), Kept(scratch if self.workload.in_files else None) as kept:
+            use.done = 0
+            for batch in answers:
+                rule.add(batch, time.time_ns() // 1000)
+                kept.add(batch)
+                use.done += counted(self.shape, batch)
+                progress(use.done)
+        return use, kept.rows(self.shape)
+
+    def schedule(self, lead_seconds: float = _LEAD_SECONDS) -> Schedule:
+        """One that begins soon."""
+        return Schedule(time.time() + lead_seconds, self.pace.rate, self.dataset.events, self.pace.burst)
+
+    def expected(self, schedule: Schedule, last_only: bool = False) -> Expected:
+        return expected_of(self.workload, self.terms, lambda: created_records(self.pool, schedule), last_only)
+
+    def facts(self, sender: Sender) -> dict[str, object]:
+        bursts = f", {self.pace.burst} at a time" if self.pace.burst > 1 else ""
+        return {
+            "answers go to": "this process, which has subscribed to them",
+            "rate": f"{self.pace.rate:,}/s{bursts}",
+            "sender late by at most": f"{sender.lag_s * 1e3:.1f} ms",
+        }
+
+
 def run_at_rate(
     workload: Workload,
     dataset: Dataset,
@@ -76,7 +139,7 @@ def run_at_rate(
     instances: int,
     numa: bool,
     scratch: Path,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Progress = lambda done: None,
 ) -> tuple[Outcome, Expected]:
     """Publishes the records of `dataset` at a pace; what came out, and what was expected to. `scratch` takes the answers where they are
     as many as records, and has to stay as long as somebody asks for them."""
@@ -92,32 +155,22 @@ def run_in(
     pace: Pace,
     numa: bool,
     scratch: Path,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Progress = lambda done: None,
 ) -> tuple[Outcome, Expected]:
     """`run_at_rate` in a cluster that runs already, with `scratch` among its folders."""
-    columns = published_columns(workload, dataset, pace)
-    pool, shape = Pool(dataset, columns), workload.shape(terms)
-    query = workload.query(visits_published({**columns, CREATION: "timestamp[us]"}, terms.disorder_ms), terms)
-    with deployed(cluster, query, start=True) as running:
-        subscription = running.subscribe(ANSWERS)
-        schedule = Schedule(time.time() + _LEAD_SECONDS, pace.rate, dataset.events, pace.burst)
-        sender, latencies = _Sender(schedule, pool), LatencyRule(workload, shape, terms, pace, schedule)
-        with metered(cluster.processes()) as use, _sending(sender, cluster), Kept(scratch if workload.in_files else None) as kept:
-            use.done = 0
-            for batch in subscription:
-                latencies.add(batch, time.time_ns() // 1000)
-                kept.add(batch)
-                use.done += counted(shape, batch)
-                progress(use.done)
+    loop = Loop(workload, dataset, terms, pace)
+    with deployed(cluster, loop.query, start=True) as running:
+        subscription, schedule = running.subscribe(ANSWERS), loop.schedule()
+        sender = Sender(schedule, loop.pool, lambda: cluster.publisher(VISITS))
+        rule = LatencyRule(workload, loop.shape, terms, schedule, pace.reports)
+        use, rows = loop.run(subscription, sender, cluster.processes(), rule, scratch, progress)
         found = evidence(cluster, running, use)
-    rows = kept.rows(shape)
-    total = summed(shape, rows(), terms.window_ms)
-    facts = {**settings(workload, len(cluster.instance_managers()), numa), **_facts(pace, sender, workload)}
-    samples = latencies.samples
-    result = RunResult.measured("cep", "on" if numa else "off", dataset.events, use, total.result(), facts, samples.brief())
-    tables = {**found.tables, "latency": samples.table()}
+    total = summed(loop.shape, rows(), terms.window_ms)
+    facts = {**settings(workload, len(cluster.instance_managers()), numa), **loop.facts(sender)}
+    result = RunResult.measured("cep", "on" if numa else "off", dataset.events, use, total.result(), facts, rule.samples.brief())
+    tables = {**found.tables, "latency": rule.samples.table()}
     outcome = Outcome(result, rows, total.windows, tables, found.plan, found.explanation, found.placed)
-    return outcome, expected_of(workload, terms, lambda: created_records(pool, schedule))
+    return outcome, loop.expected(schedule)
 
 
 def published_columns(workload: Workload, dataset: Dataset, pace: Pace) -> dict[str, object]:
@@ -133,31 +186,25 @@ def horizon_ms(dataset: Dataset, pace: Pace) -> tuple[int, int]:
     return moment - dataset.disorder_ms, moment + dataset.events * 1000 // pace.rate + _SIDE_MARGIN_MS
 
 
-def _facts(pace: Pace, sender: _Sender, workload: Workload) -> dict[str, object]:
-    bursts = f", {pace.burst} at a time" if pace.burst > 1 else ""
-    return {
-        "answers go to": "this process, which has subscribed to them",
-        "rate": f"{pace.rate:,}/s{bursts}",
-        "sender late by at most": f"{sender.lag_s * 1e3:.1f} ms",
-    }
-
-
 class LatencyRule:
     """From when to when a latency runs, by what the workload answers and who asks.
 
-    reports   from the creation of a record (of a window: of its earliest) to the clock of the last operator, once for every record
+    reports   from the creation of a record (of a window: of its earliest) to the report of the last operator, once for every record;
+              that is when its clock said so, or, with `delivered`, when the answer came here
     otherwise from the creation of the record that let the answer out to its delivery here, once for every answer: the record itself,
               or the first with event time ≥ the window's end + disorder. Answers that only the end of the stream let out are left out.
     """
 
-    def __init__(self, workload: Workload, shape: Shape, terms: Terms, pace: Pace, schedule: Schedule) -> None:
-        self.workload, self.shape, self.terms, self.pace, self.schedule = workload, shape, terms, pace, schedule
+    def __init__(self, workload: Workload, shape: Shape, terms: Terms, schedule: Schedule, reports: bool, delivered: bool = False) -> None:
+        self.workload, self.shape, self.terms, self.schedule = workload, shape, terms, schedule
+        self.reports, self.delivered = reports, delivered
         self.samples = Latencies()
 
     def add(self, batch: pa.RecordBatch, delivered_us: int) -> None:
-        if self.pace.reports:
+        if self.reports:
             counts = _integers(batch, self.shape.events) if self.shape.events else np.ones(batch.num_rows, np.int64)
-            self.samples.add(_integers(batch, self.workload.created), _integers(batch, REPORTED), counts)
+            reported = np.full(batch.num_rows, delivered_us) if self.delivered else _integers(batch, REPORTED)
+            self.samples.add(_integers(batch, self.workload.created), reported, counts)
             return
         created = self._closing(batch) if self.workload.by_window else _integers(batch, self.workload.created)
         self.samples.add(created, np.full(len(created), delivered_us), np.ones(len(created), np.int64))
@@ -173,17 +220,3 @@ class LatencyRule:
 
 def _integers(batch: pa.RecordBatch, name: str) -> np.ndarray:
     return np.asarray(batch[name].cast(pa.int64()))
-
-
-@contextlib.contextmanager
-def _sending(sender: _Sender, cluster: LocalCluster) -> Iterator[None]:
-    """The sender's thread runs while the block does; its failure is raised after a block that had none of its own."""
-    thread = threading.Thread(target=sender.run, args=(cluster,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        sender.stopped.set()
-        thread.join(timeout=10)
-    if sender.failure is not None:
-        raise sender.failure

@@ -14,6 +14,7 @@ from hibench.workloads.workload import Terms, Workload
 ENGINES = ("cep", "spark")
 NUMA_MODES = ("on", "off")
 RATED_SECONDS = 20
+_MASTER = r"local(\[(\d+|\*)\])?|spark://\S+|standalone:[1-9]\d{0,2}"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
@@ -81,6 +82,8 @@ class Comparison:
     def __post_init__(self) -> None:
         if self.instances < 1:
             raise OptionError(f"--instances: expected at least 1, got {self.instances}")
+        if not re.fullmatch(_MASTER, self.master):
+            raise OptionError(f"--master: expected local[N], spark://host:port or standalone:N, got {self.master!r}")
         if self.pace is not None:
             _expect_pace(self.pace, self.engines)
         if self.slide_ms != self.window_ms and not self.workload.slides:

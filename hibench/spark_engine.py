@@ -1,143 +1,143 @@
-"""The fixed-window query on Spark Structured Streaming, as fast as we know to run it honestly.
+"""A workload's query on Spark Structured Streaming: the same `Query`, compiled by the driver.
 
-Warm: the query runs twice in one session and the second run counts. Spark closes a window only when a later record
-comes, so a sentinel an hour later ends the last file; its own window never closes and so is in no answer.
+Warm: the query runs twice in one session and the second run counts. Answers go where those of our engine go: to files, or to this
+process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.dataset as arrow
+import psutil
 import pyspark
-from pyspark.sql import DataFrame, functions
-from pyspark.sql.streaming.query import StreamingQuery
 
-from hibench.answers import summed
-from hibench.dataset import FIELDS, Prepared
-from hibench.errors import EngineError
-from hibench.meter import metered
+from driver import Query, deploy
+from driver.spark.session import FAST, SESSIONS, Spark
+from driver.spark.standalone import StandaloneSpark
+from hibench.answers import Rows, Shape, folded, summed
+from hibench.cep_engine import answers_folder, counted, names_of, written_rows
+from hibench.dataset import Prepared
+from hibench.meter import Use, metered
 from hibench.outcome import Outcome, timeline_table
 from hibench.run_result import RunResult
-from hibench.spark import LocalSpark, local_spark
-from hibench.workloads.workload import Terms, Workload
+from hibench.workloads.workload import ANSWERS, Terms, Workload, visits_of_files
+
+STANDALONE = "standalone:"
+"""Begins a master that is a cluster of our own: how many workers comes after it."""
 
 Progress = Callable[[str, int], None]
-"""Told the stage ('warm-up' or 'run') and how many records of it are done."""
+"""Told the stage ('warm-up' or 'run') and how many records of it the answers so far count."""
 
-_SENTINEL_AFTER_MS = 3_600_000
-_POLL_SECONDS = 0.5
-_FILES_PER_BATCH = 5  # 10 M records on two cores, CPU s (wall s): one 34 (42), two 36 (35), five 24 (14), ten 27 (17)
-_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-CONF = {
-    "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
-    "spark.sql.streaming.numRecentProgressUpdates": "1000000",  # all micro-batches are counted at the end
-}
+
+@dataclass(frozen=True)
+class Engine:
+    """A Spark that is there: its session, the address that queries are deployed to, the processes of a cluster of our own."""
+
+    spark: Spark
+    master: str
+    workers: tuple[int, ...] = ()
+
+    def processes(self) -> list[tuple[str, int]]:
+        """(name, pid) of all of it that is on this machine and ours, as of now."""
+        executors = [child.pid for pid in self.workers for child in psutil.Process(pid).children(recursive=True)]
+        named = [(f"spark {kind} {pid}", pid) for kind, pids in (("daemon", self.workers), ("executor", executors)) for pid in pids]
+        return [("spark jvm", self.spark.jvm), *named]
+
+
+@contextlib.contextmanager
+def spark_at(master: str, cores: int) -> Iterator[Engine]:
+    """Spark at `master`, whose session all queries share while the block runs; `standalone:N` is a cluster of N workers with `cores`
+    between them, on this machine and for as long. Raises ClusterError: it cannot start."""
+    with contextlib.ExitStack() as stack:
+        workers = int(master.partition(":")[2]) if master.startswith(STANDALONE) else 0
+        cluster = stack.enter_context(StandaloneSpark(workers, max(1, cores // workers))) if workers else None
+        address = cluster.master if cluster else master
+        spark = SESSIONS.acquire(address)
+        stack.callback(SESSIONS.release)
+        yield Engine(spark, address, tuple(process.pid for process in cluster.processes) if cluster else ())
 
 
 def run_on_spark(
-    workload: Workload, prepared: Prepared, terms: Terms, cores: int, progress: Progress = lambda stage, done: None
+    workload: Workload,
+    prepared: Prepared,
+    terms: Terms,
+    engine: Engine,
+    scratch: Path,
+    progress: Progress = lambda stage, done: None,
+    stages: tuple[str, ...] = ("warm-up", "run"),
 ) -> Outcome:
-    """Runs the records of `prepared` through the query on `cores` cores.
+    """Runs the records of `prepared` through the query on Spark, once for each stage, of which the last counts. Answers that go to files
+    go to `scratch`, where they have to stay as long as somebody asks for them. Of running answers only the last of every key is left.
 
-    Raises EngineError with the cause if Spark cannot start or fails.
+    What the driver raises passes through.
     """
-    with local_spark(cores, CONF) as spark:
-        return run_in(spark, workload, prepared, terms, progress)
+    query = workload.query(visits_of_files(workload.columns, prepared.paths, terms.disorder_ms), terms)
+    shape, run = workload.shape(terms), _into_files if workload.in_files else _to_subscriber
+    for stage in stages:
+        done = lambda count, stage=stage: progress(stage, min(count, prepared.dataset.events))  # noqa: E731
+        rows, use, explanation = run(engine, query, shape, scratch, done)
+    facts = settings(workload, engine)
+    rows, shape = last_of(shape, rows)
+    total = summed(shape, rows(), terms.window_ms)
+    result = RunResult.measured("spark", None, prepared.dataset.events, use, total.result(), facts)
+    return Outcome(result, rows, total.windows, {"timeline": timeline_table(use)}, explanation=explanation)
 
 
-def run_in(
-    spark: LocalSpark, workload: Workload, prepared: Prepared, terms: Terms, progress: Progress = lambda stage, done: None
-) -> Outcome:
-    """`run_on_spark` in a session that runs already (with CONF); it is left as it was, but warm."""
-    scratch, window_ms = Path(tempfile.mkdtemp(dir=spark.scratch)), terms.window_ms
-    feed, shape = _feed(scratch / "feed", prepared, window_ms), workload.shape(terms)
-    for stage in ("warm-up", "run"):
-        with metered([("spark jvm", spark.jvm)]) as use:
-            query = _start(spark, feed, scratch / stage, window_ms, prepared.dataset.disorder_ms)
-            _await(query, lambda done, stage=stage: progress(stage, prepared.events_before(done)))
-        _expect_all_read(query, prepared.dataset.events + 1)
-    answers = arrow.dataset(scratch / "run", format="parquet").to_table()
-    total = summed(shape, [shape.of(answers)], window_ms)
-    result = RunResult.measured("spark", None, prepared.dataset.events, use, total.result(), _settings(spark, prepared))
-    return Outcome(result, lambda: [shape.of(answers)], total.windows, {"timeline": timeline_table(use)})
+def last_of(shape: Shape, rows: Rows) -> tuple[Rows, Shape]:
+    """Of running answers the last of every key; others as they are."""
+    return (lambda: [folded(shape, rows())], shape.last_only()) if shape.key else (rows, shape)
 
 
-def _feed(folder: Path, prepared: Prepared, window_ms: int) -> Path:
-    """A folder of links to the dataset's files, the last one a copy that ends with the sentinel.
-
-    Spark takes files in the order of their modification times, so every file gets its own.
-    """
-    folder.mkdir()
-    *links, last = prepared.paths
-    for path in links:
-        (folder / path.name).symlink_to(path)
-    shutil.copyfile(last, folder / last.name)
-    with open(folder / last.name, "ab") as file:
-        newest = _newest_ms(prepared)
-        file.write(f"{newest + window_ms + _SENTINEL_AFTER_MS},0.0.0.0,,,,,,,,\n".encode())
-    return folder
-
-
-def _newest_ms(prepared: Prepared) -> int:
-    """An event time that no record exceeds: the last record's own, and what it may lie behind."""
-    with open(prepared.paths[-1], "rb") as file:
-        file.seek(-min(1024 + prepared.dataset.record_bytes, prepared.files[-1].bytes), 2)
-        last = file.read().splitlines()[-1]
-    return int(last.partition(b",")[0]) + prepared.dataset.disorder_ms
+def _to_subscriber(engine: Engine, query: Query, shape: Shape, scratch: Path, progress: Callable[[int], None]) -> tuple[Rows, Use, str]:
+    """The answers come to this process and stay in memory."""
+    batches = []
+    with deploy(query.output(ANSWERS), engine="spark", master=engine.master, start=False) as running:
+        subscription = running.subscribe(ANSWERS)
+        with metered(engine.processes()) as use:
+            use.done = 0
+            running.start()
+            for batch in subscription:
+                batches.append(batch)
+                use.done += counted(shape, batch)
+                progress(use.done)
+        explanation = running.explain()
+    return (lambda: map(shape.of, batches)), use, explanation
 
 
-def _start(spark: LocalSpark, feed: Path, sink: Path, window_ms: int, disorder_ms: int) -> StreamingQuery:
-    columns = ", ".join(f"{name} {'long' if name == FIELDS[0] else 'string'}" for name in (*FIELDS, "padding"))
-    reader = spark.session.readStream.schema(columns).option("quote", "").option("maxFilesPerTrigger", _FILES_PER_BATCH)
-    writer = _answers(reader.csv(str(feed)), window_ms, disorder_ms).writeStream.format("parquet").outputMode("append")
-    return writer.option("path", str(sink)).option("checkpointLocation", f"{sink}-checkpoint").trigger(availableNow=True).start()
+def _into_files(engine: Engine, query: Query, shape: Shape, scratch: Path, progress: Callable[[int], None]) -> tuple[Rows, Use, str]:
+    """Spark's tasks write the answers."""
+    folder = answers_folder(scratch)
+    shutil.rmtree(folder, ignore_errors=True)
+    with deploy(query.output(ANSWERS, folder=folder), engine="spark", master=engine.master, start=False) as running:
+
+        def written() -> int:
+            rows = int(running.status()["rows"][ANSWERS])
+            progress(rows)
+            return rows
+
+        with metered(engine.processes(), written) as use:
+            running.start()
+            running.wait()
+        explanation = running.explain()
+    return (lambda: written_rows(folder, shape, names_of(query))), use, explanation
 
 
-def _answers(visits: DataFrame, window_ms: int, disorder_ms: int) -> DataFrame:
-    """Map (address, time) → window aggregate → map (adds the time of emission)."""
-    picked = visits.select(
-        functions.col("source_ip").alias("ip"),
-        functions.col("creation_ms").alias("ms"),
-        functions.timestamp_millis("creation_ms").alias("time"),
-    ).withWatermark("time", f"{disorder_ms} milliseconds")
-    windows = picked.groupBy(functions.window("time", f"{window_ms} milliseconds"), "ip").agg(
-        functions.min("ms").alias("start"),
-        functions.max("ms").alias("end"),
-        functions.count("*").alias("visits"),
-    )
-    return windows.select("ip", "start", "end", "visits", functions.current_timestamp().alias("emitted"))
-
-
-def _await(query: StreamingQuery, progress: Callable[[int], None]) -> None:
-    """Waits for the end of the query, telling how many files are done. Raises what the query raised."""
-    while not query.awaitTermination(_POLL_SECONDS):
-        last = query.lastProgress
-        progress((last["batchId"] + 1) * _FILES_PER_BATCH if last else 0)
-
-
-def _expect_all_read(query: StreamingQuery, expected: int) -> None:
-    read = sum(batch["numInputRows"] for batch in query.recentProgress)
-    if read != expected:
-        raise EngineError(f"Spark read {read:,} records, expected {expected:,} (one of them the sentinel)")
-
-
-def _settings(spark: LocalSpark, prepared: Prepared) -> dict[str, object]:
+def settings(workload: Workload, engine: Engine) -> dict[str, object]:
+    spark = engine.spark
     runtime = spark.session.sparkContext._jvm.java.lang.System
     return {
         "pyspark": pyspark.__version__,
         "java": runtime.getProperty("java.version"),
-        "master": f"local[{spark.cores}]",
+        "master": engine.master,
         "spark.sql.shuffle.partitions": spark.cores,
+        "workers": len(engine.workers) - 1 if engine.workers else "none, all in one process",
         "spark.driver.memory": f"{spark.memory_mb}m",
         "trigger": "availableNow",
-        "micro-batches": f"{_FILES_PER_BATCH} files of {prepared.dataset.file_events:,} records each",
-        "state store": _STATE_STORE.rpartition(".")[2],
-        "sink": "parquet files",
+        "state store": FAST["spark.sql.streaming.stateStore.providerClass"].rpartition(".")[2],
+        "answers go to": "text files, one for each task" if workload.in_files else "this process, which has subscribed to them",
         "warm": "second of two runs in one session",
     }

@@ -70,6 +70,7 @@ def test_help_explains_every_option(capsys, monkeypatch):
         (["run", "fixed-window", "--instances", "0"], "--instances: expected at least 1, got 0"),
         (["run", "fixed-window", "--record-bytes", "100"], "--record-bytes: expected 0 (unpadded) or 160"),
         (["run", "fixed-window", "--rate", "10", "--engine", "spark"], "only the engine 'cep' can be run at a rate"),
+        (["run", "fixed-window", "--master", "yarn"], "--master: expected local[N], spark://host:port or standalone:N, got 'yarn'"),
         (["run", "fixed-window", "--slide", "31s"], "--slide: expected at most the window"),
         (["run", "identity", "--slide", "10s"], "--slide: windows of 'identity' do not overlap"),
         (["run", "fixed-window", "--mode", "fast"], "fast"),
@@ -275,10 +276,10 @@ def test_records_are_cycled_with_new_creations(monkeypatch):
     assert len(set(ips)) == 4
 
 
-def rule(schedule, disorder_ms=0, **pace):
+def rule(schedule, disorder_ms=0, reports=False, delivered=False):
     terms = Terms(1_000, 1_000, disorder_ms, 0)
     workload = WORKLOADS["fixed-window"]
-    return LatencyRule(workload, workload.shape(terms), terms, Pace(schedule.rate, **pace), schedule)
+    return LatencyRule(workload, workload.shape(terms), terms, schedule, reports, delivered)
 
 
 def latency(schedule, first_ms, delivered_us, disorder_ms=0):
@@ -313,6 +314,9 @@ def test_faithful_latency_is_reported_for_every_record():
         "answers": [3, 1],
     }
     assert (found.samples.brief().p50, found.samples.brief().samples) == (950.0, 4)
+    here = rule(schedule, reports=True, delivered=True)
+    here.add(answers([1_000_050], visits=[2]), 1_000_090_000)
+    assert here.samples.table().to_pydict() == {"created_us": [1_000_050_000], "delivered_us": [1_000_090_000], "answers": [2]}
 
 
 def answers(first_ms, visits=None, reported_ms=None):

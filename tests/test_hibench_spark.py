@@ -8,14 +8,15 @@ import pytest
 
 from hibench import prepare as preparing
 from hibench.cache import locked
-from hibench.dataset import FORMATS, Dataset, Keys
+from hibench.dataset import FIRST_EVENT_MS, FORMATS, Dataset, Keys
 from hibench.node_local import here, homes_for, pages_at_home
+from hibench.options import Pace
 from hibench.prepare import make, prepare
 from hibench.record_reader import frame
 from hibench.records import rows
 from hibench.reference import reference
-from hibench.spark import local_spark
-from hibench.spark_engine import CONF, run_in
+from hibench.spark_engine import run_on_spark, spark_at
+from hibench.spark_loop import run_at_rate_on_spark
 from hibench.workloads import WORKLOADS
 from hibench.workloads.workload import Terms
 
@@ -23,9 +24,14 @@ SMALL = Dataset(events=12_345, record_bytes=0, file_events=1_000, event_rate=100
 
 
 @pytest.fixture(scope="module")
-def spark():
-    with local_spark(2, CONF) as running:
+def engine():
+    with spark_at("local[2]", 2) as running:
         yield running
+
+
+@pytest.fixture
+def spark(engine):
+    return engine.spark
 
 
 @pytest.fixture
@@ -88,15 +94,28 @@ def test_nothing_is_left_when_making_fails(shared_spark, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_spark_gives_the_reference_answers(spark, shared_spark, tmp_path):
-    prepared = prepare(tmp_path, SMALL, cores=2)
-    workload, terms = WORKLOADS["fixed-window"], Terms(5_000, 5_000, SMALL.disorder_ms, SMALL.seed)
-    run = run_in(spark, workload, prepared, terms).checked(reference(workload, prepared, terms)).result
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
+def test_spark_gives_the_expected_answers(engine, shared_spark, tmp_path, workload):
+    prepared, terms = prepare(tmp_path, SMALL, cores=2), Terms(5_000, 5_000, SMALL.disorder_ms, SMALL.seed, tmp_path / "side.txt")
+    if workload.side is not None:
+        terms.side.write_text(workload.side(terms, FIRST_EVENT_MS, FIRST_EVENT_MS + SMALL.events * 1000 // SMALL.event_rate))
+    found = run_on_spark(workload, prepared, terms, engine, tmp_path, stages=("run",))
+    run = found.checked(reference(workload, prepared, terms, last_only=workload.name == "wordcount")).result
     assert run.equal, run.difference
     assert run.events == SMALL.events
     assert run.cpu_seconds > 0
     assert run.peak_anonymous_bytes > 50 << 20
     assert {process.name for process in run.processes} == {"spark jvm", "client"}
+    assert ("Repartition 2, true" in found.explanation) == (workload.name == "repartition")
+
+
+def test_spark_is_fed_at_a_pace(engine, tmp_path):
+    workload, dataset, pace = WORKLOADS["fixed-window"], replace(SMALL, events=300, disorder_ms=0), Pace(300, burst=5, reports=True)
+    found, expected = run_at_rate_on_spark(workload, dataset, Terms(250, 250, 0, SMALL.seed), pace, engine, tmp_path)
+    run = found.checked(expected).result
+    assert run.equal, run.difference
+    assert run.latency_ms.p50 > 0
+    assert run.latency_ms.samples == dataset.events, "a report for every record"
 
 
 def test_the_lock_tells_who_holds_it(tmp_path):

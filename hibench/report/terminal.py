@@ -34,6 +34,10 @@ REPORT_DEFINITION = (
     "has it; of a window from the creation of the earliest record of its address, as often as it has records, so up to a window's length "
     "of it is waiting. Windows are of event time, which is the creation, so that answers can be checked; HiBench's are of the clock."
 )
+SPARK_REPORT_DEFINITION = (
+    "Spark: its source is a folder into which a file falls for every burst (its own package has no other). It reads its clock once for a "
+    "micro-batch, at its beginning, so the report is the answer's arrival here; of running counts a micro-batch reports the last."
+)
 RECORD_LATENCY_DEFINITION = (
     "latency: from the scheduled creation of a record to the delivery of its answer at the client. Records are sent on schedule whatever "
     "the engine does."
@@ -60,7 +64,7 @@ class Step:
 @dataclass(frozen=True)
 class Report:
     """Everything a comparison found. `dataset`: options and facts of the records; `runs` are checked; `records`: the folders of the
-    records of the runs (`hibench.run_record`)."""
+    records of the runs (`hibench.run_record`), which have `series` in common."""
 
     workload: str
     events: int
@@ -72,6 +76,7 @@ class Report:
     rate: int | None = None
     mode: str = "paper"
     records: tuple[str, ...] = ()
+    series: str = ""
 
     @property
     def answers_equal(self) -> bool:
@@ -91,6 +96,7 @@ class Report:
             "steps": [asdict(step) for step in self.steps],
             "machine": asdict(self.machine),
             "records": list(self.records),
+            "series": self.series,
         }
 
     def write_json(self, path: Path) -> None:
@@ -196,6 +202,8 @@ def _workload_definitions(report: Report) -> Iterator[str]:
     if running and any(run.engine == "spark" for run in report.runs):
         yield LAST_ONLY
     if report.rate:
+        if report.mode == "faithful" and any(run.engine == "spark" for run in report.runs):
+            yield SPARK_REPORT_DEFINITION
         yield REPORT_DEFINITION if report.mode == "faithful" else RECORD_LATENCY_DEFINITION if in_files else LATENCY_DEFINITION
 
 
