@@ -90,8 +90,7 @@ class Comparison:
             raise OptionError(f"--slide: windows of {self.workload.name!r} do not overlap; leave it out")
         if self.slide_ms > self.window_ms:
             raise OptionError(f"--slide: expected at most the window, {self.window_ms}ms, got {self.slide_ms}ms")
-        if self.json_file is not None and str(self.json_file) != "-":
-            _expect_writable(self.json_file)
+        expect_writable("--json", self.json_file)
 
     def terms(self, side: Path | None) -> Terms:
         """What decides the answers; `side`: where the workload's side stream lies."""
@@ -124,8 +123,10 @@ def _expect_pace(pace: Pace, engines: tuple[str, ...]) -> None:
         )
 
 
-def _expect_writable(file: Path) -> None:
-    """Said before the work rather than after it."""
+def expect_writable(option: str, file: Path | None) -> None:
+    """Said before the work rather than after it; '-' is standard output. Raises OptionError."""
+    if file is None or str(file) == "-":
+        return
     folder = file.absolute().parent
     if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise OptionError(f"--json: expected a file that can be written, in a folder that exists, or '-'; got {str(file)!r}")
+        raise OptionError(f"{option}: expected a file that can be written, in a folder that exists, or '-'; got {str(file)!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hibench.options import duration_ms
+from hibench.options import duration_ms, expect_writable
 from hibench.record_options import Cache, Disorder, EventRate, Keys, Seed
 from hibench.workloads import WORKLOADS
 
@@ -148,7 +147,7 @@ def search(
 
     options = _probe_options(workload, keys, seed, window, warm_up, seconds, latency_limit, patience)
     limits = _limits(first, most, precision, attempts, probes)
-    _expect_writable("--json", json)
+    expect_writable("--json", json)
     result = _search(options, limits, _cells(grid, nodes, numa, instances), cache)
     show(result, Console(stderr=str(json) == "-"))
     if json is not None:
@@ -192,7 +191,7 @@ def report_of_numa(
     console, found = Console(stderr=True), None
     options = _probe_options(workload, keys, seed, window, warm_up, seconds, latency_limit, patience)
     limits, cells = _limits(first, most, precision, attempts, probes), _cells(True, nodes, Numa.both, instances)
-    _expect_writable("--output", output)
+    expect_writable("--output", output)
     if not without_search:
         result = _search(options, limits, cells, cache)
         show(result, console)
@@ -200,17 +199,6 @@ def report_of_numa(
     report = numa_report(found, here(), lambda said: console.print(said, highlight=False), buffer_bytes)
     write(report, output)
     console.print(f"{output}: read it, and attach it to an issue of this project. It names no host and no user.", highlight=False)
-
-
-def _expect_writable(option: str, file: Path | None) -> None:
-    """Said before the work rather than after it. Raises OptionError."""
-    from hibench.errors import OptionError
-
-    if file is None or str(file) == "-":
-        return
-    folder = file.absolute().parent
-    if file.is_dir() or not folder.is_dir() or not os.access(file if file.exists() else folder, os.W_OK):
-        raise OptionError(f"{option}: expected a file that can be written, in a folder that exists; got {str(file)!r}")
 
 
 def _search(options: object, limits: object, cells: list, cache: Path | None) -> object:
