@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from cep import wire
@@ -27,7 +28,7 @@ from tests.reference import Partition
 from tests.reference.engine import Answer, TimedRow, _Run, sources_of
 from tests.reference.rows import Row
 from tests.reference.schemas import Schema
-from tests.reference.source import read
+from tests.reference.source import event_times, read
 from tests.reference.values import normal
 from tests.running import NOW_US, records_of, values_of_array
 
@@ -120,6 +121,42 @@ def publish(running: Running, query: Query, inputs: Mapping[str, Sequence[Partit
             publisher.send(records_of(stream, part))
         for publisher in publishers:
             publisher.close()
+
+
+def in_order(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> dict[str, list[Partition]]:
+    """Every partition's rows in the order of event time."""
+    return {
+        stream.name: [replace(part, rows=[part.rows[i] for i in _places(stream, part)]) for part in inputs[stream.name]]
+        for stream in sources_of(query)
+    }
+
+
+def _places(stream: Stream, part: Partition) -> list[int]:
+    times = event_times(stream, part)
+    return sorted(range(len(times)), key=lambda i: times[i] or 0)
+
+
+def run_live(query: Query, inputs: Mapping[str, Sequence[Partition]], steps: int = 4) -> dict[str, list[TimedRow]]:
+    """Rows, which stand `in_order`, come in `steps` steps of event time, over all publishers, and Spark takes each before the next. Raises
+    Refused."""
+    parts = [(stream, part, event_times(stream, part)) for stream in sources_of(query) for part in inputs[stream.name]]
+    known = sorted({time for _, _, times in parts for time in times if time is not None})
+    limits = [known[len(known) * step // steps] for step in range(1, steps)] if known else []
+    with deploy(query, MASTER, start=False) as running:
+        answers = {output.stream: running.subscribe(output.stream, event_time=True) for output in query.outputs}
+        names = {wire.name_id(name) & PARTITION_MASK: name for stream, _, _ in parts for name in (f"{stream.name}-{i}" for i in range(16))}
+        publishers = [running.publisher(stream.name, names[part.index]) for stream, part, _ in parts]
+        running.start()
+        for low, high in pairwise([-math.inf, *limits, math.inf]):
+            for publisher, (stream, part, times) in zip(publishers, parts, strict=True):
+                rows = [row for row, time in zip(part.rows, times, strict=True) if time is not None and low <= time < high]
+                publisher.send(records_of(stream, replace(part, rows=rows)))
+                publisher.flush()
+            for output in running.streams.values():
+                output.query.processAllAvailable()  # type: ignore[union-attr]  # it has started
+        for publisher in publishers:
+            publisher.close()
+        return {name: [row for batch in answer for row in _rows(batch)] for name, answer in answers.items()}
 
 
 def _rows(batch: Any) -> list[TimedRow]:
