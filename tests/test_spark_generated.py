@@ -20,6 +20,7 @@ from tests.spark_running import MASTER, assert_near, comparable, expected, in_or
 from tests.strategies.queries import inputs_of, published_queries
 from tests.strategies.seeded import drawn
 
+pytestmark = pytest.mark.timeout(600)  # a JVM that has just been started takes its time where others start theirs
 #: What Spark runs at least some of.
 RUN = (
     *("map", "filter", "union", "demux", "flat_map", "delay", "lookup", "join", "deduplicate", "top_n time", "sort time"),

@@ -41,6 +41,7 @@ from tests.plans import group, query
 from tests.spark_running import MASTER
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "SPARK.md"
+pytestmark = pytest.mark.timeout(600)  # a JVM that has just been started takes its time where others start theirs
 VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="2s")
 
 
