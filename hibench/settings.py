@@ -16,7 +16,8 @@ from hibench.errors import OptionError
 _STREAM = "hibench.streambench."
 _CASES = {"identity": "identity", "repartition": "repartition", "wordcount": "wordcount", "fixwindow": "fixed-window"}
 _LINE = re.compile(r"(?P<key>[^\s=:]+)\s*[\s=:]?\s*(?P<value>.*)")
-_ENDLESS = "-1"
+_NOTHING = {"": "has no value", "-1": "endless runs end here: see --events"}
+"""What a value that says nothing here says to people."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,16 @@ def read(file: Path, faithful: bool) -> Settings:
             continue
         found = _APPLIED[setting.key](setting)
         options |= found
-        applied.append(f"{setting.key} {setting.value}" + "".join(f" (--{name} {value})" for name, value in found.items()))
-    if faithful:
-        options |= _sender(settings)
+        applied.append(_told(f"{setting.key} {setting.value}", found))
+    if faithful and (found := _sender(settings)):
+        options |= found
+        applied.append(_told("the keys of the sender together", found))
     return Settings(options, tuple(applied), tuple(ignored))
+
+
+def _told(what: str, options: Mapping[str, str]) -> str:
+    """`what`, and the options that it comes to."""
+    return f"{what} ({' '.join(f'--{name} {value}' for name, value in options.items())})" if options else what
 
 
 def _lines(file: Path) -> dict[str, Setting]:
@@ -90,12 +97,10 @@ def _reason(setting: Setting, faithful: bool) -> str:
     """Why a setting is not applied; '' if it is."""
     if setting.key in _IGNORED:
         return _IGNORED[setting.key]
-    if setting.key in _SENDER:
-        return (
-            "" if faithful else "a rate of records is for --mode faithful; without it files are read as fast as they can be, or see --rate"
-        )
+    if setting.key in _SENDER and not faithful:
+        return "a rate of records is for --mode faithful; without it files are read as fast as they can be, or see --rate"
     if setting.key in _APPLIED:
-        return "has no value" if not setting.value else "endless runs end here: see --events" if setting.value == _ENDLESS else ""
+        return _NOTHING.get(setting.value, "")
     return next(reason for family, reason in _FAMILIES.items() if setting.key.startswith(family))
 
 
@@ -137,22 +142,20 @@ def _sender(settings: Mapping[str, Setting]) -> dict[str, str]:
     """The original's sender: `producers` of them send `records` each, every `span` ms, for so many rounds."""
     if not settings.keys() & _SENDER.keys():
         return {}
-    numbers = {
-        key: _number(settings[key]) if key in settings and settings[key].value != _ENDLESS else default for key, default in _SENDER.items()
-    }
-    span, records, producers, rounds = numbers.values()
-    rate = max(1, (records or 0) * (producers or 0) * 1000 // (span or 1))
-    events = {"events": str(rounds * (records or 0) * (producers or 0))} if rounds else {}
-    return {"rate": str(rate), "burst": str((records or 0) * (producers or 0)), **events}
+    said = {key: setting for key, setting in settings.items() if setting.value not in _NOTHING}
+    span, records, producers, rounds = (_number(said[key]) if key in said else default for key, default in _SENDER.items())
+    together = records * producers
+    events = {"events": str(rounds * together)} if rounds else {}
+    return {"rate": str(max(1, together * 1000 // span)), "burst": str(together), **events}
 
 
-_SENDER: dict[str, int | None] = {
+_SENDER: dict[str, int] = {
     f"{_STREAM}datagen.intervalSpan": 50,
     f"{_STREAM}datagen.recordsPerInterval": 5,
     f"{_STREAM}datagen.producerNumber": 1,
-    f"{_STREAM}datagen.totalRounds": None,
+    f"{_STREAM}datagen.totalRounds": 0,
 }
-"""Key → the original's default; in the order in which `_sender` takes them."""
+"""Key → the original's default, 0: endless; in the order in which `_sender` takes them."""
 
 _APPLIED: dict[str, Callable[[Setting], dict[str, str]]] = {
     f"{_STREAM}testCase": _case,

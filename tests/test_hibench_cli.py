@@ -142,6 +142,8 @@ hibench.streambench.fixWindowSlideStep=2000
 hibench.streambench.datagen.intervalSpan  20
 hibench.streambench.datagen.recordsPerInterval 10
 hibench.streambench.datagen.totalRecords  -1
+hibench.streambench.datagen.totalRounds   -1
+hibench.streambench.datagen.producerNumber
 hibench.streambench.zkHost
 hibench.streambench.kafka.brokerList      a:9092,b:9092
 hibench.streambench.storm.ackon           true
@@ -164,11 +166,12 @@ def test_what_a_configuration_file_says_is_told(tmp_path):
     file.write_text(CONFIG)
     found = settings.read(file, faithful=True)
     assert "hibench.streambench.fixWindowDuration 4000 (--window 4000ms)" in found.applied
+    assert "the keys of the sender together (--rate 500 --burst 10)" in found.applied
     told = {line.partition(": ")[0].removeprefix("hibench.streambench."): line for line in found.ignored}
     assert "no Kafka" in told["kafka.brokerList"]
     assert "not run here" in told["storm.ackon"]
     assert "--events" in told["datagen.totalRecords"]
-    assert {"zkHost", "spark.batchInterval"} <= told.keys()
+    assert {"zkHost", "spark.batchInterval", "datagen.totalRounds", "datagen.producerNumber"} <= told.keys()
     assert "--mode faithful" in "".join(settings.read(file, faithful=False).ignored)
 
 

@@ -10,7 +10,8 @@ DEFINITIONS = (
     (
         "throughput",
         "Records ÷ seconds. The clock of a run starts when its query is started over records that lie ready (kernels compiled, sources "
-        "held) and stops when the last answer has reached the client (Spark: its sink). At a given rate it is bounded by that rate.",
+        "held; Spark: the query compiled) and stops when the last answer has reached the client, or its file: identity, repartition and "
+        "wordcount, which answer every record, write text files on both engines. At a given rate it is bounded by that rate.",
     ),
     (
         "throughput per node",
@@ -23,7 +24,8 @@ DEFINITIONS = (
         "lets the window close (the first with event time ≥ its end + disorder), for every answer. Records are sent on schedule whatever "
         "the engine does. Mode faithful, as HiBench has it: from the creation of a record to the report of the last operator, once for "
         "every record; of a window from the creation of the earliest record of its key, so up to the length of the window of it is "
-        "waiting. Less than 0, if clocks disagree, is 0.",
+        "waiting. Spark reads its clock once for a micro-batch, at its beginning, so its report is the answer's arrival at the client. "
+        "Less than 0, if clocks disagree, is 0.",
     ),
     (
         "percentiles",
@@ -50,6 +52,7 @@ DEFINITIONS = (
     (
         "answers equal",
         "The run gave the same rows, as often, as a reference computed from the records apart from both engines; times of emission are "
-        "outside. Of a run whose answers differ, nothing measured counts.",
+        "outside. Of running counts Spark gives the last of each key in a micro-batch, so of its answers the last of each key is compared. "
+        "Of a run whose answers differ, nothing measured counts.",
     ),
 )

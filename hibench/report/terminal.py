@@ -16,7 +16,7 @@ from hibench.run_result import RunResult
 
 DEFINITIONS = (
     "events/s: records ÷ seconds. A run's clock starts when its query is started over files that lie ready (kernels "
-    "compiled, sources held) and stops when the last answer has reached the client (Spark: its sink).",
+    "compiled, sources held; Spark: the query compiled) and stops when the last answer has reached the client, or its file.",
     "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
     "peak anonymous: greatest sum over those processes of memory they made themselves (RssAnon); no file pages.",
     "answers, checksum: rows with all their columns, added up so that order plays no part; the clock of the last operator is outside.",
