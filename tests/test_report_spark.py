@@ -107,7 +107,8 @@ def test_runs_are_called_by_what_tells_them_apart():
     spark, off = record(result=replace(RESULT, engine="spark", numa=None)), record(result=replace(RESULT, numa="off"))
     assert labels([record(), off, spark]) == ["cep NUMA-aware", "cep not NUMA-aware", "spark"]
     assert labels([record(), record(), spark]) == ["cep NUMA-aware #1", "cep NUMA-aware #2", "spark"]
-    assert labels([record(rate=None), record(rate=5_000)]) == ["cep NUMA-aware closed loop", "cep NUMA-aware at 5,000/s"]
+    assert labels([record(rate=9), record(rate=5_000)]) == ["cep NUMA-aware at 9/s", "cep NUMA-aware at 5,000/s"]
+    assert labels([record(rate=None), record(rate=5_000)]) == ["cep NUMA-aware"] * 2, "they do not stand side by side"
 
 
 @pytest.fixture

@@ -65,11 +65,13 @@ def figures(spark: SparkSession, records: Sequence[RunRecord]) -> tuple[RunFigur
 
 
 def labels(records: Sequence[RunRecord]) -> list[str]:
-    """What tells the runs of a workload and mode apart: engine, binding, rate where rates differ, a number where all that is equal."""
-    rates = len({record.rate for record in records}) > 1
-    named = [" ".join([engine_name(record), *([_rate(record)] if rates else [])]) for record in records]
-    keys = [(record.workload, record.mode, name) for record, name in zip(records, named, strict=True)]
-    return [f"{key[2]} #{keys[: i + 1].count(key)}" if keys.count(key) > 1 else key[2] for i, key in enumerate(keys)]
+    """What tells runs apart that stand side by side: engine, binding, rate where rates differ, a number where all that is equal."""
+    rates = len({record.rate for record in records if record.rate is not None}) > 1
+    names = [
+        f"{engine_name(record)} at {record.rate:,}/s" if rates and record.rate is not None else engine_name(record) for record in records
+    ]
+    keys = [(record.workload, record.mode, record.rate is None, name) for record, name in zip(records, names, strict=True)]
+    return [f"{key[3]} #{keys[: i + 1].count(key)}" if keys.count(key) > 1 else key[3] for i, key in enumerate(keys)]
 
 
 def engine_name(record: RunRecord) -> str:
@@ -79,7 +81,3 @@ def engine_name(record: RunRecord) -> str:
     one_node = len(record.machine.numa_nodes) == 1
     aware, unaware = ("pinned", "unpinned") if one_node else ("NUMA-aware", "not NUMA-aware")
     return f"{record.result.engine} {aware if record.result.numa == 'on' else unaware}"
-
-
-def _rate(record: RunRecord) -> str:
-    return "closed loop" if record.rate is None else f"at {record.rate:,}/s"

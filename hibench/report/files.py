@@ -21,7 +21,7 @@ def written(runs: Sequence[RunFigures], files: Mapping[str, Path | None]) -> Ite
     Raises OptionError: one cannot be written.
     """
     for chapter in chapters(runs):
-        table = Table("", *(run.label for run in chapter.runs), title=f"{chapter.workload}, {chapter.mode} mode")
+        table = Table("", *(run.label for run in chapter.runs), title=chapter.title)
         for name, texts in chapter.table:
             table.add_row(name, *texts)
         yield table

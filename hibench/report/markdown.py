@@ -31,7 +31,7 @@ def _head(runs: Sequence[RunFigures]) -> Iterator[str]:
 
 
 def _chapter(chapter: Chapter) -> Iterator[str]:
-    yield from (f"## {_escaped(chapter.workload)}, {_escaped(chapter.mode)} mode", "")
+    yield from (f"## {_escaped(chapter.title)}", "")
     names = [run.label for run in chapter.runs]
     yield from _table(["", *names], chapter.table)
     if chapter.workload == paper.WORKLOAD:

@@ -28,17 +28,22 @@ class Plan:
 
 @dataclass(frozen=True)
 class Chapter:
-    """The runs of one workload in one mode, side by side, with everything that is said of them."""
+    """The runs of one workload in one mode, side by side, with everything that is said of them. `pace`: how their records came."""
 
     id: str
     workload: str
     mode: str
+    pace: str
     runs: tuple[RunFigures, ...]
     table: list[Row]
     settings: list[Row]
     commands: list[tuple[Any, tuple[str, ...]]]
     plans: tuple[Plan, ...]
     machines: tuple[MachineView, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.workload}, {self.mode} mode, {self.pace}"
 
     @property
     def plots(self) -> dict[str, Markup | None]:
@@ -62,11 +67,12 @@ def page(runs: Sequence[RunFigures]) -> str:
 
 
 def chapters(runs: Sequence[RunFigures]) -> list[Chapter]:
-    """One for each workload and mode, in the order in which they come."""
-    found: dict[tuple[str, str], list[RunFigures]] = {}
+    """One for each workload, mode and kind of pace, in the order in which they come."""
+    found: dict[tuple[str, str, str], list[RunFigures]] = {}
     for run in runs:
-        found.setdefault((run.record.workload, run.record.mode), []).append(run)
-    return [_chapter(f"c{number}", group) for number, group in enumerate(found.values())]
+        pace = "as fast as the records can be read" if run.record.rate is None else "records at a given rate"
+        found.setdefault((run.record.workload, run.record.mode, pace), []).append(run)
+    return [_chapter(f"c{number}", pace, group) for number, ((_, _, pace), group) in enumerate(found.items())]
 
 
 def settings(runs: Sequence[RunFigures]) -> list[Row]:
@@ -88,12 +94,13 @@ def _shown(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _chapter(id: str, runs: list[RunFigures]) -> Chapter:
+def _chapter(id: str, pace: str, runs: list[RunFigures]) -> Chapter:
     record = runs[0].record
     return Chapter(
         id=id,
         workload=record.workload,
         mode=record.mode,
+        pace=pace,
         runs=tuple(runs),
         table=key_figures(runs),
         settings=settings(runs),
@@ -104,9 +111,10 @@ def _chapter(id: str, runs: list[RunFigures]) -> Chapter:
 
 
 def _plans(runs: Sequence[RunFigures]) -> list[Plan]:
-    found = _distinct(runs, lambda run: run.record.explanation)
-    first = {text: next(run.record.plan for run in runs if run.record.explanation == text) for text, _ in found}
-    return [Plan(labels, plan_drawing(plan) if (plan := first[text]) else None, text) for text, labels in found]
+    """Equal plans are one, with the words of the first run; what was observed differs a little from run to run."""
+    words = {run.label: run.record.explanation for run in runs}
+    plans = _distinct(runs, lambda run: run.record.plan or run.record.explanation)
+    return [Plan(labels, None if isinstance(plan, str) else plan_drawing(plan), words[labels[0]]) for plan, labels in plans]
 
 
 def _distinct(runs: Sequence[RunFigures], what: Callable[[RunFigures], Any]) -> list[tuple[Any, tuple[str, ...]]]:

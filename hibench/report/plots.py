@@ -25,7 +25,7 @@ def throughput(runs: Runs, name: str) -> Markup:
     if runs[0].record.workload == paper.WORKLOAD:
         for row in paper.FIGURE_13:
             where = f"paper, {row.nodes} node{'s' * (row.nodes > 1)}, {row.cores} cores"
-            bars += [(f"{where}, NUMA-aware", row.aware, MUTED, "///"), (f"{where}, not", row.unaware, GRID, "///")]
+            bars += [(f"{where}, NUMA-aware", row.aware, MUTED, "///"), (f"{where}, not NUMA-aware", row.unaware, GRID, "///")]
     described = "; ".join(f"{label}: {value:,.0f} a second" for label, value, *_ in bars)
     return inline(drawn(lambda axes: _bars(axes, bars), 0.9 + 0.3 * len(bars)), name, "Throughput", described)
 

@@ -28,7 +28,8 @@ class StepFigures:
 
     @property
     def name(self) -> str:
-        return f"{self.subquery} {self.operator}" + ("" if self.step == "operator" else f" ({self.step})")
+        of = self.subquery if self.operator == self.subquery else f"{self.subquery} {self.operator}"
+        return of if self.step == "operator" else f"{of} ({self.step})"
 
     @property
     def ns_per_row(self) -> float | None:

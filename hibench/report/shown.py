@@ -18,7 +18,7 @@ def brief(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value:,.2f} s"
+    return f"{value:,.1f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def milliseconds(value: float | None) -> str:
