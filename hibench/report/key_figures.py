@@ -26,6 +26,11 @@ def _percentile(percentile: float) -> Callable[[RunFigures], str]:
     return lambda run: milliseconds(run.latency and run.latency.at(percentile))
 
 
+def _equal(run: RunFigures) -> str:
+    result = run.record.result
+    return "yes" if result.equal else "NO" if result.expected else "NOT CHECKED"
+
+
 def _complete(run: RunFigures) -> str:
     figures = run.completeness
     return NONE if figures is None else f"{figures.complete:,} of {figures.windows:,}"
@@ -47,5 +52,5 @@ _ROWS: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
     ("least complete window", lambda run: percent(run.completeness and run.completeness.least)),
     ("answers", lambda run: count(run.record.result.answers)),
     ("checksum of the answers", lambda run: run.record.result.checksum),
-    ("answers equal to the expected", lambda run: "yes" if run.record.result.equal else "NO"),
+    ("answers equal to the expected", _equal),
 )
