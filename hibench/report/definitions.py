@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-ONE_NODE = (
-    "This machine has one NUMA node: runs are called pinned (each instance manager bound to a core) and unpinned, and no NUMA gain can be "
-    "shown here."
-)
+from hibench.report.terminal import IN_FILES, LAST_ONLY, SPARK_REPORT_DEFINITION
+
 DEFINITIONS = (
     (
         "throughput",
@@ -27,6 +25,7 @@ DEFINITIONS = (
         "waiting. Spark reads its clock once for a micro-batch, at its beginning, so its report is the answer's arrival at the client. "
         "Less than 0, if clocks disagree, is 0.",
     ),
+    ("latency on Spark", SPARK_REPORT_DEFINITION),
     (
         "percentiles",
         "Exact, over all answers, weighted by the number of answers that a sample stands for; linear between two answers. p99: 99 of 100 "
@@ -55,4 +54,6 @@ DEFINITIONS = (
         "outside. Of running counts Spark gives the last of each key in a micro-batch, so of its answers the last of each key is compared. "
         "Of a run whose answers differ, nothing measured counts.",
     ),
+    ("answers in files", IN_FILES),
+    ("running counts", LAST_ONLY),
 )

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hibench.report import paper, shown
-from hibench.report.definitions import DEFINITIONS, ONE_NODE
+from hibench.report.definitions import DEFINITIONS
 from hibench.report.figures import RunFigures
 from hibench.report.key_figures import Row
 from hibench.report.page import Chapter, chapters
+from hibench.report.terminal import ONE_NODE
 
 STEPS_SHOWN = 14
 

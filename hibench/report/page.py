@@ -10,11 +10,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from hibench.report import paper, plots, shown
-from hibench.report.definitions import DEFINITIONS, ONE_NODE
+from hibench.report.definitions import DEFINITIONS
 from hibench.report.figures import RunFigures
 from hibench.report.key_figures import Row, key_figures
 from hibench.report.machine_view import MachineView, machine_views
 from hibench.report.plan_drawing import Drawing, plan_drawing
+from hibench.report.terminal import ONE_NODE
 
 
 @dataclass(frozen=True)
