@@ -15,7 +15,7 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 def example() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     return code
 
 
