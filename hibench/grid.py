@@ -43,19 +43,21 @@ class Cell:
         return f"{many}, NUMA {'on' if self.numa else 'off'}"
 
 
-def cells(topology: Topology, per_node: int | None = None, counts: Sequence[int] | None = None) -> list[Cell]:
+def cells(topology: Topology, per_node: int | None = None, counts: Sequence[int] | None = None, usable: int | None = None) -> list[Cell]:
     """The cells of the grid on the nodes of `topology` that have cores.
 
     Args:
-        per_node: instance managers on each node; None: as many as the node with the fewest cores has cores.
+        per_node: instance managers on each node; None: as many as the node with the fewest cores has cores, and `usable` allows.
         counts: how many nodes to use; None: 1, 2, 4, … and all.
+        usable: how many cores' time this process may have on all of them; None: that of all cores.
 
     Raises:
         OptionError: there are not as many nodes, or cores, as asked for.
     """
     nodes = nearest_first(topology)
     fewest = min(len(node.cores) for node in nodes)
-    per_node = fewest if per_node is None else per_node
+    if per_node is None:
+        per_node = fewest if usable is None else max(1, min(fewest, usable // len(nodes)))
     if not 1 <= per_node <= fewest:
         raise OptionError(f"--instances: expected 1 to {fewest} for each node, which is what the smallest node has cores, got {per_node}")
     asked = doublings(len(nodes)) if counts is None else sorted(set(counts))

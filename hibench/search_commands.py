@@ -233,12 +233,14 @@ def _announced(options: object, limits: object, cells: list) -> str:
 def _cells(grid: bool, nodes: str | None, numa: str, instances: int | None) -> list:
     from hibench.errors import OptionError
     from hibench.grid import cells, whole
+    from hibench.machine import cores_usable
     from hibench.node_local import here
 
     if grid:
         if nodes is not None and not all(part.strip().isdecimal() for part in nodes.split(",")):
             raise OptionError(f"--nodes: expected numbers such as 1,2,8, got {nodes!r}")
-        return cells(here(), instances, None if nodes is None else [int(part) for part in nodes.split(",")])
+        counts = None if nodes is None else [int(part) for part in nodes.split(",")]
+        return cells(here(), instances, counts, cores_usable())
     if nodes is not None:
         raise OptionError("--nodes: is for --grid; without it --instances says how much of the machine is used")
     return [whole(here(), _readers(instances), on) for on in (True, False) if numa in ("both", "on" if on else "off")]

@@ -49,6 +49,11 @@ class TestCells:
     def test_one_node_is_pinned_and_not_pinned(self):
         assert cells(ONE) == [Cell((0,), (0, 1), 1, True), Cell((0,), (0, 1), 1, False)]
 
+    def test_no_more_than_a_quota_of_cores_allows(self):
+        assert len(cells(BULLION, usable=64)[0].cores) == 4
+        assert len(cells(BULLION, usable=2)[0].cores) == 1
+        assert cells(BULLION, usable=288) == cells(BULLION)
+
     def test_near_nodes_come_first(self):
         nodes = tuple(Node(id, (id,), 0) for id in range(3))
         topology = Topology((*nodes, Node(3, (), 0)), ((10, 40, 15, 15), (40, 10, 40, 40), (15, 40, 10, 10), (15, 40, 10, 10)))
