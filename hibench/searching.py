@@ -16,12 +16,10 @@ from cep.model.topology import Topology
 from hibench.grid import Cell
 from hibench.machine import Machine
 from hibench.probing import Probe, ProbeOptions, cluster_for, probed
+from hibench.report.paper import FIGURE_13, MACHINE, WORKLOAD
 from hibench.run_record import now
 from hibench.screen import Screen
 from hibench.search import Found, Limits, Tried, found, next_rate
-
-PAPER = {1: (570_000, 670_000), 4: (2_630_000, 3_150_000), 8: (4_900_000, 6_170_000)}
-"""Nodes → records a second without and with NUMA awareness, fixed window: the paper's Figure 13, on a Bullion S16 (18 cores a node)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ def show(result: SearchResult, console: Console) -> None:
             "bound to a core, OFF is not. On a machine with more nodes: hibench numa-report.",
             highlight=False,
         )
-    elif result.options.workload.name == "fixed-window":
+    elif result.options.workload.name == WORKLOAD:
         console.print(_paper(), highlight=False)
 
 
@@ -173,6 +171,7 @@ def _gain(on: Searched, searched: Sequence[Searched]) -> str:
 
 def _paper() -> str:
     figures = "; ".join(
-        f"{nodes} node{'s' if nodes > 1 else ''} {off:,} → {on:,} ({on / off - 1:+.0%})" for nodes, (off, on) in PAPER.items()
+        f"{paper.nodes} node{'s' if paper.nodes > 1 else ''} {paper.unaware:,} → {paper.aware:,} ({paper.gain_percent:+d}%)"
+        for paper in FIGURE_13
     )
-    return f"The paper's Figure 13, 18 cores a node, NUMA off → on: {figures}."
+    return f"The paper's Figure 13, NUMA off → on, on its machine ({MACHINE}): {figures}."

@@ -94,7 +94,7 @@ def searched(cell, capacity, limits):
 def shown(result):
     text = io.StringIO()
     show(result, Console(file=text, width=160))
-    return text.getvalue()
+    return " ".join(text.getvalue().split())
 
 
 def result_on(topology, results):
