@@ -5,7 +5,7 @@ Build the guest once (about a minute, as root, see the head of guest.sh) and nam
     tests/numa/guest.sh build ~/.cache/numa-guest
     CEP_NUMA_GUEST=~/.cache/numa-guest pytest tests/numa
 
-The grid of searches starts six clusters in the guest, about two minutes of CPU each: it shows placement and answers, never speed.
+The grid of searches starts six clusters in the guest, some minutes of CPU each: it shows placement and answers, never speed.
 """
 
 import json
