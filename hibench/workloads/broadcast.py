@@ -86,5 +86,6 @@ BROADCAST = Workload(
     columns={CREATION: "timestamp[ms]", ADDRESS: str, _REVENUE: float},
     created="ts",
     by_window=True,
+    events=2_000_000,
     side=side,
 )
