@@ -16,6 +16,7 @@ from instance_manager.control import Control
 from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
 from instance_manager.metrics import Reporter
+from instance_manager.own_memory import take
 
 VERSION = 1
 
@@ -25,6 +26,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {config.id} %(levelname)s %(message)s")
     allow(config.cluster.modules, config.cluster.module_path)
     logging.info("binding: %s", binding.to_json())
+    take()
     sockets = Sockets(config.endpoint)
     reporter = Reporter(sockets, config)
     loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
