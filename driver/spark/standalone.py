@@ -76,7 +76,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:-UsePerfData",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:-UsePerfData -Dspark.master.rest.enabled=false",
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
     }
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN} | ours
