@@ -15,16 +15,15 @@ from pyspark.sql import functions as spark
 
 from cep.model.functions import Function, UserFunction
 from cep.model.schema import FLOAT64, INT32
-from driver.spark.frames import ORIGIN, TIME, Frame, columns, instant, named
+from driver.spark.frames import ORIGIN, TIME, Frame, columns, named
 from driver.spark.refusals import REFUSED, Refused
-from driver.spark.windows import WINDOW
 
 _USERS = "a user's aggregate function"
 _VALUE = "__value"
 
 
 def result(function: Function, frame: Frame) -> Column:
-    """What `function` yields over a group of rows of `frame`. Raises Refused."""
+    """What `function`, no bound of a window, yields over a group of rows of `frame`. Raises Refused."""
     if isinstance(function, UserFunction):
         raise Refused(_USERS, REFUSED[_USERS])
     return _FUNCTIONS[function.name](function, frame)
@@ -97,10 +96,6 @@ def _quantile(function: Function, frame: Frame) -> Column:
     return spark.get(values, spark.greatest(rank.cast("int"), spark.lit(1)) - 1)
 
 
-def _bound(name: str) -> Callable[[Function, Frame], Column]:
-    return lambda function, frame: instant(spark.col(WINDOW).getField(name))
-
-
 # --- ordered but mergeable -------------------------------------------------------------------------------------------
 
 
@@ -145,8 +140,6 @@ _FUNCTIONS: dict[str, Callable[[Function, Frame], Column]] = {
     "max": _extreme(spark.max),
     "first": _first,
     "last": _last,
-    "window_start": _bound("start"),
-    "window_end": _bound("end"),
     "arg_min": _arg_min,
     "arg_max": _arg_max,
     "var": _moment(spark.var_samp),

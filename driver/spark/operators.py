@@ -41,7 +41,7 @@ from driver.spark.frames import ORIGIN, TIME, Frame, at, columns, micros, named,
 from driver.spark.functions import order_of, result
 from driver.spark.joins import joined, looked_up
 from driver.spark.refusals import Refused
-from driver.spark.windows import WINDOW, session_window, time_window
+from driver.spark.windows import WINDOW, bounds, session_window, time_window
 
 _ALL, _ROW, _AT = "__all", "__row", "__at"
 
@@ -167,7 +167,11 @@ def _aggregate(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
 
 
 def _results(operator: Aggregate, frame: Frame) -> list[Column]:
-    return [result(function, frame).alias(name) for name, function in operator.functions]
+    of_window = bounds(operator.window)
+    return [
+        (of_window[function.name] if function.name in of_window else result(function, frame)).alias(name)
+        for name, function in operator.functions
+    ]
 
 
 def _running(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
