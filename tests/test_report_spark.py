@@ -26,10 +26,11 @@ def spark():
 
 @pytest.fixture(scope="module")
 def seen(spark, tmp_path_factory):
-    """Three records with tables of their own and one without any, and the figures of all."""
+    """A record with all tables, two with latencies alone, one without any, and the figures of all."""
     runs = tmp_path_factory.mktemp("runs") / "with space"
     random = np.random.default_rng(7)
-    records = [record(tables=uneven(random, answers)).write(runs) for answers in (1, 50, 20_000)]
+    first, *others = [uneven(random, answers) for answers in (1, 50, 20_000)]
+    records = [record(tables=each).write(runs) for each in (first, *({"latency": other["latency"]} for other in others))]
     records.append(record(tables={}).write(runs))
     return records, figures(spark, records)
 
