@@ -8,6 +8,7 @@ given back, and both sides of a pair find the same.
 from __future__ import annotations
 
 import mmap
+import os
 
 import psutil
 
@@ -15,9 +16,20 @@ AT_HAND_BYTES = 3 << 30
 _STEP_BYTES = 1 << 20
 
 
-def at_hand(size: int = AT_HAND_BYTES) -> None:
+ASKED = "BENCHMARK_BYTES_AT_HAND"
+"""The variable by which the harness tells its commands how much; a try with few records needs none."""
+
+
+def asked() -> int:
+    """Bytes: what the harness wants."""
+    return int(os.environ.get(ASKED, AT_HAND_BYTES))
+
+
+def at_hand(size: int) -> None:
     """Touches `size` bytes, or half of what is available if that is less, and gives them back to the kernel."""
     size = min(size, psutil.virtual_memory().available // 2) // _STEP_BYTES * _STEP_BYTES
+    if not size:
+        return
     filling = bytes(_STEP_BYTES)
     with mmap.mmap(-1, size) as memory:
         for start in range(0, size, _STEP_BYTES):

@@ -41,6 +41,14 @@ def users_modules() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def quick_java() -> Iterator[None]:
+    """Of JVMs that start meanwhile: data are small, so less is compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A process that runs a share of the tests tells the one that began them what it has executed."""
     output = getattr(session.config, "workeroutput", None)

@@ -17,11 +17,19 @@ from benchmarks.calibrate import Calibration
 from benchmarks.data import NAMED, as_numbers, as_texts, made
 from benchmarks.harness import NO_COMPILER, Harness, Outcome, RunFailed, figure_of, verdict
 from benchmarks.lines import digest
+from benchmarks.memory import ASKED
 from benchmarks.model import FIGURE_13, Model, aware, curve, markdown, not_aware
 from benchmarks.pairs import Bar, Measured, change, measured, ratios
 from benchmarks.relay import percentiles
 from benchmarks.rows import TABLE, Row, chosen
 from cep.model.topology import Topology
+
+
+@pytest.fixture(autouse=True)
+def no_memory_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds for each run, and nothing here is timed."""
+    monkeypatch.setenv(ASKED, "0")
+
 
 # --- pairs -----------------------------------------------------------------------------------------------------------
 

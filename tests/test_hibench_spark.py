@@ -24,7 +24,7 @@ SMALL = Dataset(events=12_345, record_bytes=0, file_events=1_000, event_rate=100
 
 
 @pytest.fixture(scope="module")
-def engine():
+def engine(quick_java):
     with spark_at("local[2]", 2) as running:
         yield running
 

@@ -19,7 +19,7 @@ from tests.run_records import RESULT, record, table, tables
 
 
 @pytest.fixture(scope="module")
-def spark():
+def spark(quick_java):
     with session() as running:
         yield running
 

@@ -57,7 +57,7 @@ ULPS = {"log2": 4}
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def spark(quick_java: None) -> Iterator[SparkSession]:
     yield SESSIONS.acquire("local[1]").session
     SESSIONS.release()
 

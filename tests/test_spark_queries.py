@@ -46,17 +46,10 @@ VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder=
 
 
 @pytest.fixture(scope="module", autouse=True)
-def session(monkeypatch_module: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch_module.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # small data: less is compiled
+def session(quick_java: None) -> Iterator[None]:
     SESSIONS.acquire(MASTER)
     yield
     SESSIONS.release()
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
 
 
 # --- published -------------------------------------------------------------------------------------------------------
