@@ -141,22 +141,27 @@ def test_few_windows_are_refused():
 
 
 def test_a_search_on_a_real_cluster(tmp_path):
-    """One cell, bound to one core: three probes, each with its record, right answers, and instance managers where they should be."""
+    """One cell, bound to one core: each probe with its record, right answers, and instance managers where they should be.
+
+    Which rates a busy machine sustains is not ours to say; which are tried follows from it.
+    """
     core = min(numa.available_cores())
     cell = Cell((numa.read_topology().node_of(core),), (core,), 1, True)
     limits = Limits(first=1_000, most=2_000, attempts=1, probes=3)
     screen = Screen(Console(file=io.StringIO()))
     result = run_searches([cell], OPTIONS, limits, here(), tmp_path / "runs", tmp_path, screen)
     (search,) = result.searched
-    assert [probe.rate for probe in search.probes] == [1_000, 2_000]
-    assert (search.found.rate, search.found.why) == (2_000, "2,000/s was the most to be tried (--most)")
+    rates, tried = [probe.rate for probe in search.probes], [Tried(probe.rate, probe.verdict.why_not) for probe in search.probes]
+    assert rates == [next_rate(tried[:i], limits) for i in range(len(tried))]
+    assert next_rate(tried, limits) is None
+    assert search.found.rate == max((each.rate for each in tried if each.sustained), default=0)
     records = [RunRecord.read(folder) for folder in run_folders(tmp_path / "runs")]
-    assert [record.rate for record in records] == [1_000, 2_000]
-    for record in records:
+    assert [record.rate for record in records] == rates
+    for record, each in zip(records, tried, strict=True):
         assert record.result.equal
         assert record.series == result.series
         assert record.result.settings["search"] == "one node, NUMA on"
-        assert record.result.settings["verdict"] == "sustained"
+        assert record.result.settings["verdict"] == (each.why_not or "sustained")
         assert [(placed.im, placed.core) for placed in record.placed] == [("im-0", core)]
-    assert search.best.verdict.p99_ms > 0
+    assert all(probe.verdict.p99_ms > 0 for probe in search.probes)
     assert result.evidence()["searches"][0]["placed"][0]["core"] == core
