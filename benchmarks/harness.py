@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.data import Made, made
 from benchmarks.lines import digest
-from benchmarks.memory import ASKED, AT_HAND_BYTES, at_hand
+from benchmarks.memory import ASKED, asked, at_hand
 from benchmarks.pairs import Bar, Measured, measured, ratios
 from benchmarks.rows import LINES, Command, Row
 
@@ -123,9 +123,10 @@ class Harness:
         self.out.mkdir(parents=True)
         words = [part.format(**self._names(data)) for part in command]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-        if self.records is not None:
+        if self.records is None:
+            at_hand(asked())
+        else:
             environment[ASKED] = "0"
-        at_hand(int(environment.get(ASKED, AT_HAND_BYTES)))
         return _run(["taskset", "-c", _available(cores), *words], environment)
 
     @property
