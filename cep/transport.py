@@ -1,134 +1,45 @@
-"""ZeroMQ, and nothing else: one inbound PULL socket per process, one outbound PUSH socket per peer process.
+"""The data plane between processes: an endpoint that takes what others send, and a way to each of theirs.
 
-A small message is one frame, header and body; a large body is a frame of its own, which is not copied. ZeroMQ's own high-water marks
-are off: the byte credits of `cep.dataflow.channel` bound what is under way. This is the one module that imports zmq; instance managers
-and drivers share it, and they may not import each other.
+`ipc://PATH` is for processes of one machine (`cep.local_sockets`), `tcp://HOST:PORT` for those of several (`cep.network_sockets`). A
+process's own endpoint decides which it speaks. Neither limits what is under way: the byte credits of `cep.dataflow.channel` do.
 """
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from typing import Any
+from typing import Any, Protocol
 
-import zmq
-
-from cep import wire
-from cep.errors import ProtocolError
-from cep.wire import HEADER_BYTES, Header
-
-COPY_BYTES_MAX = 64 << 10  # below this a copy is quicker than ZeroMQ's bookkeeping for a shared buffer
-SOCKETS_MAX = 16_384  # peers and clients of one process
-WAKE = b""  # a message that says nothing
+from cep.local_sockets import SCHEME, LocalSockets
+from cep.network_sockets import NetworkSockets
+from cep.wire import Header
 
 
-class Sockets:
-    """The process's sockets. Used by one thread, but for `wake`."""
+class Sockets(Protocol):
+    """A process's sockets: one thread receives; `send`, `hang_up` and `wake` may come from others if they take turns."""
 
-    def __init__(self, endpoint: str) -> None:
-        self.context = zmq.Context()
-        self.context.set(zmq.MAX_SOCKETS, SOCKETS_MAX)
-        self.inbound = self.context.socket(zmq.PULL)
-        self.inbound.set_hwm(0)
-        self.inbound.bind(endpoint)
-        self.endpoint = self.inbound.getsockopt_string(zmq.LAST_ENDPOINT)
-        self.outbound: dict[str, zmq.Socket[bytes]] = {}
-        self.inbound.bind("inproc://wake")
-        self.waker = self.context.socket(zmq.PUSH)
-        self.waker.connect("inproc://wake")
-        self.waking = threading.RLock()  # a signal's handler may wake a thread that is waking
-        self.arrived: bytes | None = None  # a message, or its first frame, that ended `park`
-        self.timeout_ms = -1
+    endpoint: str
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """Hands a message to the transport, which owns `body` until it has let go: it is never written to again."""
-        socket = self.outbound.get(endpoint) or self._connect(endpoint)
-        if body is None:
-            socket.send(header.pack())
-        elif len(body) < COPY_BYTES_MAX:
-            socket.send(b"".join((header.pack(), body)))
-        else:
-            socket.send(header.pack(), zmq.SNDMORE)
-            socket.send(body, copy=False)
-
-    def send_json(self, endpoint: str, document: bytes) -> None:
-        """A report: one frame, to a process that may be away for a while."""
-        (self.outbound.get(endpoint) or self._connect(endpoint)).send(document)
 
     def hang_up(self, endpoint: str) -> None:
         """The peer is gone, or going: what was sent to it may still arrive."""
-        if (socket := self.outbound.pop(endpoint, None)) is not None:
-            socket.close()
-
-    def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
-        socket = self.context.socket(zmq.PUSH)
-        socket.set_hwm(0)
-        socket.linger = 1000
-        socket.connect(endpoint)
-        self.outbound[endpoint] = socket
-        return socket
 
     def receive(self) -> tuple[Header, Any] | None:
         """The next message, or None. Raises ProtocolError for one that is none; it is gone then."""
-        while (frame := self._next()) is not None:
-            if frame == WAKE:
-                continue
-            try:
-                header = wire.unpack(frame[:HEADER_BYTES])
-            except ProtocolError:
-                self._skip()
-                raise
-            if len(frame) > HEADER_BYTES:
-                return header, memoryview(frame)[HEADER_BYTES:]
-            return header, self._large()
-        return None
-
-    def _next(self) -> bytes | None:
-        if (frame := self.arrived) is not None:
-            self.arrived = None
-            return frame
-        try:
-            return self.inbound.recv(zmq.NOBLOCK)
-        except zmq.Again:
-            return None
-
-    def _large(self) -> Any:
-        """The body that is a frame of its own; empty if there is none."""
-        return self.inbound.recv(copy=False).buffer if self.inbound.getsockopt(zmq.RCVMORE) else b""
-
-    def _skip(self) -> None:
-        while self.inbound.getsockopt(zmq.RCVMORE):
-            self.inbound.recv(copy=False)
 
     def poll(self, span_ns: int) -> bool:
         """Looks for a message again and again, for that long. Others who wait for the core get it between two looks. Is there one?"""
-        end = time.monotonic_ns() + span_ns
-        while not int(self.inbound.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-            if time.monotonic_ns() > end:
-                return False
-            os.sched_yield()
-        return True
 
     def park(self, timeout_ms: int) -> None:
         """Sleeps until a message comes, somebody calls `wake`, or the time is over."""
-        if timeout_ms != self.timeout_ms:
-            self.inbound.rcvtimeo = self.timeout_ms = timeout_ms
-        if self.arrived is None:
-            try:
-                self.arrived = self.inbound.recv()
-            except zmq.Again:
-                return
 
     def wake(self) -> None:
-        """From any thread."""
-        with self.waking:
-            if not self.waker.closed:
-                self.waker.send(WAKE)
+        """From any thread, and from a signal's handler."""
 
     def close(self) -> None:
-        with self.waking:
-            self.waker.close(linger=0)
-        for socket in (self.inbound, *self.outbound.values()):
-            socket.close()
-        self.context.term()
+        """What was sent has a second to leave."""
+
+
+def open_sockets(endpoint: str) -> Sockets:
+    """Raises OSError: the endpoint cannot be had."""
+    return LocalSockets(endpoint) if endpoint.startswith(SCHEME) else NetworkSockets(endpoint)

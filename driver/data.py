@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cep import wire
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from cep.wire import Header
 from driver.processes import Home
 
@@ -31,7 +31,7 @@ class DataPlane:
 
     def __init__(self, folder: str | None = None) -> None:
         self.home = Home.make(folder)
-        self.sockets = Sockets(self.home.socket("in"))
+        self.sockets = open_sockets(self.home.socket("in"))
         self.id = wire.name_id(self.endpoint)  # of our heartbeat
         self.handlers: dict[int, Handler] = {}
         self.subscribers: dict[str, Handler] = {}

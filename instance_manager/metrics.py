@@ -25,7 +25,7 @@ from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
-from cep.transport import Sockets
+from cep.network_sockets import Reports
 from instance_manager.accounts import settle, steps
 from instance_manager.hosting import Hosted, clock_us
 from instance_manager.loop import Loop
@@ -41,8 +41,8 @@ ROUND = 500  # reports in which every instance comes at least once: 250 s
 class Reporter:
     """Sends a report when it is due; `tick` is called by the loop."""
 
-    def __init__(self, sockets: Sockets, config: InstanceManagerConfig) -> None:
-        self.sockets, self.config = sockets, config
+    def __init__(self, config: InstanceManagerConfig) -> None:
+        self.config, self.reports = config, Reports(config.cluster.metrics_in)
         self._due = 0
         self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
         self._round: deque[str] = deque()  # who has not come in this round
@@ -54,7 +54,7 @@ class Reporter:
             return
         self._due = now + INTERVAL_NS
         try:
-            self.sockets.send_json(self.config.cluster.metrics_in, wire.to_json(self._report(loop)))
+            self.reports.send(wire.to_json(self._report(loop)))
         except Exception:  # a report that cannot be made must not end the queries it is about
             LOG.exception("no report this time")
 

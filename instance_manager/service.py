@@ -11,7 +11,7 @@ import socket
 from cep.compile.user_functions import allow
 from cep.config import InstanceManagerConfig
 from cep.numa import Binding
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from instance_manager.control import Control
 from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
@@ -27,8 +27,8 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     allow(config.cluster.modules, config.cluster.module_path)
     logging.info("binding: %s", binding.to_json())
     take()
-    sockets = Sockets(config.endpoint)
-    reporter = Reporter(sockets, config)
+    sockets = open_sockets(config.endpoint)
+    reporter = Reporter(config)
     loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
     control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox, loop.meter), loop.ask)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,6 +39,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     loop.run()
     control.close()
     sockets.close()
+    reporter.reports.close()
     return 0
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail,
 from cep.errors import ProtocolError
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from cep.wire import Format
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 
@@ -67,10 +66,10 @@ class LocalLink:
 class RemoteLink:
     """Two processes' ends, here in one: each with sockets of its own."""
 
-    def __init__(self, share: int, epoch: int, folder: Path) -> None:
+    def __init__(self, share: int, epoch: int, endpoints: Sequence[str]) -> None:
         self.format = Format(SCHEMA)
         self.causes: list[str] = []
-        self.here, self.there = (Sockets(f"ipc://{folder}/{name}") for name in ("here", "there"))
+        self.here, self.there = map(open_sockets, endpoints)
         self.networks = [
             Network(sockets, lambda header, body: None, lambda header, body: None, self._on_broken, Meter())
             for sockets in (self.here, self.there)
@@ -99,14 +98,16 @@ class RemoteLink:
 Make = Callable[..., Link]
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture(params=["memory", "ipc", "tcp"])
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     made: list[RemoteLink] = []
 
     def link(share: int = SHARE, epoch: int = 0) -> Link:
-        if request.param == "local":
+        if request.param == "memory":
             return LocalLink(share, epoch)
-        made.append(RemoteLink(share, epoch, tmp_path_factory.mktemp("s")))
+        folder = tmp_path_factory.mktemp("s")
+        endpoints = ["tcp://127.0.0.1:*"] * 2 if request.param == "tcp" else [f"ipc://{folder}/{name}" for name in ("here", "there")]
+        made.append(RemoteLink(share, epoch, endpoints))
         until(lambda: made[-1].move() or made[-1].channel.credit.limit == share)  # the first grant
         return made[-1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from waiting import HANG_S, until
 
 from cep import wire
 from cep.elements import describe_time
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from cep.wire import Header
 from driver import (
     TIME,
@@ -302,10 +303,12 @@ def test_a_slow_subscriber_loses_rows_that_are_counted(cluster: LocalCluster, na
 def test_nonsense_harms_nobody(cluster: LocalCluster, name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     found = cluster.deploy(windows(name)).subscribe(f"{name}.per_ip")
     outlet, entry = wire.name_id(f"{name}/{name}.per_ip/0"), wire.name_id(f"{name}/{name}.visits<0")
-    sockets = Sockets(f"ipc://{tmp_path_factory.mktemp('s')}/x")
+    sockets = open_sockets(f"ipc://{tmp_path_factory.mktemp('s')}/x")
     for manager in cluster.instance_managers():
-        sockets.send_json(manager["endpoint"], b"")
-        sockets.send_json(manager["endpoint"], b"hello")
+        for nonsense in (b"", b"hello", b"hello" * 100, (2**63).to_bytes(8, "little") + Header(wire.BEAT, 0).pack()):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(manager["endpoint"].removeprefix("ipc://"))
+                stranger.sendall(nonsense)
         for kind in (*range(1, 8), *range(16, 25)):
             for channel in (0, outlet, entry):
                 for body in (None, b"", b"{", b"[]", b'{"id": "x", "endpoint": "ipc:///nowhere", "on_slow": "never"}'):

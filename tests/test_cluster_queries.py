@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from visits import BASE_MS, Row, copies, expected, rows, windows
 from waiting import HANG_S, until
 
 from cep import wire
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from cep.wire import Header
 from driver import TIME, Conflict, LocalCluster, Publisher, Query, QueryError, Running, Subscription, col, count, last, stream, sum_
 
@@ -145,10 +146,11 @@ def test_a_query_that_fails_fails_nobody_else(cluster: LocalCluster, name: str) 
 def break_a_channel(running: Running, publisher: Publisher) -> None:
     """A message in its publisher's name with a number that cannot be: the query cannot know what it lacks."""
     (reader,) = publisher.readers.values()
-    sockets = Sockets("inproc://nobody-answers")
-    sockets.send(reader.endpoint, Header(wire.WATERMARK, reader.channel, sequence=1000))
-    until(lambda: running.status()["state"] == "failed")
-    sockets.close()
+    with tempfile.TemporaryDirectory() as folder:
+        sockets = open_sockets(f"ipc://{folder}/nobody-answers")
+        sockets.send(reader.endpoint, Header(wire.WATERMARK, reader.channel, sequence=1000))
+        until(lambda: running.status()["state"] == "failed")
+        sockets.close()
 
 
 def test_a_query_that_is_stopped_stops_nobody_else(cluster: LocalCluster, name: str) -> None:

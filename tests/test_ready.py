@@ -18,7 +18,7 @@ from cep.dataflow.instance import Input, Node, SubqueryInstance
 from cep.dataflow.output import Output
 from cep.elements import MIN_TIME, Batch, End, Watermark
 from cep.model.schema import INT64, Field, Schema
-from cep.transport import Sockets
+from cep.transport import open_sockets
 from cep.wire import Format
 from instance_manager.hosting import Hosted
 from instance_manager.loop import Command, Loop
@@ -71,7 +71,7 @@ class Line:
 @contextmanager
 def at_home() -> Iterator[Loop]:
     with TemporaryDirectory(prefix="cep-") as folder:
-        sockets = Sockets(f"ipc://{folder}/in")
+        sockets = open_sockets(f"ipc://{folder}/in")
         try:
             yield Loop(sockets, 1 << 20, lambda hosted: None, lambda loop, at_once: None)
         finally:

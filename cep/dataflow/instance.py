@@ -22,11 +22,14 @@ from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import Keep, Operator, Part, StatefulOperator
-from cep.dataflow.output import Output
+from cep.dataflow.output import Output, concat
 from cep.dataflow.reroute import Moving
-from cep.dataflow.source import Source
+from cep.dataflow.source import ENOUGH_ROWS, Source
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, describe_time
 from cep.errors import ProtocolError
+
+#: How long tuples may be gathered for more while the input is never empty, so that an instance with too much to do still gives out.
+LINGER_NS = 10_000_000
 
 #: The state of every stateful operator of an instance, by the operator's name.
 Snapshot = dict[str, list[Part]]
@@ -101,6 +104,8 @@ class SubqueryInstance:
         self._turn = 0
         self._finished: set[int] = set()  # sources that have ended
         self.exhausted = False  # the last step ended because there was no more input
+        self.enough_rows = ENOUGH_ROWS
+        self._gathering_from = 0  # since when tuples are gathered at the outputs, by the meter's clock
         self.snapshots: dict[int, Snapshot] = {}  # by number of the Barrier
         self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
         self._barrier: Barrier | None = None  # one that has come, but not yet on all channels
@@ -150,7 +155,11 @@ class SubqueryInstance:
                     break
                 self.meter.charge(self.account)
             worked = True
-            if not self._resume() or deadline():
+            if not self._resume():
+                break
+            if deadline():
+                if self.meter.mark - self._gathering_from > LINGER_NS:
+                    self._let_out_gathered()
                 break
         if worked:
             self._note_stalls()
@@ -206,8 +215,22 @@ class SubqueryInstance:
             return None
         self._turn += 1
         input_, inbox = pending[self._turn % len(pending)]
+        element, watermark = self._next_of(inbox)
+        return self._take(input_, inbox, element, watermark)
+
+    def _next_of(self, inbox: Inbox) -> tuple[Element, int]:
+        """The next element and the watermark after it; small batches that wait behind each other are one, for what follows costs as much
+        for a batch of few rows as for one of many."""
         element, carried = inbox.take()
-        return self._take(input_, inbox, element, watermark_after(element, carried))
+        watermark = watermark_after(element, carried)
+        if not isinstance(element, Batch) or not inbox.queue:
+            return element, watermark
+        batches, rows, queue = [element], len(element), inbox.queue
+        while queue and isinstance(following := queue[0][0], Batch) and rows + len(following) <= self.enough_rows:
+            batches.append(following)
+            rows += len(following)
+            _, watermark = inbox.take()
+        return concat(batches), watermark
 
     # Sources
 
@@ -390,6 +413,10 @@ class SubqueryInstance:
     def _input_is_empty(self) -> None:
         """Nothing more to gather for: what was gathered goes (adaptive batching)."""
         self.exhausted = True
+        self._let_out_gathered()
+
+    def _let_out_gathered(self) -> None:
+        self._gathering_from = self.meter.mark
         for output in self.outputs:
             if output.holds:
                 output.flush_rows()

@@ -1,9 +1,9 @@
 """Where the tuples of a subquery leave it: balancer → one buffer per target → channel.
 
-A buffer goes when the input is empty, when it holds `batch_bytes`, or when a watermark passes a point that somebody downstream
-waits for (a multiple of `grain`); to a neighbour that shares memory what is worth a turn goes at once, uncopied. Batches carry the
-watermark that holds after them, a separate Watermark goes only to targets that got no batch (DESIGN 4.14). What finds no credit
-waits in its target's queue, in order, and blocks the instance.
+A buffer goes when the input is empty or has not been for long, when it holds `batch_bytes`, or when a watermark passes a point that
+somebody downstream waits for (a multiple of `grain`); to a neighbour that shares memory what is worth a turn goes at once, uncopied.
+Batches carry the watermark that holds after them, a separate Watermark goes only to targets that got no batch (DESIGN 4.14). What
+finds no credit waits in its target's queue, in order, and blocks the instance.
 """
 
 from __future__ import annotations
@@ -242,7 +242,8 @@ def concat(batches: list[Batch]) -> Batch:
     columns = {name: _concat_columns([b.columns[name] for b in batches]) for name in batches[0].columns}
     origin = None if batches[0].origin is None else np.concatenate([b.origin for b in batches if b.origin is not None])
     created = min((b.created for b in batches if b.created), default=0)
-    return Batch(columns, np.concatenate([b.time for b in batches]), origin, created)
+    source = batches[0].source if all(b.source == batches[0].source for b in batches) else ""
+    return Batch(columns, np.concatenate([b.time for b in batches]), origin, created, source)
 
 
 def _concat_columns(columns: list[Column]) -> Column:

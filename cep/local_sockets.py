@@ -1,0 +1,334 @@
+"""Messages within one machine: Unix stream sockets, one in from each process and one out to each.
+
+A message is a word that says how long its body is, the header, and the body. The thread that sends it writes it into the socket itself,
+and the one that waits for it reads it: one waking a hop, where a transport with threads of its own has three (`benchmarks/log/latency.md`).
+What the kernel does not take at once waits in order. A peer that is not there yet, or no more, is tried again ten times a second; the
+message that it did not get whole is sent again from its beginning.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Any
+
+import numpy as np
+
+from cep import wire
+from cep.errors import ProtocolError
+from cep.wire import HEADER_BYTES, Header
+
+SCHEME = "ipc://"
+STAGING_BYTES = 256 << 10  # what is read at once
+GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header: that is quicker than a list of two
+BODY_BYTES_MAX = 1 << 32
+BACKLOG = 4096  # peers that knock at once
+RETRY_S = 0.1
+LINGER_S = 1.0
+_SIZE = Struct("<Q")
+_HEAD_BYTES = _SIZE.size + HEADER_BYTES
+
+Message = tuple[Header, Any]
+
+
+class LocalSockets:
+    """See `cep.transport.Sockets`. `send`, `hang_up`, `wake` and `close` may come from any thread."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint, self._path = endpoint, endpoint.removeprefix(SCHEME)
+        with suppress(FileNotFoundError):
+            os.unlink(self._path)  # of a process that was killed
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self._listener.bind(self._path)
+        self._listener.listen(BACKLOG)
+        self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll = select.epoll()
+        for number in (self._listener.fileno(), self._waker):
+            self._epoll.register(number, select.EPOLLIN)
+        self._staging = memoryview(np.empty(STAGING_BYTES, np.uint8)).cast("B")
+        self._arrived: deque[Message | ProtocolError] = deque()
+        self._incoming: dict[int, _Incoming] = {}
+        self._lock = threading.RLock()  # of what follows; a signal's handler may wake a thread that has it
+        self._outgoing: dict[str, _Outgoing] = {}
+        self._writing: dict[int, _Outgoing] = {}  # by descriptor: those that wait for room
+        self._away: list[_Outgoing] = []  # those whose peers are not there
+        self._closed = False
+
+    # sending
+
+    def send(self, endpoint: str, header: Header, body: Any = None) -> None:
+        with self._lock:
+            out = self._outgoing.get(endpoint)
+            if out is None:
+                out = self._outgoing[endpoint] = _Outgoing(endpoint.removeprefix(SCHEME))
+            size = 0 if body is None else len(body)
+            head = _SIZE.pack(size) + header.pack()
+            if not size:
+                out.send([head])
+            elif size < GATHER_BYTES:
+                out.send([b"".join((head, body))])
+            else:
+                out.send([head, memoryview(body).cast("B")])
+            if out.pending:
+                self._wait(out)
+
+    def hang_up(self, endpoint: str) -> None:
+        with self._lock:
+            if (out := self._outgoing.pop(endpoint, None)) is not None:
+                out.leave_at = time.monotonic() + LINGER_S
+                self._wait(out)
+
+    def _wait(self, out: _Outgoing) -> None:
+        """Sees to it that what is pending leaves when it can, and that one that is going goes."""
+        if out.leave_at and (not out.pending or time.monotonic() > out.leave_at):
+            self._forget(out)
+            out.close()
+        elif out.connection is None:
+            self._forget(out)
+            self._away.append(out)
+            self._wake()  # whoever sleeps has to look again soon
+        elif out.connection.fileno() not in self._writing:
+            self._writing[out.connection.fileno()] = out
+            self._epoll.register(out.connection.fileno(), select.EPOLLOUT)
+
+    def _forget(self, out: _Outgoing) -> None:
+        for number in [number for number, each in self._writing.items() if each is out]:
+            del self._writing[number]
+            if out.connection is not None:
+                self._epoll.unregister(number)
+        if out in self._away:
+            self._away.remove(out)
+
+    def _go_on(self, out: _Outgoing) -> None:
+        """There is room for more, or the peer may be there by now."""
+        out.flush()
+        if out.pending or out.leave_at:
+            self._wait(out)
+        else:
+            self._forget(out)
+
+    def _try_again(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for out in [out for out in self._away if out.retry_at <= now or 0 < out.leave_at <= now]:
+                self._away.remove(out)
+                self._go_on(out)
+
+    # receiving
+
+    def receive(self) -> Message | None:
+        if not self._arrived and not self._look(0):
+            return None
+        message = self._arrived.popleft()
+        if isinstance(message, ProtocolError):
+            raise message
+        return message
+
+    def poll(self, span_ns: int) -> bool:
+        end = time.monotonic_ns() + span_ns
+        while not self._arrived and not self._look(0):
+            if time.monotonic_ns() > end:
+                return False
+            os.sched_yield()
+        return True
+
+    def park(self, timeout_ms: int) -> None:
+        if not self._arrived:
+            seconds = timeout_ms / 1000
+            self._look(min(seconds, RETRY_S) if self._away else seconds)
+
+    def _look(self, timeout_s: float) -> bool:
+        """Takes what there is to read, gives what there is room for. Has a message come?"""
+        for number, _ in self._epoll.poll(timeout_s):
+            if (incoming := self._incoming.get(number)) is not None:
+                self._read(number, incoming)
+            elif number == self._waker:
+                os.eventfd_read(self._waker)
+            elif number == self._listener.fileno():
+                self._accept()
+            else:
+                with self._lock:
+                    if (out := self._writing.get(number)) is not None:
+                        self._go_on(out)
+        if self._away:
+            self._try_again()
+        return bool(self._arrived)
+
+    def _accept(self) -> None:
+        with suppress(BlockingIOError, ConnectionError):  # it has gone again
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            self._incoming[connection.fileno()] = _Incoming(connection)
+            self._epoll.register(connection.fileno(), select.EPOLLIN)
+
+    def _read(self, number: int, incoming: _Incoming) -> None:
+        try:
+            open_ = incoming.read(self._staging, self._arrived)
+        except (ProtocolError, OSError) as error:  # who talks nonsense once is not understood any more
+            open_ = False
+            if isinstance(error, ProtocolError):
+                self._arrived.append(error)
+        if not open_:
+            self._epoll.unregister(number)
+            self._incoming.pop(number).connection.close()
+
+    # waking and closing
+
+    def wake(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._wake()
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._waker, 1)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            outs = {id(out): out for out in (*self._outgoing.values(), *self._writing.values(), *self._away)}
+            deadline = time.monotonic() + LINGER_S
+            for out in outs.values():
+                out.drain(deadline)
+                out.close()
+            for incoming in self._incoming.values():
+                incoming.connection.close()
+            self._listener.close()
+            self._epoll.close()
+            os.close(self._waker)
+            with suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+
+@dataclass(slots=True, eq=False)
+class _Outgoing:
+    """The way to a peer. `pending` are messages that have not left whole; of the first, `sent` bytes have."""
+
+    path: str
+    connection: socket.socket | None = None
+    pending: deque[list[Any]] = field(default_factory=deque)
+    sent: int = 0
+    retry_at: float = 0.0
+    leave_at: float = 0.0  # no later than then; 0: it stays
+
+    def send(self, message: list[Any]) -> None:
+        self.pending.append(message)
+        if len(self.pending) == 1:
+            self.flush()
+
+    def flush(self) -> None:
+        """What has room leaves."""
+        while self.pending and (self.connection is not None or self._connect()):
+            message = self.pending[0]
+            try:
+                self.sent += self._write(message)
+            except BlockingIOError:
+                return
+            except OSError:  # the peer has gone: another may come in its place
+                self.close()
+                self.retry_at = time.monotonic() + RETRY_S
+                return
+            if self.sent == sum(map(len, message)):
+                self.pending.popleft()
+                self.sent = 0
+
+    def _write(self, message: list[Any]) -> int:
+        """How many more bytes have left."""
+        connection = self.connection
+        assert connection is not None
+        if self.sent:
+            return connection.send(_rest(message, self.sent))
+        return connection.send(message[0]) if len(message) == 1 else connection.sendmsg(message)
+
+    def _connect(self) -> bool:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            connection.connect(self.path)
+        except OSError:
+            connection.close()
+            self.retry_at = time.monotonic() + RETRY_S
+            return False
+        self.connection = connection
+        return True
+
+    def drain(self, deadline: float) -> None:
+        """What is pending leaves, as long as there is time and somebody who takes it."""
+        self.flush()
+        while self.pending and self.connection is not None and (left := deadline - time.monotonic()) > 0:
+            room = select.poll()
+            room.register(self.connection, select.POLLOUT)
+            room.poll(left * 1000)
+            self.flush()
+
+    def close(self) -> None:
+        """A message that has not left whole counts as not sent."""
+        if self.connection is not None:
+            self.connection.close()
+        self.connection, self.sent = None, 0
+
+
+def _rest(message: list[Any], sent: int) -> memoryview:
+    """Of the first part of `message` that has not left whole, what has not."""
+    for part in message:
+        if sent < len(part):
+            return memoryview(part)[sent:]
+        sent -= len(part)
+    raise AssertionError("a message that has left is not pending")
+
+
+class _Incoming:
+    """What comes from a peer, and of it the part that is no whole message yet."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._rest = b""  # less than a head
+        self._header: Header | None = None  # of a message whose body is under way
+        self._body = memoryview(b"")
+        self._filled = 0
+
+    def read(self, staging: memoryview, arrived: deque[Message | ProtocolError]) -> bool:
+        """Takes what is there, whole messages to `arrived`. False: the peer has gone. Raises ProtocolError: these are no messages."""
+        if self._header is not None:
+            count = self.connection.recv_into(self._body[self._filled :])
+            self._filled += count
+            self._end_body(arrived)
+            return count > 0
+        kept = len(self._rest)
+        staging[:kept] = self._rest
+        count = self.connection.recv_into(staging[kept:])
+        self._take(staging[: kept + count], arrived)
+        return count > 0
+
+    def _take(self, found: memoryview, arrived: deque[Message | ProtocolError]) -> None:
+        at, end = 0, len(found)
+        while end - at >= _HEAD_BYTES:
+            begin = at + _HEAD_BYTES
+            (size,) = _SIZE.unpack_from(found, at)
+            header = wire.unpack(found[at + _SIZE.size : begin])
+            if size > BODY_BYTES_MAX:
+                raise ProtocolError(f"message body: expected at most {BODY_BYTES_MAX} bytes, got {size}")
+            at = begin + size
+            if at > end:
+                self._begin_body(header, size, found[begin:])
+                return
+            arrived.append((header, bytes(found[begin:at]) if size else b""))
+        self._rest = bytes(found[at:])
+
+    def _begin_body(self, header: Header, size: int, part: memoryview) -> None:
+        self._rest = b""
+        self._header, self._filled = header, len(part)
+        self._body = memoryview(np.empty(size, np.uint8)).cast("B")
+        self._body[: len(part)] = part
+
+    def _end_body(self, arrived: deque[Message | ProtocolError]) -> None:
+        if self._filled == len(self._body) and self._header is not None:
+            arrived.append((self._header, self._body))
+            self._header, self._body = None, memoryview(b"")
