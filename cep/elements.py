@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from cep.errors import ProtocolError
 from cep.kernels.columns import Columns
+from cep.values import value
 
 MIN_TIME = -(2**63)  # before every event
 MAX_TIME = 2**63 - 1  # after every event
@@ -41,7 +42,7 @@ def describe_time(us: int | None) -> str:
         return f"{us} µs"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Batch:
     """`n` tuples. `time` is the hidden event time, int64[n], µs; `origin` int64[n, 2] or None where nobody reads it.
 

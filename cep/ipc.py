@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,19 @@ Arrays = tuple[np.ndarray, ...]
 
 _SAMPLE_ROWS = 1237  # stands nowhere else in the metadata
 _PREFIX_BYTES = 8
-WORDS_KEPT = 256
+SHAPES_KEPT = 256
+_WORD = struct.Struct("<q")
+
+#: What of a message an array is: type, length, first byte.
+View = tuple[np.dtype, int, int]
+
+
+class _Shape(NamedTuple):
+    """All messages with so many rows and bytes of texts."""
+
+    metadata: bytes
+    size: int  # of a whole message
+    views: list[list[View]]  # of each column
 
 
 class Layout:
@@ -30,21 +42,21 @@ class Layout:
         self.dtypes = tuple(dtypes)
         buffers = [3 if dtype is None else 2 for dtype in dtypes]
         self._first = [2 * sum(buffers[:i]) for i in range(len(buffers))]  # where each column's are in `_buffers`
-        self._text_sizes = [first + 5 for first, dtype in zip(self._first, dtypes, strict=True) if dtype is None]
         words = _metadata_of(schema, dtypes)
         self._struct = struct.Struct(f"<{len(words)}q")
         self.metadata_bytes = self._struct.size
         end = len(words) - 2 * len(buffers) - 1
         begin = end - 2 * sum(buffers)
-        self._described = slice(begin, end)
         size, rows = words.index(self._buffers(_SAMPLE_ROWS, [0] * len(buffers))[1]), words.index(_SAMPLE_ROWS)
-        self._rows = rows
+        self._rows = 8 * rows  # where the word stands that says how many rows there are
         self._constant = words[:size], words[size + 1 : rows], words[rows + 1 : begin], words[end : end + 1]
-        self._words = lru_cache(WORDS_KEPT)(self._words_of)  # small batches are alike
+        # Where those stand that say how many bytes a column of texts has.
+        self._texts = [8 * (begin + first + 5) for first, dtype in zip(self._first, dtypes, strict=True) if dtype is None]
+        self._shape = lru_cache(SHAPES_KEPT)(self._shape_of)  # small batches are alike
 
     def write(self, n: int, columns: Sequence[Arrays]) -> bytes:
         """The message of `n` >= 1 rows."""
-        pieces: list[Any] = [self._struct.pack(*self._words(n, tuple([c[1].nbytes for c in columns if len(c) == 2]))[0])]
+        pieces: list[Any] = [self._shape(n, tuple([c[1].nbytes for c in columns if len(c) == 2])).metadata]
         for array in (array for column in columns for array in column):
             pieces.append(array)
             if odd := array.nbytes & 7:
@@ -55,19 +67,28 @@ class Layout:
         """(rows, columns), views of `message`. None: it is not of this layout."""
         if message.size < self.metadata_bytes:
             return None
-        words = self._struct.unpack_from(message)
-        n, described = words[self._rows], words[self._described]
-        expected, size = self._words(n, tuple([described[i] for i in self._text_sizes]))
-        if n < 1 or words != expected or message.size < self.metadata_bytes + size:
+        n, *texts = [_WORD.unpack_from(message, at)[0] for at in (self._rows, *self._texts)]
+        if not 0 < n <= message.size or not all(0 <= size <= message.size for size in texts):
             return None
-        whole = np.frombuffer(message, np.uint8)[self.metadata_bytes :]
-        return n, [_column(whole, dtype, described[i : i + 6]) for i, dtype in zip(self._first, self.dtypes, strict=True)]
+        shape = self._shape(n, tuple(texts))
+        if message.size < shape.size or bytes(memoryview(message)[: self.metadata_bytes]) != shape.metadata:
+            return None
+        return n, [tuple([np.frombuffer(message, *each) for each in views]) for views in shape.views]
 
-    def _words_of(self, n: int, texts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-        """The metadata, and the bytes behind it. `texts`: bytes of each column of texts."""
+    def _shape_of(self, n: int, texts: tuple[int, ...]) -> _Shape:
+        """`texts`: bytes of each column of texts."""
         before, between, behind, last = self._constant
-        buffers, size = self._buffers(n, texts)
-        return (*before, size, *between, n, *behind, *buffers, *last, *(n, 0) * len(self.dtypes)), size
+        described, size = self._buffers(n, texts)
+        metadata = self._struct.pack(*before, size, *between, n, *behind, *described, *last, *(n, 0) * len(self.dtypes))
+        views = [self._views(n, dtype, described[first:]) for first, dtype in zip(self._first, self.dtypes, strict=True)]
+        return _Shape(metadata, self.metadata_bytes + size, views)
+
+    def _views(self, n: int, dtype: np.dtype | None, described: Sequence[int]) -> list[View]:
+        """Of a column whose buffers are `described` first; the first of them is about the validity."""
+        at = self.metadata_bytes + described[2]
+        if dtype is not None:
+            return [(dtype, n, at)]
+        return [(np.dtype(np.int32), n + 1, at), (np.dtype(np.uint8), described[5], self.metadata_bytes + described[4])]
 
     def _buffers(self, n: int, texts: Iterable[int]) -> tuple[list[int], int]:
         """Offset and size of each buffer, that of validity first, and the size of all."""
@@ -79,15 +100,6 @@ class Layout:
                 found += (at, size)
                 at += size + 7 & -8
         return found, at
-
-
-def _column(whole: np.ndarray, dtype: np.dtype | None, described: tuple[int, ...]) -> Arrays:
-    """Of `described` the first two are about the validity."""
-    _, _, begin, size, *text = described
-    values = whole[begin : begin + size]
-    if dtype is not None:
-        return (values.view(dtype),)
-    return values.view(np.int32), whole[text[0] : text[0] + text[1]]
 
 
 def _metadata_of(schema: pa.Schema, dtypes: Sequence[np.dtype | None]) -> tuple[int, ...]:

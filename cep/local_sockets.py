@@ -52,7 +52,7 @@ class LocalSockets:
         self._epoll = select.epoll()
         for number in (self._listener.fileno(), self._waker):
             self._epoll.register(number, select.EPOLLIN)
-        self._staging = memoryview(np.empty(STAGING_BYTES, np.uint8)).cast("B")
+        self._staging = np.empty(STAGING_BYTES, np.uint8).data
         self._arrived: deque[Message | ProtocolError] = deque()
         self._incoming: dict[int, _Incoming] = {}
         self._lock = threading.RLock()  # of what follows; a signal's handler may wake a thread that has it
@@ -325,7 +325,7 @@ class _Incoming:
     def _begin_body(self, header: Header, size: int, part: memoryview) -> None:
         self._rest = b""
         self._header, self._filled = header, len(part)
-        self._body = memoryview(np.empty(size, np.uint8)).cast("B")
+        self._body = np.empty(size, np.uint8).data
         self._body[: len(part)] = part
 
     def _end_body(self, arrived: deque[Message | ProtocolError]) -> None:

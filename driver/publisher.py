@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -100,9 +100,8 @@ class Publisher:
         rows = 0
         with self.sending:
             for batch in record_batches(data, self.stream):
-                size = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1))
-                for start in range(0, batch.num_rows, size):
-                    self._send(batch.slice(start, size), created_ns or time.time_ns())
+                for piece in _cut(batch):
+                    self._send(piece, created_ns or time.time_ns())
                 rows += batch.num_rows
             self._tell_watermark()
         return rows
@@ -290,6 +289,15 @@ class Publisher:
         self.plane.on_beat.pop(self, None)
         for reader in list(self.readers.values()):
             self.plane.leave(reader.endpoint, reader.channel)
+
+
+def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    """Pieces of at most about BATCH_BYTES, none of them empty."""
+    rows, held = batch.num_rows, batch.nbytes
+    if held <= BATCH_BYTES:
+        return (batch,) if rows else ()
+    size = max(1, rows * BATCH_BYTES // held)
+    return (batch.slice(start, size) for start in range(0, rows, size))
 
 
 def _has_answered(reader: Reader) -> bool:

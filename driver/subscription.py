@@ -72,6 +72,7 @@ class Subscription:
         self.plane.subscribers[self.id] = self._answered
         self.producers: dict[int, Producer] = {}
         self.schema: Schema | None = None
+        self.format: Format | None = None
         self.held: list[tuple[Header, Any]] = []
         self.rows = 0
         self.closed = False
@@ -159,6 +160,7 @@ class Subscription:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
+        self.format = Format(self.schema)
         self._grant(producer)
         return 0
 
@@ -225,8 +227,8 @@ class Subscription:
         return None
 
     def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
-        assert self.schema is not None
-        batch = pa.ipc.read_record_batch(wire.aligned(body), Format(self.schema).arrow)
+        assert self.schema is not None and self.format is not None
+        batch = pa.ipc.read_record_batch(wire.aligned(body), self.format.arrow)
         producer.consumed += len(body)
         self.rows += batch.num_rows
         if producer.consumed - producer.granted > slack(self.window):

@@ -207,8 +207,8 @@ def run_files(case: FileCase, execution: Execution, folder: Path) -> Ran:
 
 
 def limits(execution: Execution) -> dict[str, int]:
-    """Tuples after which pre-aggregation is judged; and how many a publisher's batches are taken together up to: each by itself, or all
-    there are."""
+    """Tuples after which pre-aggregation is judged; and how many the batches of a publisher, or of a channel, are taken together up to:
+    each by itself, or all there are."""
     return {"probe_rows": 1 + execution.seed % 8, "enough_rows": 1 if execution.seed % 3 else ENOUGH_ROWS}
 
 

@@ -10,7 +10,8 @@ import pytest
 from cep.dataflow.balancer import Broadcast
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.instance import LINGER_NS, Input, Node, SubqueryInstance
+from cep.dataflow.meter import Meter
 from cep.dataflow.operators import Stateless
 from cep.dataflow.output import Output
 from cep.dataflow.source import PAUSE, ListSource
@@ -257,11 +258,39 @@ def test_stop_goes_out_although_there_is_no_credit() -> None:
 
 def test_a_slice_ends_when_time_is_over() -> None:
     bench = Bench(Pass(), inputs=1)
+    bench.instance.enough_rows = 1
     bench.send(0, *(batch(n) for n in range(10)))
     assert bench.instance.step(lambda: True)
     assert len(bench.inboxes[0].queue) == 9
     bench.step()
     assert not bench.inboxes[0].queue
+
+
+def test_small_batches_that_wait_behind_each_other_are_one() -> None:
+    """Up to so many tuples, and up to what is no batch."""
+    bench = Bench(Pass(), inputs=1)
+    bench.instance.enough_rows = 4
+    bench.send(0, *(batch(n) for n in range(6)), batch(6, 7, 8, 9, 10), Watermark(5), batch(11), batch(12))
+    lengths = []
+    while bench.inboxes[0].queue:
+        waiting = len(bench.inboxes[0].queue)
+        bench.instance.step(lambda: True)
+        lengths.append(waiting - len(bench.inboxes[0].queue))
+    assert lengths == [4, 2, 1, 1, 2]
+    bench.step()
+    assert [n for each in bench.take() if isinstance(each, list) for n in each] == list(range(13))
+
+
+def test_tuples_do_not_wait_for_an_input_that_is_never_empty() -> None:
+    """An instance with more to do than it can gives out all the same, at the end of a slice."""
+    bench, now = Bench(Pass(), inputs=1), [0]
+    bench.instance.meter, bench.instance.enough_rows = Meter(lambda: now[0]), 1
+    bench.send(0, *(batch(n) for n in range(4)))
+    for moment in (0, LINGER_NS, LINGER_NS + 1):
+        now[0] = moment
+        bench.instance.step(lambda: True)
+    assert bench.take() == [[0, 1, 2]]
+    assert len(bench.inboxes[0].queue) == 1
 
 
 def test_no_channel_starves_another() -> None:

@@ -160,7 +160,7 @@ def test_looking_awake_sees_a_message_and_ends_without(pair: tuple[Sockets, Sock
 
 
 @given(st.binary(max_size=300), st.booleans())
-def test_nonsense_is_an_error_and_closes_its_connection_only(tmp_path_factory: pytest.TempPathFactory, nonsense: bytes, behind: bool) -> None:
+def test_nonsense_is_an_error_and_closes_its_connection(tmp_path_factory: pytest.TempPathFactory, nonsense: bytes, behind: bool) -> None:
     folder = tmp_path_factory.mktemp("s")
     here, there = (LocalSockets(f"ipc://{folder}/{name}") for name in ("a", "b"))
     prefix = (3).to_bytes(8, "little") + message(0).pack() + b"abc" if behind else b""

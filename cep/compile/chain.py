@@ -19,6 +19,7 @@ from cep.kernels.columns import Column, Columns
 from cep.kernels.jit import Kernel, generate, warm
 from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, DataType, Field, Schema
+from cep.values import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Failure:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Result:
     """What came out. `kept` are the rows handed in that `columns` are of, int64[m] ascending; None: all of them.
 

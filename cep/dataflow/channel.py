@@ -189,6 +189,12 @@ class WatermarkMerge:
 
     def recombine(self) -> bool:
         """Takes the minimum anew, after a channel has gone."""
+        if len(self.times) == 1 and not self.idle:  # as with most, and asked for every batch
+            (combined,) = self.times.values()
+            risen = combined > self.combined
+            if risen:
+                self.combined = combined
+            return risen
         awake = [time for channel, time in self.times.items() if channel not in self.idle] if self.idle else self.times.values()
         combined = min(awake, default=self.combined)
         risen, self.combined = combined > self.combined, max(combined, self.combined)

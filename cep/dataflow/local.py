@@ -136,7 +136,7 @@ class LocalRun:
         wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows, self.meter)
         self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
         for instance in self.instances:
-            instance.state = "running"
+            instance.state, instance.enough_rows = "running", enough_rows
 
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from math import gcd
@@ -42,15 +41,15 @@ class Target:
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
         """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut."""
-        batch = batch if self.origin or batch.origin is None else replace(batch, origin=None)
+        if not self.origin and batch.origin is not None:
+            batch = Batch(batch.columns, batch.time, None, batch.created, batch.source)
         size = batch_bytes(batch)
         if self.channel.shares and size >= HANDED_OVER:
             self.cut(watermark, since)
             self.queue.append((batch, size, watermark, since))
             self.promised = watermark
             return
-        columns = {name: column if column.data is None else compact(column) for name, column in batch.columns.items()}
-        self.parts.append(Batch(columns, batch.time, batch.origin, batch.created))
+        self.parts.append(compacted(batch))
         self.bytes += size
         if self.bytes >= full:
             self.cut(watermark, since)
@@ -111,7 +110,8 @@ class Output:
         self.account.take(len(batch))
         if self.latency is not None:
             self.latency.note(batch.created, len(batch))
-        self.sent_until = max(self.sent_until, int(batch.time.max(initial=MIN_TIME)))
+        if len(batch):
+            self.sent_until = max(self.sent_until, int(np.maximum.reduce(batch.time)))  # `max` is twice as long on the way there
         self.discarded += 0 if self.targets else len(batch)
         for index, part in self.balancer.route(self._leaving(batch)):
             self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
@@ -120,7 +120,8 @@ class Output:
     def _leaving(self, batch: Batch) -> Batch:
         if len(batch.columns) == len(self.columns):
             return batch
-        return replace(batch, columns={name: batch.columns[name] for name in self.columns})
+        columns = {name: batch.columns[name] for name in self.columns}
+        return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
 
     def advance(self, watermark: int) -> None:
         """A watermark holds from here on; it leaves at once if somebody waits for it."""
@@ -233,6 +234,14 @@ def cuts(sizes: np.ndarray, most: int) -> list[int]:
         before = int(ends[bounds[-1] - 1]) if bounds[-1] else 0
         bounds.append(max(int(np.searchsorted(ends, before + most, "right")), bounds[-1] + 1))
     return bounds
+
+
+def compacted(batch: Batch) -> Batch:
+    """Without the bytes that its columns of text do not look at."""
+    if all(column.data is None for column in batch.columns.values()):
+        return batch
+    columns = {name: column if column.data is None else compact(column) for name, column in batch.columns.items()}
+    return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
 
 
 def concat(batches: list[Batch]) -> Batch:

@@ -18,6 +18,7 @@ from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
 from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
 from cep.kernels.text import late, late_among, on_time
+from cep.values import value
 
 Clock = Callable[[], int]  # µs since the epoch
 
@@ -114,7 +115,7 @@ def origin_of(source_index: int, partition: int, records: np.ndarray) -> np.ndar
     return origin
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Published:
     """A batch as a publisher sent it: rows on time and late ones, in the order of its partition. If they are not all of that order
     (`cep.dataflow.replicas`), the number of each is its origin."""

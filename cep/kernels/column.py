@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cep.model.schema import DataType
+from cep.values import value
 
 NO_BYTES = np.zeros(16, np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Column:
     """`n` values of one type.
 
