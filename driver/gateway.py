@@ -1,4 +1,4 @@
-"""The data doors of REST, for clients without ZeroMQ: a small process that publishes and subscribes on their behalf.
+"""The data doors of REST, for clients without a data plane of their own: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
 `python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON: timestamps are

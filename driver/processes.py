@@ -112,7 +112,7 @@ class Home:
             raise ClusterError(f"cannot make a folder for the cluster under {where}: {error}") from error
 
     def socket(self, name: str) -> str:
-        """The ZeroMQ endpoint of a socket in this folder."""
+        """The endpoint of a socket in this folder."""
         return f"ipc://{self.folder / name}"
 
     def log(self, name: str) -> Path:

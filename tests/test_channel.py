@@ -1,4 +1,4 @@
-"""One conformance suite for every channel: in one process, and over real ZeroMQ sockets."""
+"""One conformance suite for every channel: in one process, and over real sockets of either transport."""
 
 from __future__ import annotations
 
