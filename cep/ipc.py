@@ -63,6 +63,13 @@ class Layout:
                 pieces.append(bytes(8 - odd))
         return b"".join(pieces)
 
+    def write_arrow(self, batch: pa.RecordBatch, *more: np.ndarray) -> bytes | None:
+        """The message of `batch`, of >= 1 rows, with the columns `more` behind its own. None: it has NULLs."""
+        columns = batch.columns
+        if any(column.null_count for column in columns):
+            return None
+        return self.write(batch.num_rows, [*map(_arrays_of, columns, self.dtypes), *((each,) for each in more)])
+
     def read(self, message: pa.Buffer) -> tuple[int, list[Arrays]] | None:
         """(rows, columns), views of `message`. None: it is not of this layout."""
         if message.size < self.metadata_bytes:
@@ -100,6 +107,16 @@ class Layout:
                 found += (at, size)
                 at += size + 7 & -8
         return found, at
+
+
+def _arrays_of(column: pa.Array, dtype: np.dtype | None) -> Arrays:
+    """Views of an array without NULLs."""
+    _, values, *body = column.buffers()
+    if dtype is not None:
+        return (np.frombuffer(values, dtype, len(column), column.offset * dtype.itemsize),)
+    offsets = np.frombuffer(values, np.int32, len(column) + 1, column.offset * 4)
+    texts = np.zeros(0, np.uint8) if body[0] is None else np.frombuffer(body[0], np.uint8)[offsets[0] : offsets[-1]]
+    return offsets - offsets[0] if offsets[0] else offsets, texts
 
 
 def _metadata_of(schema: pa.Schema, dtypes: Sequence[np.dtype | None]) -> tuple[int, ...]:

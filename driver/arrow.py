@@ -190,7 +190,10 @@ def _from_integers(column: pa.ChunkedArray, field: Field, stream: str) -> pa.Chu
 
 def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:
     """int64[n], µs; MIN_TIME where it is NULL."""
-    return np.asarray(batch.column(column).cast(pa.int64()).fill_null(MIN_TIME))
+    times = batch.column(column)
+    if not times.null_count:  # without a copy
+        return np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
+    return np.asarray(times.cast(pa.int64()).fill_null(MIN_TIME))
 
 
 def without_hidden(batch: pa.RecordBatch, schema: Schema, event_time: bool) -> pa.RecordBatch:

@@ -28,6 +28,7 @@ from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
 
 BATCH_BYTES = 1 << 20
+FEW_ROWS = 256
 ANSWER_S = 15.0
 
 Closer = Callable[["list[Publisher]", bool], None]
@@ -110,15 +111,25 @@ class Publisher:
         times = self._times(batch, self.max_time)
         before, greatest = self.max_time, greatest_of(times)
         self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
-        arrays = [*batch.columns, wire.int64_array(times)]
-        whole = pa.RecordBatch.from_arrays(arrays, schema=self.format.arrow)
-        body = whole.serialize()
+        body: bytes | pa.Buffer | None = None
         for readers in self._by_query():
-            if readers[0].route is None:
-                self._send_to(readers, body, created_ns, before)
-            else:
-                self._send_shares(readers[0].route, readers, whole, created_ns, before)
+            if readers[0].route is not None:
+                self._send_shares(readers[0].route, readers, self._whole(batch, times), created_ns, before)
+                continue
+            if body is None:
+                body = self._message(batch, times)
+            self._send_to(readers, body, created_ns, before)
         self.record += batch.num_rows
+
+    def _message(self, batch: pa.RecordBatch, times: np.ndarray) -> bytes | pa.Buffer:
+        """As it travels: of few rows without Arrow's objects, which take longer than the rest."""
+        layout = self.format.layout if batch.num_rows <= FEW_ROWS else None
+        body = None if layout is None else layout.write_arrow(batch, times)
+        return self._whole(batch, times).serialize() if body is None else body
+
+    def _whole(self, batch: pa.RecordBatch, times: np.ndarray) -> pa.RecordBatch:
+        """With its hidden column."""
+        return pa.RecordBatch.from_arrays([*batch.columns, wire.int64_array(times)], schema=self.format.arrow)
 
     def _send_shares(self, route: Route, readers: list[Reader], whole: pa.RecordBatch, created_ns: int, before: int) -> None:
         """To each replica of a query the rows whose keys it has."""
@@ -128,7 +139,7 @@ class Publisher:
             body = numbered.to_arrow(rows).serialize()
             self._send_to([reader for reader in readers if reader.replica == replica], body, created_ns, stamp, numbered.fingerprint)
 
-    def _send_to(self, readers: list[Reader], body: pa.Buffer, created_ns: int, stamp: int, fingerprint: int | None = None) -> None:
+    def _send_to(self, readers: list[Reader], body: bytes | pa.Buffer, created_ns: int, stamp: int, fingerprint: int | None = None) -> None:
         """To the first of `readers` that has credit."""
         reader = self._with_credit(readers, len(body))
         if reader is not None:
@@ -293,10 +304,10 @@ class Publisher:
 
 def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
     """Pieces of at most about BATCH_BYTES, none of them empty."""
-    rows, held = batch.num_rows, batch.nbytes
-    if held <= BATCH_BYTES:
+    rows = batch.num_rows
+    if batch.get_total_buffer_size() <= BATCH_BYTES:  # of the arrays that it may be a part of, so at least its own
         return (batch,) if rows else ()
-    size = max(1, rows * BATCH_BYTES // held)
+    size = max(1, rows * BATCH_BYTES // max(batch.nbytes, 1))
     return (batch.slice(start, size) for start in range(0, rows, size))
 
 

@@ -143,6 +143,18 @@ def test_what_the_engine_writes_is_what_arrow_writes(
         assert found is None or found[0] == len(other[2])
 
 
+@given(batches())
+def test_what_a_publisher_writes_is_what_arrow_writes(made: tuple[Schema, pa.RecordBatch, Batch]) -> None:
+    schema, rows, batch = made
+    wire_format = Format(schema)
+    if wire_format.layout is None or not schema.fields or not len(batch):
+        return
+    written = wire_format.layout.write_arrow(rows, batch.time)
+    assert (written is None) == any(column.null_count for column in rows.columns)
+    whole = pa.RecordBatch.from_arrays([*rows.columns, wire.int64_array(batch.time)], schema=wire_format.arrow)
+    assert written is None or written == bytes(whole.serialize())
+
+
 def test_a_message_cut_short_is_not_read() -> None:
     wire_format = Format(Schema.of({"n": "int64", "t": str}))
     rows = pa.RecordBatch.from_arrays([pa.array([1, 2]), pa.array(["a", "bcd"]), pa.array([3, 4])], schema=wire_format.arrow)

@@ -88,8 +88,8 @@ def in_range(times: np.ndarray) -> np.ndarray:
 
 def greatest_of(times: np.ndarray) -> int:
     """The greatest event time among `times`, int64[n]; MIN_TIME where there is none."""
-    if len(times) and int(times.min()) >= -EVENT_TIME_MAX and (greatest := int(times.max())) <= EVENT_TIME_MAX:
-        return greatest
+    if len(times) and np.minimum.reduce(times) >= -EVENT_TIME_MAX and (greatest := int(np.maximum.reduce(times))) <= EVENT_TIME_MAX:
+        return greatest  # `min` and `max` take twice as long on the way there
     return int(times[in_range(times)].max(initial=MIN_TIME))
 
 
