@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 from benchmarks.memory import asked, at_hand
@@ -21,9 +22,11 @@ _RESET_PEAK = "5"  # of VmHWM: proc(5), clear_refs
 
 @dataclass
 class Used:
-    """What a metered block used: wall seconds; by name of process CPU seconds, resident bytes at its beginning and at their peak."""
+    """What a metered block used: wall seconds, and of the CPU seconds of all processes those inside the kernel (to 10 ms); by name of
+    process CPU seconds, resident bytes at its beginning and at their peak."""
 
     wall_s: float = 0.0
+    kernel_s: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
     begun_bytes: dict[str, int] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class Used:
         return {
             "records": records,
             "cpu_s": round(self.cpu_s, 6),
+            "kernel_s": round(self.kernel_s, 2),
             "wall_s": round(self.wall_s, 6),
             "records_per_cpu_s": records / self.cpu_s,
             "records_per_s": records / self.wall_s,
@@ -62,16 +66,22 @@ def metered(cluster: LocalCluster) -> Iterator[Used]:
     at_hand(asked())
     used = Used(begun_bytes={name: _resident_bytes(pid, "VmRSS") for name, pid in processes.items()})
     before = {name: process_cpu_s(pid) for name, pid in processes.items()}
+    kernel = _kernel_s(processes.values())
     start = time.perf_counter()
     yield used
     used.wall_s = time.perf_counter() - start
     used.cpu = {name: process_cpu_s(pid) - before[name] for name, pid in processes.items()}
+    used.kernel_s = _kernel_s(processes.values()) - kernel
     used.peak_bytes = {name: _resident_bytes(pid, "VmHWM") for name, pid in processes.items()}
 
 
 def process_cpu_s(pid: int) -> float:
     """User and system seconds of a process and all its threads, to the nanosecond: clock_getcpuclockid(3)."""
     return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)
+
+
+def _kernel_s(pids: Iterable[int]) -> float:
+    return float(sum(psutil.Process(pid).cpu_times().system for pid in pids))
 
 
 def _resident_bytes(pid: int, which: str) -> int:

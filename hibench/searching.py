@@ -68,10 +68,12 @@ class SearchResult:
         }
 
     def evidence(self) -> dict[str, Any]:
-        """`to_json`, and for the best probe of each search where the kernel says that its processes and their pages were."""
+        """`to_json`, and for each search where the kernel says that its processes and their pages were: in its best probe, or the last
+        one if none was sustained."""
         document = self.to_json()
         for each, search in zip(self.searched, document["searches"], strict=True):
-            record = each.best.record if each.best else None
+            shown = each.best or (each.probes[-1] if each.probes else None)
+            record = shown.record if shown else None
             search["placed"] = [asdict(placed) for placed in record.placed] if record else []
             search["pages"] = record.tables["pages"].to_pylist() if record and "pages" in record.tables else []
         return document
