@@ -28,6 +28,7 @@ from cep.wire import HEADER_BYTES, Header
 SCHEME = "ipc://"
 STAGING_BYTES = 256 << 10  # what is read at once
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header: that is quicker than a list of two
+SEND_BYTES = 1 << 20  # that the kernel may hold for a peer; it grants less
 BODY_BYTES_MAX = 1 << 32
 BACKLOG = 4096  # peers that knock at once
 RETRY_S = 0.1
@@ -59,7 +60,7 @@ class LocalSockets:
         self._outgoing: dict[str, _Outgoing] = {}
         self._writing: dict[int, _Outgoing] = {}  # by descriptor: those that wait for room
         self._away: list[_Outgoing] = []  # those whose peers are not there
-        self._closed = False
+        self._closed = self._woken = False
 
     # sending
 
@@ -140,9 +141,12 @@ class LocalSockets:
         return True
 
     def park(self, timeout_ms: int) -> None:
-        if not self._arrived:
-            seconds = timeout_ms / 1000
-            self._look(min(seconds, RETRY_S) if self._away else seconds)
+        end = time.monotonic() + timeout_ms / 1000
+        self._woken = False
+        left = end - time.monotonic()
+        while not self._arrived and not self._woken and left >= 0:  # a part of a message is no reason to get up
+            self._look(min(left, RETRY_S) if self._away else left)
+            left = end - time.monotonic()
 
     def _look(self, timeout_s: float) -> bool:
         """Takes what there is to read, gives what there is room for. Has a message come?"""
@@ -151,6 +155,7 @@ class LocalSockets:
                 self._read(number, incoming)
             elif number == self._waker:
                 os.eventfd_read(self._waker)
+                self._woken = True
             elif number == self._listener.fileno():
                 self._accept()
             else:
@@ -250,6 +255,7 @@ class _Outgoing:
 
     def _connect(self) -> bool:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
         try:
             connection.connect(self.path)
         except OSError:

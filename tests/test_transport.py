@@ -77,7 +77,7 @@ def test_a_body_lies_where_kernels_can_read_words_from(tmp_path: Path) -> None:
 
 
 def test_what_nobody_takes_waits_and_leaves_nobody_else_waiting(pair: tuple[Sockets, Sockets], tmp_path: Path) -> None:
-    """The sender goes on: 20 MB are more than the kernel holds."""
+    """The sender goes on: 20 MiB are more than the kernel holds."""
     here, there = pair
     for number in range(20):
         here.send(there.endpoint, message(number), body(number, 1 << 20))
@@ -117,12 +117,12 @@ def test_a_message_that_did_not_get_through_whole_is_sent_again_whole(tmp_path: 
         first.bind(str(path))
         first.listen()
         for number in range(2):
-            here.send(f"ipc://{path}", message(number), body(number, 1 << 20))
+            here.send(f"ipc://{path}", message(number), body(number, 8 << 20))
         taker, _ = first.accept()
         taker.recv(1000)
         taker.close()
     there = LocalSockets(f"ipc://{path}")
-    assert received(there, 2, here) == [(number, body(number, 1 << 20)) for number in range(2)]
+    assert received(there, 2, here) == [(number, body(number, 8 << 20)) for number in range(2)]
     here.close()
     there.close()
 
