@@ -52,14 +52,12 @@ make_root() { # FOLDER: a Debian with Python, numactl, our wheels and our init i
 install_wheels() { # TARGET: the versions that $PYTHON has, built for the guest's Python
   local wanted
   mapfile -t wanted < <("${PYTHON:-python3}" -m pip freeze | grep -iE "^($GUEST_PACKAGES)==")
-  [ ${#wanted[@]} -gt 0 ] || fail "${PYTHON:-python3} has none of $GUEST_PACKAGES; set PYTHON"
   "${PYTHON:-python3}" -m pip install -q --no-compile --only-binary=:all: --python-version "$GUEST_PYTHON" --target "$1" "${wanted[@]}"
 }
 
 install_zookeeper() { # TARGET: of PySpark only the jars that ZooKeeper needs; the guest runs no Spark
   local jars
   mapfile -d: -t jars < <(cd "$REPOSITORY" && "${PYTHON:-python3}" -c 'from driver import zookeeper as z; print(end=z.class_path(z.spark_jars()))')
-  [ ${#jars[@]} -gt 0 ] || fail "${PYTHON:-python3} has no PySpark, which brings ZooKeeper; set PYTHON"
   mkdir -p "$1/jars"
   touch "$1/__init__.py"
   cp "${jars[@]}" "$1/jars/"
@@ -100,6 +98,7 @@ make_image() { # FOLDER: FOLDER/root as an ext4 image with a quarter to spare
 build() { # FOLDER
   [ "$(id -u)" = 0 ] || fail "build needs root (debootstrap)"
   need debootstrap mke2fs apt-cache dpkg-deb
+  "${PYTHON:-python3}" -c 'import pyspark, numba' 2>/dev/null || fail "${PYTHON:-python3} has not what we need; set PYTHON to one that has it"
   rm -rf "$1/kernel" "$1/root" "$1/root.img" "$1/root.img.part"
   mkdir -p "$1"
   fetch_kernel "$1"
