@@ -28,7 +28,10 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, _LowerResult
 from numba.core.compiler_machinery import register_pass
 from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.ir_utils import build_definitions
 from numba.core.lowering import Lower
+from numba.core.ssa import reconstruct_ssa
+from numba.core.transforms import canonicalize_cfg
 from numba.core.targetconfig import ConfigStack
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template, signature
 from numba.cpython.builtins import cast_int, do_minmax
@@ -60,19 +63,74 @@ class _Quick:
                     each.value.value = _QUICK.get(each.value.value, each.value.value)
 
 
+class _Straightened:
+    """Blocks without blocks that nothing reaches."""
+
+    def run_pass(self, state: Any) -> None:
+        state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)
+
+
+class _Single:
+    """A variable for each assignment."""
+
+    def run_pass(self, state: Any) -> None:
+        reconstruct_ssa(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+
+
+class _WithoutPhis(typed.PreLowerStripPhis):
+    """Numba asks here when each variable is used last, and does not use the answer."""
+
+    def run_pass(self, state: Any) -> None:
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+
+
+class _Deletions(typed.IRLegalization):
+    """Where references are counted, it is said when each variable is used last."""
+
+    def run_pass(self, state: Any) -> None:
+        if state.flags.nrt:
+            super().run_pass(state)
+
+
 _UNTYPED: tuple[Any, ...] = (
     untyped.TranslateByteCode,
     untyped.FixupArgs,
-    untyped.IRProcessing,
+    _Straightened,
     _Quick,
     untyped.GenericRewrites,
-    untyped.ReconstructSSA,
+    _Single,
 )
 _TYPED: tuple[Any, ...] = (
     typed.NopythonTypeInference,
-    typed.PreLowerStripPhis,
-    typed.IRLegalization,
+    _WithoutPhis,
+    _Deletions,
 )
+
+
+class _Plain(Lower):
+    """LLVM code of a function in which no references are counted: what a variable had before does not matter."""
+
+    def lower_block(self, block: Any) -> None:
+        self.pre_block(block)
+        for each in block.body:
+            self.loc = each.loc
+            self.lower_inst(each)
+        self.post_block(block)
+
+    def debug_print(self, message: str) -> None:
+        pass
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        if name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self.builder.store(value, self.getvar(name))
+
+
+def _lowering(flags: Any) -> Any:
+    return Lower if flags.nrt else _Plain
 
 
 class Linkable(JITCodeLibrary):
@@ -139,7 +197,7 @@ class LowerPart(typed.BaseNativeLowering):
             abi_tags=[flags.get_mangle_string()],
         )
         with context.push_code_library(state.library):
-            lower = Lower(context, state.library, described, state.func_ir, metadata=state.metadata)
+            lower = _lowering(flags)(context, state.library, described, state.func_ir, metadata=state.metadata)
             lower.lower()
         entry = _dynfunc.make_function(
             described.lookup_module(), described.qualname.split(".")[-1], "", _REFUSE, lower.env, (state.library,)
@@ -191,10 +249,22 @@ class PartCompiler(_StraightCompiler):
     passes = (*_UNTYPED, *_TYPED, LowerPart, typed.NoPythonBackend)
 
 
+class LowerKernel(typed.NativeLowering):
+    """LLVM code, its wrapper for Python, and machine code of both."""
+
+    def run_pass(self, state: Any) -> bool:
+        self.lowers = _lowering(state.flags)
+        return bool(super().run_pass(state))
+
+    @property
+    def lowering_class(self) -> Any:
+        return self.lowers
+
+
 class KernelCompiler(_StraightCompiler):
     """What Python calls. Without reference counting it is optimised once."""
 
-    passes = (*_UNTYPED, *_TYPED, typed.NativeLowering, typed.NoPythonBackend)
+    passes = (*_UNTYPED, *_TYPED, LowerKernel, typed.NoPythonBackend)
 
     def _compile_core(self) -> Any:
         self.state.flags.no_cfunc_wrapper = True
