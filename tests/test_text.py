@@ -429,6 +429,15 @@ def test_first_time_is_of_the_first_record_whose_time_parses() -> None:
     assert parser.first_time(data, 8, len(data)) == 8
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 500, 998, 999])
+def test_first_time_is_found_among_many_bad_records(first: int) -> None:
+    """Of bad records that follow each other a parser tells the greatest time only."""
+    schema = Schema.of({"n": int, "ts": "timestamp[us]"})
+    lines = ["1,x\n" if i < first else f"x,{i}\n" for i in range(1000)]
+    data = np.frombuffer("".join([*lines, "1,5\n"]).encode(), np.uint8)
+    assert TextParser.make(schema, ("n",), event_time="ts").first_time(data, 0, len(data)) == first
+
+
 def test_a_line_that_is_not_ended_is_refused() -> None:
     with pytest.raises(ValueError, match="expected whole lines"):
         TextParser.make(SCHEMA, ("ts",)).parse(np.frombuffer(b"1\n2", np.uint8), 0, 3, 10)

@@ -94,8 +94,6 @@ class TextParser:
     def warm(self) -> None:
         """Compiles or loads the kernels; else the first calls of `parse` and `first_time` do."""
         warm(self.kernel, gather)
-        if self.event_time is not None:
-            warm(self._of_time().kernel)
 
     def parse(self, data: np.ndarray, start: int, end: int, rows_max: int) -> Parsed:
         """Takes records of `data[start:end]`, which is whole lines, until `rows_max` (>= 1) are good.
@@ -116,18 +114,21 @@ class TextParser:
 
     def first_time(self, data: np.ndarray, start: int, end: int) -> int | None:
         """Event time of the first record of `data[start:end]` whose event time parses, µs; None if there is none."""
-        if self.event_time is None:
-            return None
-        parser = self._of_time()
-        while start < end:
-            parsed = parser.parse(data, start, end, 1)
-            if len(parsed):
-                return int(parsed.columns[self.event_time].values[0])
+        while self.event_time is not None and start < end:
+            parsed = self.parse(data, start, end, 1)
+            if len(parsed.bad_times) and parsed.count > 1:  # of these only the greatest is known
+                middle = start + int(_line_ends(data[start : parsed.consumed])[parsed.count // 2 - 1]) + 1
+                first = self.first_time(data, start, middle)
+                return self.first_time(data, middle, end) if first is None else first
+            times = [*parsed.bad_times, *parsed.columns[self.event_time].values]
+            if times:
+                return int(times[0])
             start = parsed.consumed
         return None
 
-    def _of_time(self) -> TextParser:
-        return TextParser.make(self.schema, (), self._separator.decode(), self.event_time)
+
+def _line_ends(data: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(data == NEWLINE)
 
 
 def _room_behind(data: np.ndarray, start: int, end: int) -> tuple[np.ndarray, int, int, int]:
@@ -137,7 +138,7 @@ def _room_behind(data: np.ndarray, start: int, end: int) -> tuple[np.ndarray, in
     """
     safe = len(data) - BLOCK + 1
     low = max(start, safe - _LOOK_BACK)
-    line_ends = np.flatnonzero(data[low : max(low, safe)] == NEWLINE)
+    line_ends = _line_ends(data[low : max(low, safe)])
     if len(line_ends):
         return data, start, low + int(line_ends[-1]) + 1, 0
     copy = np.zeros(end - start + BLOCK, np.uint8)
