@@ -22,7 +22,7 @@ from cep.dataflow.sink import FileSink, MeteredSink
 from cep.dataflow.source import Source
 from cep.elements import MAX_TIME
 from cep.kernels.columns import kernels_of
-from cep.kernels.jit import warm
+from cep.kernels.jit import no_garbage, warm
 from cep.kernels.text import LATENESS
 from cep.model.operators import Aggregate, Filter, Map
 from cep.model.schema import Schema
@@ -52,7 +52,8 @@ class Wiring:
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
     """Compiles what the subquery needs and wires it up. Nothing runs yet."""
-    return _Builder(plan, subquery, index, wiring).build()
+    with no_garbage():
+        return _Builder(plan, subquery, index, wiring).build()
 
 
 class _Builder:

@@ -27,8 +27,8 @@ import numpy as np
 from cep.kernels.hashing import hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
-from cep.kernels.memory import load_word, store_word
-from cep.kernels.table import LONG_WORD, NULL_WORD, copy_bytes, is_null, offset_of, put_bytes, text_room
+from cep.kernels.memory import copy_bytes, load_word, store_word
+from cep.kernels.table import LONG_WORD, NULL_WORD, is_null, offset_of, put_bytes, text_room
 
 BLOCK_WORDS = 3
 #: Bytes of a slot of a map.

@@ -14,8 +14,8 @@ import numpy as np
 from cep.kernels.hashing import is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length
-from cep.kernels.memory import load_word, store_word
-from cep.kernels.table import LONG_WORD, NULL_WORD, compare_text, copy_bytes, offset_of, put_bytes
+from cep.kernels.memory import copy_bytes, load_word, store_word
+from cep.kernels.table import LONG_WORD, NULL_WORD, compare_text, offset_of, put_bytes
 
 _ROWS_MIN = 4
 _4 = np.uint64(4)

@@ -213,8 +213,9 @@ def _lock() -> Iterator[None]:
 
 
 @contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Looking for garbage among all that Numba keeps takes an eighth of the time."""
+def no_garbage() -> Iterator[None]:
+    """Inside, nobody looks for garbage: among all that Numba keeps it takes an eighth of the time, and a look after each kernel half of
+    that. So whoever warms several kernels does it in here."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -241,7 +242,7 @@ def _compile(wanted: Kernel) -> Callable[..., Any]:
     marker = folder / f"{wanted.__name__}-{what}.complete"
     if marker.exists():
         return _compile_in(folder, wanted)
-    with _lock(), _no_garbage():
+    with _lock(), no_garbage():
         folder.mkdir(exist_ok=True)
         compiled = _compile_in(folder, wanted)
         marker.touch()

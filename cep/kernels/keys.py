@@ -30,7 +30,7 @@ from cep.errors import QueryError
 from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.hashing import LONG, hash_bytes
 from cep.kernels.jit import Kernel, inlined, kernel
-from cep.kernels.memory import load_word
+from cep.kernels.memory import copy_bytes, equal_bytes, load_word
 from cep.model.schema import BINARY, Field
 
 INLINE_BYTES_MAX = 15
@@ -177,8 +177,7 @@ def _fill_long(source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: 
             w0[i], w1[i] = hash_bytes(source, start, length), _LONG_WORD | np.uint64(at)
             for k in range(4):
                 data[at + k] = (length >> (8 * k)) & 255
-            for k in range(length):
-                data[at + 4 + k] = source[start + k]
+            copy_bytes(source, start, data, at + 4, length)
             at += 4 + length
 
 
@@ -195,11 +194,9 @@ def long_length(data: np.ndarray, w1: Any) -> Any:
 @inlined
 def same_bytes(data: np.ndarray, w1: Any, other_data: np.ndarray, other_w1: Any) -> bool:
     """Are the bytes of two long keys equal?"""
-    at, other_at = np.int64(w1 & _OFFSET), np.int64(other_w1 & _OFFSET)
-    same = True
-    for k in range(4 + long_length(data, w1)):
-        same &= data[at + k] == other_data[other_at + k]
-    return same
+    length = long_length(data, w1)
+    at, other_at = np.int64(w1 & _OFFSET) + 4, np.int64(other_w1 & _OFFSET) + 4
+    return length == long_length(other_data, other_w1) and equal_bytes(data, at, other_data, other_at, length)
 
 
 @kernel("void(const uint8[:], const uint64[:], int32[:])")
@@ -402,8 +399,7 @@ def _append_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, curs
             at, rest = at + 1, rest >> 7
         body[at] = rest
         at += 1
-        for k in range(lengths[i]):
-            body[at + k] = data[starts[i] + k]
+        copy_bytes(data, starts[i], body, at, lengths[i])
         cursor[i] = at + lengths[i]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from cep.kernels.pipeline import as_instructions
+from cep.kernels.pipeline import as_instructions, field_of
 
 #: Bytes that `match_block` looks at.
 BLOCK = 64
@@ -30,6 +30,16 @@ def load_word(data: np.ndarray, at: int) -> Any:
 def store_word(data: np.ndarray, at: int, word: Any) -> None:
     """Writes the 64 bits of `word` at `at`, little-endian."""
     data[at : at + 8] = np.frombuffer((int(word) & 2**64 - 1).to_bytes(8, "little"), np.uint8)
+
+
+def copy_bytes(source: np.ndarray, start: int, target: np.ndarray, at: int, length: int) -> None:
+    """Copies `length` bytes (>= 0) from `start` to `at` and touches no other."""
+    target[at : at + length] = source[start : start + length]
+
+
+def equal_bytes(data: np.ndarray, at: int, other: np.ndarray, other_at: int, length: int) -> bool:
+    """Are the `length` bytes (>= 0) at `at` those of `other` at `other_at`?"""
+    return bool((data[at : at + length] == other[other_at : other_at + length]).all())
 
 
 def match_block(data: np.ndarray, at: int, byte: int) -> Any:
@@ -58,7 +68,7 @@ def _bits(flags: np.ndarray) -> Any:
 
 
 def _load(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kind: Any) -> Any:
-    first = context.make_array(array_type)(context, builder, array).data
+    first = field_of(context, builder, array_type, array, "data")
     return builder.load(builder.bitcast(builder.gep(first, [at]), kind.as_pointer()), align=1)
 
 
@@ -73,11 +83,42 @@ def _load_word(typing: Any, data: Any, at: Any) -> Any:
 @as_instructions(store_word)
 def _store_word(typing: Any, data: Any, at: Any, word: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        first = field_of(context, builder, signature.args[0], arguments[0], "data")
         builder.store(arguments[2], builder.bitcast(builder.gep(first, [arguments[1]]), _WORD.as_pointer()), align=1)
         return context.get_dummy_value()
 
     return types.void(data, types.int64, types.uint64), generate
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.bitcast(builder.gep(field_of(context, builder, kind, array, "data"), [at]), _BYTE.as_pointer())
+
+
+def _function(builder: Any, name: str, returns: Any, takes: list[Any]) -> Any:
+    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(returns, takes), name)
+
+
+@as_instructions(copy_bytes)
+def _copy_bytes(typing: Any, source: Any, start: Any, target: Any, at: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        taken = _address(context, builder, signature.args[0], *arguments[:2])
+        put = _address(context, builder, signature.args[2], *arguments[2:4])
+        pointer = _BYTE.as_pointer()
+        copy = _function(builder, "llvm.memmove.p0.p0.i64", ir.VoidType(), [pointer, pointer, _WORD, ir.IntType(1)])
+        builder.call(copy, [put, taken, arguments[4], ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
+
+
+@as_instructions(equal_bytes)
+def _equal_bytes(typing: Any, data: Any, at: Any, other: Any, other_at: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sides = [_address(context, builder, signature.args[k], *arguments[k : k + 2]) for k in (0, 2)]
+        compare = _function(builder, "memcmp", _LANE, [_BYTE.as_pointer(), _BYTE.as_pointer(), _WORD])
+        return builder.icmp_signed("==", builder.call(compare, [*sides, arguments[4]]), _LANE(0))
+
+    return types.boolean(data, types.int64, other, types.int64, types.int64), generate
 
 
 @as_instructions(match_block)

@@ -3,7 +3,7 @@
 - A kernel is optimised once, whole. What it calls (`inlined`) is LLVM code that is linked into it, and neither optimised nor made
   machine code by itself: Numba does both for each function, and a wrapper for C and one for Python, which took half of the time.
 - Passes for closures, `with`, array expressions and literals are left out, and so are the annotations for people.
-- An operator over the same types is typed once in a process; `int`, `min` and `max` are instructions.
+- An operator over the same types is typed once in a process, and so is every function that is no part; `int`, `min` and `max` are instructions.
 - What Numba keeps inside is used here and nowhere else: with another version of Numba, read this first.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 import ctypes
 import operator
 from collections.abc import Callable, Hashable
-from types import BuiltinFunctionType
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -35,6 +34,7 @@ from numba.core.transforms import canonicalize_cfg
 from numba.core.targetconfig import ConfigStack
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template, signature
 from numba.cpython.builtins import cast_int, do_minmax
+from numba.np.arrayobj import fix_integer_index, load_item, store_item
 
 # A loop over rows takes several vectors at a time, so that one need not wait for what another's last operation gives. LLVM does that
 # for short loops only; a chain of 50 multiplications and additions took twice the time.
@@ -61,6 +61,16 @@ class _Quick:
             for each in block.find_insts(ir.Assign):
                 if isinstance(each.value, ir.Global) and isinstance(each.value.value, Hashable):
                     each.value.value = _QUICK.get(each.value.value, each.value.value)
+
+
+_known: dict[Any, Any] = {}
+
+
+def _remembered(key: Any, find: Callable[[], Any]) -> Any:
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = find()
+    return found
 
 
 class _Straightened:
@@ -110,7 +120,10 @@ _TYPED: tuple[Any, ...] = (
 
 
 class _Plain(Lower):
-    """LLVM code of a function in which no references are counted: what a variable had before does not matter."""
+    """LLVM code of a function in which no references are counted: what a variable had before does not matter.
+
+    What an operator of two numbers is was asked four times, and each look into an array made views of it: half of the LLVM code.
+    """
 
     def lower_block(self, block: Any) -> None:
         self.pre_block(block)
@@ -127,6 +140,63 @@ class _Plain(Lower):
             self._blk_local_varmap[name] = value
         else:
             self.builder.store(value, self.getvar(name))
+
+    def lower_inst(self, inst: Any) -> Any:
+        if isinstance(inst, ir.StaticSetItem) and isinstance(self.typeof(inst.target.name), types.Array):
+            return self.lower_setitem(inst.target, inst.index_var, inst.value, self.fndesc.calltypes[inst])
+        return super().lower_inst(inst)
+
+    def lower_expr(self, resty: Any, expr: Any) -> Any:
+        if expr.op == "static_getitem" and isinstance(self.typeof(expr.value.name), types.Array):
+            return self.lower_getitem(resty, expr, expr.value, expr.index_var, self.fndesc.calltypes[expr])
+        return super().lower_expr(resty, expr)
+
+    def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
+        wanted = self.fndesc.calltypes[expr]
+        if op is operator.pow or not all(isinstance(each, types.Number | types.Boolean) for each in wanted.args):
+            return super().lower_binop(resty, expr, op)
+        typing = self.context.typing_context
+        function = typing.resolve_value_type(op)
+        found = _remembered((function, wanted.args), lambda: function.get_call_type(typing, wanted.args, {}))
+        operands = [self._cast_var(*each) for each in zip((expr.lhs, expr.rhs), wanted.args, strict=True)]
+        result = self.context.get_function(function, found)(self.builder, operands)
+        return self.context.cast(self.builder, result, wanted.return_type, resty)
+
+    def lower_getitem(self, resty: Any, expr: Any, value: Any, index: Any, signature: Any) -> Any:
+        place = self._place(value, index, signature)
+        if place is None:
+            return super().lower_getitem(resty, expr, value, index, signature)
+        item = load_item(self.context, self.builder, self.typeof(value.name), place)
+        return self.context.cast(self.builder, item, signature.return_type, resty)
+
+    def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
+        place = self._place(target_var, index_var, signature)
+        if place is None:
+            return super().lower_setitem(target_var, index_var, value_var, signature)
+        kind = self.typeof(target_var.name)
+        return store_item(self.context, self.builder, kind, self._cast_var(value_var, kind.dtype), place)
+
+    def _place(self, array: Any, index: Any, signature: Any) -> Any:
+        """Address of an item of an array; None if it is no item, or indices are checked."""
+        kind, asked = self.typeof(array.name), signature.args[1]
+        whole = isinstance(asked, types.BaseTuple)
+        kinds = list(asked) if whole else [asked]
+        plain = isinstance(kind, types.Array) and kind.layout == "C" and all(isinstance(each, types.Integer) for each in kinds)
+        if not plain or len(kinds) != kind.ndim or self.context.enable_boundscheck:
+            return None
+        value, given, at = self.loadvar(array.name), self._cast_var(index, asked), None
+        shape = field_of(self.context, self.builder, kind, value, "shape")
+        for dimension, each in enumerate(kinds):
+            size = self.builder.extract_value(shape, dimension)
+            one = self.builder.extract_value(given, dimension) if whole else given
+            fixed = fix_integer_index(self.context, self.builder, each, one, size)
+            at = fixed if at is None else self.builder.add(self.builder.mul(at, size), fixed)
+        return self.builder.gep(field_of(self.context, self.builder, kind, value, "data"), [at])
+
+
+def field_of(context: Any, builder: Any, kind: Any, array: Any, name: str) -> Any:
+    """The field `name` of an array: its data, its shape."""
+    return builder.extract_value(array, context.data_model_manager[kind].get_field_position(name))
 
 
 def _lowering(flags: Any) -> Any:
@@ -207,11 +277,8 @@ class LowerPart(typed.BaseNativeLowering):
         return True
 
 
-_known: dict[Any, Any] = {}
-
-
 class _Remembering:
-    """A typing context that types an operator over the same types once."""
+    """A typing context that types what is no part of kernels once for the same types."""
 
     def __init__(self, context: Any) -> None:
         self.context = context
@@ -220,11 +287,10 @@ class _Remembering:
         return getattr(self.context, name)
 
     def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
-        if not (isinstance(function, types.Function) and isinstance(function.typing_key, BuiltinFunctionType)):
+        def find() -> Any:
             return self.context.resolve_function_type(function, arguments, keywords)
-        if (function, arguments) not in _known:
-            _known[function, arguments] = self.context.resolve_function_type(function, arguments, keywords)
-        return _known[function, arguments]
+
+        return find() if keywords or isinstance(function, types.Dispatcher) else _remembered((function, arguments), find)
 
 
 class _StraightCompiler(CompilerBase):

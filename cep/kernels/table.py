@@ -30,7 +30,8 @@ from cep.kernels.growing import grow
 from cep.kernels.hashing import LONG, hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
-from cep.kernels.pipeline import as_instructions
+from cep.kernels.memory import copy_bytes
+from cep.kernels.pipeline import as_instructions, field_of
 
 #: Rows whose places in the table are looked up ahead.
 AHEAD = 64
@@ -56,7 +57,7 @@ def prefetch(array: np.ndarray, at: Any) -> None:
 @as_instructions(prefetch)
 def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        first = field_of(context, builder, signature.args[0], arguments[0], "data")
         address = builder.bitcast(builder.gep(first, [arguments[1]]), _BYTE.as_pointer())
         takes = ir.FunctionType(_VOID, [_BYTE.as_pointer(), _INT, _INT, _INT])
         function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, takes, "llvm.prefetch.p0")
@@ -165,12 +166,6 @@ def is_null(w1: Any) -> Any:
 def _write_length(data: np.ndarray, at: int, length: int) -> None:
     for i in range(4):
         data[at + i] = (length >> (8 * i)) & 255
-
-
-@inlined
-def copy_bytes(source: np.ndarray, start: int, target: np.ndarray, at: int, length: int) -> None:
-    for i in range(length):
-        target[at + i] = source[start + i]
 
 
 @inlined

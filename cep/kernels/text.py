@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, high_block, load_word, lowest_bit, match_block, store_word
+from cep.kernels.memory import BLOCK, copy_bytes, high_block, load_word, lowest_bit, match_block, store_word
 
 NEWLINE: Any = np.uint8(10)
 RETURN: Any = np.uint8(13)
@@ -100,7 +100,7 @@ def _utf8_length(data: np.ndarray, at: int, stop: int) -> int:
 
 @inlined
 def copy_text(data: np.ndarray, start: Any, out: np.ndarray, to: Any, length: Any) -> None:
-    """Copies `length` bytes and touches no other: by words that overlap."""
+    """`copy_bytes` for short texts: by words that overlap."""
     if length >= 8:
         for k in range(0, length - 8, 8):
             store_word(out, to + k, load_word(data, start + k))
@@ -121,7 +121,7 @@ def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.n
             store_word(body, to, load_word(data, start))
             store_word(body, to + 8, load_word(data, start + 8))
         else:
-            copy_text(data, start, body, to, length)
+            copy_bytes(data, start, body, to, length)
 
 
 @inlined
