@@ -32,12 +32,12 @@ def store_word(data: np.ndarray, at: int, word: Any) -> None:
     data[at : at + 8] = np.frombuffer((int(word) & 2**64 - 1).to_bytes(8, "little"), np.uint8)
 
 
-def copy_bytes(source: np.ndarray, start: int, target: np.ndarray, at: int, length: int) -> None:
+def copy_bytes(source: np.ndarray, start: Any, target: np.ndarray, at: Any, length: Any) -> None:
     """Copies `length` bytes (>= 0) from `start` to `at` and touches no other."""
     target[at : at + length] = source[start : start + length]
 
 
-def equal_bytes(data: np.ndarray, at: int, other: np.ndarray, other_at: int, length: int) -> bool:
+def equal_bytes(data: np.ndarray, at: Any, other: np.ndarray, other_at: Any, length: Any) -> bool:
     """Are the `length` bytes (>= 0) at `at` those of `other` at `other_at`?"""
     return bool((data[at : at + length] == other[other_at : other_at + length]).all())
 

@@ -3,7 +3,7 @@
 - A kernel is optimised once, whole. What it calls (`inlined`) is LLVM code that is linked into it, and neither optimised nor made
   machine code by itself: Numba does both for each function, and a wrapper for C and one for Python, which took half of the time.
 - Passes for closures, `with`, array expressions and literals are left out, and so are the annotations for people.
-- An operator over the same types is typed once in a process, and so is every function that is no part; `int`, `min` and `max` are instructions.
+- What is no part is typed once in a process for the same types; `int`, `min` and `max` are instructions.
 - What Numba keeps inside is used here and nowhere else: with another version of Numba, read this first.
 """
 
@@ -30,8 +30,8 @@ from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.ir_utils import build_definitions
 from numba.core.lowering import Lower
 from numba.core.ssa import reconstruct_ssa
-from numba.core.transforms import canonicalize_cfg
 from numba.core.targetconfig import ConfigStack
+from numba.core.transforms import canonicalize_cfg
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template, signature
 from numba.cpython.builtins import cast_int, do_minmax
 from numba.np.arrayobj import fix_integer_index, load_item, store_item
@@ -203,6 +203,9 @@ def _lowering(flags: Any) -> Any:
     return Lower if flags.nrt else _Plain
 
 
+_WRAPPER = "_ZN7cpython"  # how names of wrappers begin
+
+
 class Linkable(JITCodeLibrary):
     """LLVM code to be linked into kernels; never machine code by itself."""
 
@@ -218,12 +221,16 @@ class Linkable(JITCodeLibrary):
 
 class Optimized(JITCodeLibrary):
     """A kernel: optimised once. Numba does so function by function first, and cheaply before that, to find references that it need
-    not count; there are none."""
+    not count; there are none. Its wrapper, which runs once a call and is most of the code of a small kernel, is not optimised."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if function.name.startswith(_WRAPPER):
+                function.add_function_attribute("optnone")
+                function.add_function_attribute("noinline")
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
 
