@@ -46,6 +46,7 @@ from cep.kernels.table import (
     key_room,
     look_ahead,
     look_ahead_entries,
+    natural,
     put_key,
     same_long,
     text_room,
@@ -83,26 +84,28 @@ def {name}({table}, {arguments}):
     for block in range(start, stop, AHEAD):
         end = min(block + AHEAD, stop)
         {look_ahead}
-        for i in range(block, end):
-            w0, w1, place = {w0}, {w1}, control[AHEAD_FROM + i - block]
+        for ahead in range(AHEAD_FROM, AHEAD_FROM + end - block):
+            i, place = natural(block + ahead - AHEAD_FROM), natural(control[natural(ahead)])
+            w0, w1 = {w0}, {w1}
             elsewhere = is_long(w1)
 {room}            row = np.int64(slots[place])
             at = (row - 1) * {width}
             while row != 0:
+                at = natural(at)
                 if entries[at] == np.int64(w0):
                     if not elsewhere:
                         if entries[at + 1] == np.int64(w1):
                             break
                     elif same_long(entries[at + 1], arena, w1, {key_data}):
                         break
-                place = (place + 1) & mask
+                place = natural((place + 1) & mask)
                 row = np.int64(slots[place])
                 at = (row - 1) * {width}
             if row == 0:
                 if rows == capacity:
                     control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, 0
                     return i
-                at = rows * {width}
+                at = natural(rows * {width})
                 rows += 1
                 slots[place] = rows
                 entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)

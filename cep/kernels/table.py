@@ -67,6 +67,22 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
     return types.void(array, types.int64), generate
 
 
+def natural(number: Any) -> Any:
+    """`number`, an int64 of which we know that it is not negative, and the compiler cannot: as an index it takes no test of its sign."""
+    return number
+
+
+@as_instructions(natural)
+def _natural(typing: Any, number: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        takes = ir.FunctionType(_VOID, [ir.IntType(1)])
+        function = builder.module.globals.get("llvm.assume") or ir.Function(builder.module, takes, "llvm.assume")
+        builder.call(function, [builder.icmp_signed(">=", arguments[0], ir.Constant(ir.IntType(64), 0))])
+        return arguments[0]
+
+    return types.int64(types.int64), generate
+
+
 # --- the loops that generated kernels are made of --------------------------------------------------------------------
 
 
@@ -76,12 +92,13 @@ def look_ahead(
 ) -> None:
     """Puts the places of keys `start` to `stop` into `control`, and asks for what they will touch."""
     shift = _shift(slots)
-    for i in range(start, stop):
-        place = np.int64(hash64(w0[i], w1[i]) >> shift)
-        control[AHEAD_FROM + i - start] = place
+    for i in range(stop - start):
+        row = natural(start + i)
+        place = np.int64(hash64(w0[row], w1[row]) >> shift)
+        control[natural(AHEAD_FROM + i)] = place
         prefetch(slots, place)
     for i in range(stop - start):
-        prefetch(entries, (np.int64(slots[control[AHEAD_FROM + i]]) - 1) * width)
+        prefetch(entries, (np.int64(slots[natural(control[natural(AHEAD_FROM + i)])]) - 1) * width)
 
 
 @inlined
