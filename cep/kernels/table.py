@@ -94,9 +94,9 @@ def look_ahead(
     shift = _shift(slots)
     for i in range(stop - start):
         row = natural(start + i)
-        place = np.int64(hash64(w0[row], w1[row]) >> shift)
-        control[natural(AHEAD_FROM + i)] = place
-        prefetch(slots, place)
+        control[natural(AHEAD_FROM + i)] = np.int64(hash64(w0[row], w1[row]) >> shift)
+    for i in range(stop - start):
+        prefetch(slots, control[natural(AHEAD_FROM + i)])
     for i in range(stop - start):
         prefetch(entries, (np.int64(slots[natural(control[natural(AHEAD_FROM + i)])]) - 1) * width)
 
