@@ -121,7 +121,8 @@ def _unreadable(field: Field, column: Column, separator: int) -> np.ndarray:
         unwritable(column.data, np.ascontiguousarray(column.starts), np.ascontiguousarray(lengths_of(column)), separator, found)
         return np.flatnonzero(found)
     if field.type.name == "timestamp" and unit > 1:
-        return np.flatnonzero((column.values % unit != 0) & (True if column.valid is None else column.valid.astype(bool)))
+        broken = column.values // unit * unit != column.values  # in vectors, unlike a remainder
+        return np.flatnonzero(broken & (True if column.valid is None else column.valid.astype(bool)))
     return np.zeros(0, np.int64)
 
 

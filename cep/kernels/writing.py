@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, count_bits, match_block
+from cep.kernels.memory import BLOCK, count_bits, match_block, store_word
 from cep.kernels.text import NEWLINE, RETURN, copy_text
 
-_ZERO, _DIGIT = np.uint64(0), np.uint64(48)
+_ZERO, _BYTE, _ZEROS = np.uint64(0), np.uint64(255), np.uint64(0x3030303030303030)
+_8, _10, _16, _20, _32 = np.uint64(8), np.uint64(10), np.uint64(16), np.uint64(20), np.uint64(32)
+# number * inverse >> shift is number // 100 below 10**4, and // 10 below 100
+_INVERSE_100, _QUARTERS = np.uint64(10486), np.uint64(0x0000007F0000007F)
+_INVERSE_10, _EIGHTHS = np.uint64(103), np.uint64(0x000F000F000F000F)
 _TEN, _HUNDRED, _THOUSAND = np.uint64(10), np.uint64(100), np.uint64(1000)
 _FOUR, _EIGHT, _SIXTEEN = np.uint64(10**4), np.uint64(10**8), np.uint64(10**16)
 
@@ -53,17 +57,32 @@ def write_numbers(values: np.ndarray, out: np.ndarray, places: np.ndarray, behin
         places[i] = end + 1
         if value < 0:
             out[start] = 45
-        rest, at = _magnitude(value), end - 1
-        while rest >= _HUNDRED:  # two digits a step
-            shorter = rest // _HUNDRED
-            pair = rest - shorter * _HUNDRED
-            tens = pair // _TEN
-            out[at - 1], out[at] = _DIGIT + tens, _DIGIT + (pair - tens * _TEN)
-            rest, at = shorter, at - 2
-        if rest >= _TEN:
-            out[at - 1], out[at] = _DIGIT + rest // _TEN, _DIGIT + rest % _TEN
+        rest, at = _magnitude(value), start + (value < 0)
+        if rest < _EIGHT:
+            word = _digits(rest) >> np.uint64(8 * (8 - (end - at)))
+            for k in range(at, end):
+                out[k] = word & _BYTE
+                word >>= _8
         else:
-            out[at] = _DIGIT + rest
+            upper = rest // _EIGHT
+            if upper < _EIGHT:
+                store_word(out, at, _digits(upper) >> np.uint64(8 * (16 - (end - at))))
+            else:
+                top = upper // _EIGHT
+                store_word(out, at, _digits(top) >> np.uint64(8 * (24 - (end - at))))
+                store_word(out, end - 16, _digits(upper - top * _EIGHT))
+            store_word(out, end - 8, _digits(rest - upper * _EIGHT))  # over what stands behind the digits above it
+
+
+@inlined
+def _digits(number: Any) -> Any:
+    """Eight decimal digits of `number` < 10**8, the first in the lowest byte: halves, quarters and eighths of it side by side."""
+    half = number // _FOUR
+    halves = half | (number - half * _FOUR) << _32
+    quarter = (halves * _INVERSE_100 >> _20) & _QUARTERS
+    quarters = quarter | (halves - quarter * _HUNDRED) << _16
+    eighth = (quarters * _INVERSE_10 >> _10) & _EIGHTHS
+    return (eighth | (quarters - eighth * _TEN) << _8) + _ZEROS
 
 
 @kernel("void(const uint8[:], const int64[:], const int32[:], uint8[:], int64[:], uint8)", on_demand=True)
