@@ -36,6 +36,7 @@ from cep.compile.aggregate_words import (
 from cep.kernels.exact_sum import add_exact, merge_exact
 from cep.kernels.hashing import is_long
 from cep.kernels.jit import kernel
+from cep.kernels.memory import natural
 from cep.kernels.table import (
     AHEAD,
     AHEAD_FROM,
@@ -46,7 +47,6 @@ from cep.kernels.table import (
     key_room,
     look_ahead,
     look_ahead_entries,
-    natural,
     put_key,
     same_long,
     text_room,

@@ -30,7 +30,7 @@ from cep.kernels.growing import grow
 from cep.kernels.hashing import LONG, hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
-from cep.kernels.memory import copy_bytes
+from cep.kernels.memory import copy_bytes, natural
 from cep.kernels.pipeline import as_instructions, field_of
 
 #: Rows whose places in the table are looked up ahead.
@@ -65,22 +65,6 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
-
-
-def natural(number: Any) -> Any:
-    """`number`, an int64 of which we know that it is not negative, and the compiler cannot: as an index it takes no test of its sign."""
-    return number
-
-
-@as_instructions(natural)
-def _natural(typing: Any, number: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        takes = ir.FunctionType(_VOID, [ir.IntType(1)])
-        function = builder.module.globals.get("llvm.assume") or ir.Function(builder.module, takes, "llvm.assume")
-        builder.call(function, [builder.icmp_signed(">=", arguments[0], ir.Constant(ir.IntType(64), 0))])
-        return arguments[0]
-
-    return types.int64(types.int64), generate
 
 
 # --- the loops that generated kernels are made of --------------------------------------------------------------------
