@@ -58,6 +58,10 @@ class Accumulator:
         """The numbers of the slots that hold something, int64[n]."""
         return np.flatnonzero(self.slots.entries[:: self.width])
 
+    def count(self) -> int:
+        """How many those are."""
+        return int(np.count_nonzero(self.slots.entries[:: self.width]))
+
     def extend(self, capacity: int) -> None:
         """Makes it room for `capacity` slots."""
         longer = np.zeros(capacity * self.width, np.int64)

@@ -36,7 +36,6 @@ from cep.compile.aggregate_words import (
 from cep.kernels.exact_sum import add_exact, merge_exact
 from cep.kernels.hashing import is_long
 from cep.kernels.jit import kernel
-from cep.kernels.memory import natural
 from cep.kernels.table import (
     AHEAD,
     AHEAD_FROM,
@@ -85,27 +84,26 @@ def {name}({table}, {arguments}):
         end = min(block + AHEAD, stop)
         {look_ahead}
         for ahead in range(AHEAD_FROM, AHEAD_FROM + end - block):
-            i, place = natural(block + ahead - AHEAD_FROM), natural(control[natural(ahead)])
+            i, place = block + ahead - AHEAD_FROM, control[ahead]
             w0, w1 = {w0}, {w1}
             elsewhere = is_long(w1)
 {room}            row = np.int64(slots[place])
             at = (row - 1) * {width}
             while row != 0:
-                at = natural(at)
                 if entries[at] == np.int64(w0):
                     if not elsewhere:
                         if entries[at + 1] == np.int64(w1):
                             break
                     elif same_long(entries[at + 1], arena, w1, {key_data}):
                         break
-                place = natural((place + 1) & mask)
+                place = (place + 1) & mask
                 row = np.int64(slots[place])
                 at = (row - 1) * {width}
             if row == 0:
                 if rows == capacity:
                     control[ROWS], control[ARENA_USED], control[POOL_USED], control[ARENA_WANTED] = rows, used, pooled, 0
                     return i
-                at = natural(rows * {width})
+                at = rows * {width}
                 rows += 1
                 slots[place] = rows
                 entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)

@@ -303,7 +303,7 @@ class SequentialState:
             slots = self.groups.matrix[over, SLOT]
             self._free(slots[slots >= 0])
             self._renumber_heap(self.groups.keep(~over))
-        if 4 * len(self.accumulator.held()) < self.accumulator.capacity:
+        if 4 * self.accumulator.count() < self.accumulator.capacity:
             self._renumber_slots()
         self._work, self._due = 0, max(self.groups.rows, self.accumulator.capacity, WORK_MIN)
 

@@ -63,11 +63,6 @@ def count_bits(word: Any) -> int:
     return int(word).bit_count()
 
 
-def natural(number: Any) -> Any:
-    """`number`, an int64 of which we know that it is not negative, and the compiler cannot: as an index it takes no test of its sign."""
-    return number
-
-
 def _bits(flags: np.ndarray) -> Any:
     return np.packbits(flags, bitorder="little").view(np.uint64)[0]
 
@@ -161,14 +156,3 @@ def _count_bits(typing: Any, word: Any) -> Any:
         return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate
-
-
-@as_instructions(natural)
-def _natural(typing: Any, number: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        takes = ir.FunctionType(ir.VoidType(), [ir.IntType(1)])
-        assume = builder.module.globals.get("llvm.assume") or ir.Function(builder.module, takes, "llvm.assume")
-        builder.call(assume, [builder.icmp_signed(">=", arguments[0], ir.Constant(_WORD, 0))])
-        return arguments[0]
-
-    return types.int64(types.int64), generate

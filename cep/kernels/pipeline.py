@@ -4,6 +4,7 @@
   machine code by itself: Numba does both for each function, and a wrapper for C and one for Python, which took half of the time.
 - Passes for closures, `with`, array expressions and literals are left out, and so are the annotations for people.
 - What is no part is typed once in a process for the same types; `int`, `min` and `max` are instructions.
+- An index that is computed is never counted from the end, unlike Python's: kernels have no use for that, and it is a test at each access.
 - What Numba keeps inside is used here and nowhere else: with another version of Numba, read this first.
 """
 
@@ -34,7 +35,7 @@ from numba.core.targetconfig import ConfigStack
 from numba.core.transforms import canonicalize_cfg
 from numba.core.typing.templates import infer, infer_global, make_intrinsic_template, signature
 from numba.cpython.builtins import cast_int, do_minmax
-from numba.np.arrayobj import fix_integer_index, load_item, store_item
+from numba.np.arrayobj import load_item, store_item
 
 # A loop over rows takes several vectors at a time, so that one need not wait for what another's last operation gives. LLVM does that
 # for short loops only; a chain of 50 multiplications and additions took twice the time.
@@ -142,12 +143,12 @@ class _Plain(Lower):
             self.builder.store(value, self.getvar(name))
 
     def lower_inst(self, inst: Any) -> Any:
-        if isinstance(inst, ir.StaticSetItem) and isinstance(self.typeof(inst.target.name), types.Array):
+        if isinstance(inst, ir.StaticSetItem) and self._is_place(inst.target, inst.index):
             return self.lower_setitem(inst.target, inst.index_var, inst.value, self.fndesc.calltypes[inst])
         return super().lower_inst(inst)
 
     def lower_expr(self, resty: Any, expr: Any) -> Any:
-        if expr.op == "static_getitem" and isinstance(self.typeof(expr.value.name), types.Array):
+        if expr.op == "static_getitem" and self._is_place(expr.value, expr.index):
             return self.lower_getitem(resty, expr, expr.value, expr.index_var, self.fndesc.calltypes[expr])
         return super().lower_expr(resty, expr)
 
@@ -176,8 +177,14 @@ class _Plain(Lower):
         kind = self.typeof(target_var.name)
         return store_item(self.context, self.builder, kind, self._cast_var(value_var, kind.dtype), place)
 
+    def _is_place(self, array: Any, index: Any) -> bool:
+        """Of an array, and not counted from its end?"""
+        whole = index if isinstance(index, tuple) else (index,)
+        return isinstance(self.typeof(array.name), types.Array) and all(isinstance(each, int) and each >= 0 for each in whole)
+
     def _place(self, array: Any, index: Any, signature: Any) -> Any:
-        """Address of an item of an array; None if it is no item, or indices are checked."""
+        """Address of an item of an array; None if it is no item, or indices are checked. An index that is computed is never counted from
+        the end: that would be a test at each access, and registers for it."""
         kind, asked = self.typeof(array.name), signature.args[1]
         whole = isinstance(asked, types.BaseTuple)
         kinds = list(asked) if whole else [asked]
@@ -189,8 +196,8 @@ class _Plain(Lower):
         for dimension, each in enumerate(kinds):
             size = self.builder.extract_value(shape, dimension)
             one = self.builder.extract_value(given, dimension) if whole else given
-            fixed = fix_integer_index(self.context, self.builder, each, one, size)
-            at = fixed if at is None else self.builder.add(self.builder.mul(at, size), fixed)
+            word = self.context.cast(self.builder, one, each, types.intp)
+            at = word if at is None else self.builder.add(self.builder.mul(at, size), word)
         return self.builder.gep(field_of(self.context, self.builder, kind, value, "data"), [at])
 
 

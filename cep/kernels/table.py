@@ -30,7 +30,7 @@ from cep.kernels.growing import grow
 from cep.kernels.hashing import LONG, hash64, is_long
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.keys import long_length, same_bytes
-from cep.kernels.memory import copy_bytes, natural
+from cep.kernels.memory import copy_bytes
 from cep.kernels.pipeline import as_instructions, field_of
 
 #: Rows whose places in the table are looked up ahead.
@@ -77,12 +77,12 @@ def look_ahead(
     """Puts the places of keys `start` to `stop` into `control`, and asks for what they will touch."""
     shift = _shift(slots)
     for i in range(stop - start):
-        row = natural(start + i)
-        control[natural(AHEAD_FROM + i)] = np.int64(hash64(w0[row], w1[row]) >> shift)
+        row = start + i
+        control[AHEAD_FROM + i] = np.int64(hash64(w0[row], w1[row]) >> shift)
     for i in range(stop - start):
-        prefetch(slots, control[natural(AHEAD_FROM + i)])
+        prefetch(slots, control[AHEAD_FROM + i])
     for i in range(stop - start):
-        prefetch(entries, (np.int64(slots[natural(control[natural(AHEAD_FROM + i)])]) - 1) * width)
+        prefetch(entries, (np.int64(slots[control[AHEAD_FROM + i]]) - 1) * width)
 
 
 @inlined
