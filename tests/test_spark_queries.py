@@ -32,6 +32,8 @@ from driver import (
     quantile,
     stream,
     sum_,
+    window_end,
+    window_start,
 )
 from driver.spark import expressions, refusals, sources
 from driver.spark.refusals import Refused
@@ -132,6 +134,40 @@ def test_answers_per_tuple_and_first_rows_over_several_micro_batches() -> None:
                 out.flush()
                 running.streams[next(iter(running.streams))].query.processAllAvailable()
         assert [row["v"] for batch in firsts for row in batch.to_pylist()] == [7]
+
+
+# --- windows ---------------------------------------------------------------------------------------------------------
+
+
+def answered(made: Query, *batches: list[dict[str, int]]) -> dict[str, list[dict[str, int]]]:
+    """What `made` puts out, in the order of its columns, of rows of its one stream that come in so many micro-batches."""
+    with deploy(made, master=MASTER) as running:
+        answers = {name: running.subscribe(name) for name in running.streams}
+        with running.publisher("s") as out:
+            for rows in batches:
+                out.send(rows)
+                out.flush()
+                for output in running.streams.values():
+                    output.query.processAllAvailable()
+        tables = {name: pa.Table.from_batches(answer, answer.schema) for name, answer in answers.items()}
+        return {name: sorted(table.to_pylist(), key=lambda row: [*row.values()]) for name, table in tables.items()}
+
+
+def test_sessions_end_where_a_row_is_more_than_their_gap_behind() -> None:
+    """Rows 1001 and 1002 µs apart; windows at 1000999, 1002000 and 1003001, of which the second comes when the watermark is there."""
+    source = stream("s", {"t": "timestamp[us]"}, event_time="t", disorder="0us")
+    numbers = {"start": col("start").cast("int64"), "end": col("end").cast("int64"), "n": col("n")}
+    bounds = {"start": window_start(), "end": window_end()}
+    made = Query("sessions").source(source)
+    made = made.aggregate("of rows", SESSION("1001us"), n=count(), **bounds).map("rows", numbers).output("rows_out")
+    made = made.at("s").aggregate("w", TIME("1001us"), n=count()).aggregate("of windows", SESSION("1001us"), n=sum_("n"), **bounds)
+    made = made.map("windows", numbers).output("windows_out")
+    found = answered(made, [{"t": 1_000_997}, {"t": 1_001_998}], [{"t": 1_003_000}])
+    assert found["rows_out"] == [
+        {"start": 1_000_997, "end": 1_002_999, "n": 2},
+        {"start": 1_003_000, "end": 1_004_001, "n": 1},
+    ]
+    assert found["windows_out"] == [{"start": 1_000_999, "end": 1_004_002, "n": 3}]
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

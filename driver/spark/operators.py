@@ -41,7 +41,7 @@ from driver.spark.frames import ORIGIN, TIME, Frame, at, columns, micros, named,
 from driver.spark.functions import order_of, result
 from driver.spark.joins import joined, looked_up
 from driver.spark.refusals import Refused
-from driver.spark.windows import WINDOW, bounds, session_window, time_window
+from driver.spark.windows import SESSION_SHIFT, WINDOW, bounds, session_window, time_window
 
 _ALL, _ROW, _AT = "__all", "__row", "__at"
 
@@ -144,7 +144,12 @@ def _flat_map(operator: FlatMap, frame: Frame) -> Frame:
 
 
 def _delay(operator: Delay, frame: Frame) -> Frame:
-    return frame.of(frame.data.select(*columns(frame.schema), at(micros() + operator.by), *frame.hidden[1:]))
+    return _later(frame, operator.by)
+
+
+def _later(frame: Frame, by: int) -> Frame:
+    """The same tuples, `by` µs later."""
+    return frame.of(frame.data.select(*columns(frame.schema), at(micros() + by), *frame.hidden[1:]))
 
 
 def _union(inputs: list[Frame], origins: bool) -> Frame:
@@ -158,7 +163,10 @@ def _union(inputs: list[Frame], origins: bool) -> Frame:
 def _aggregate(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
     """Spark has no session without a key: then all are of one, which it must not know."""
     assert isinstance(operator.window, TimeWindow | SessionWindow)
-    window = time_window(operator.window) if isinstance(operator.window, TimeWindow) else session_window(operator.window)
+    if isinstance(operator.window, SessionWindow):
+        frame, window = _later(frame, SESSION_SHIFT), session_window(operator.window)
+    else:
+        window = time_window(operator.window)
     data = frame.data.withColumn(_ALL, spark.isnull(TIME))
     answers = data.groupBy(window, *map(named, operator.by), *([] if operator.by else [_ALL])).agg(*_results(operator, frame))
     fields = [named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]

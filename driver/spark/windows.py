@@ -8,6 +8,8 @@ from cep.model.windows import SessionWindow, TimeWindow, Window
 from driver.spark.frames import SHIFT, TIME, watermarked
 
 WINDOW = "__window"
+#: µs by which rows are later where sessions are made of them.
+SESSION_SHIFT = 1
 
 
 def time_window(window: TimeWindow) -> Column:
@@ -16,17 +18,21 @@ def time_window(window: TimeWindow) -> Column:
 
 
 def session_window(window: SessionWindow) -> Column:
-    """Spark parts rows that are its gap apart, which ours does only beyond it; the end is last + gap + 1."""
-    return functions.session_window(TIME, _span(window.gap + 1)).alias(WINDOW)
+    """Over rows whose `__time` is SESSION_SHIFT later than elsewhere: start and end, last + gap, are so too.
+
+    Spark joins rows up to its gap apart, as we do, but closes a session when its watermark reaches last + gap, where a row that belongs
+    to it may still come: behind an aggregate or a join one may be as early as the watermark. Of rows 1 µs later none may.
+    """
+    return functions.session_window(TIME, _span(window.gap)).alias(WINDOW)
 
 
 def bounds(window: Window) -> dict[str, Column]:
     """What `window_start` and `window_end` yield where rows are grouped by one of these; of others nothing."""
     if not isinstance(window, TimeWindow | SessionWindow):
         return {}
-    start, end = (functions.unix_micros(functions.col(WINDOW).getField(name)) - SHIFT for name in ("start", "end"))
-    last = end - 1 if isinstance(window, SessionWindow) else end
-    return {"window_start": functions.timestamp_micros(start), "window_end": functions.timestamp_micros(last)}
+    shift = SHIFT + (SESSION_SHIFT if isinstance(window, SessionWindow) else 0)
+    start, end = (functions.unix_micros(functions.col(WINDOW).getField(name)) - shift for name in ("start", "end"))
+    return {"window_start": functions.timestamp_micros(start), "window_end": functions.timestamp_micros(end)}
 
 
 def window_end(window: TimeWindow, name: str) -> Column:
