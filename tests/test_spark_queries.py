@@ -170,6 +170,13 @@ def test_sessions_end_where_a_row_is_more_than_their_gap_behind() -> None:
     assert found["windows_out"] == [{"start": 1_000_999, "end": 1_004_002, "n": 3}]
 
 
+def test_branches_that_are_shuffled_alike_both_end() -> None:
+    """The optimizer makes one plan of the windows that go past the filter and of those that go through it."""
+    source = stream("s", {"t": "timestamp[us]"}, event_time="t", disorder="0us")
+    made = Query("branches").source(source).aggregate("w", TIME("10us"), n=count()).filter("some", col("n") > 0)
+    assert answered(made.union("both", "w", "some").output("out"), [{"t": 1}, {"t": 2}]) == {"out": [{"n": 2}, {"n": 2}]}
+
+
 # --- text ------------------------------------------------------------------------------------------------------------
 
 

@@ -43,6 +43,8 @@ MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
+    # where two branches of a query are shuffled alike, Spark would shuffle once, and lose the watermark of the second branch
+    "spark.sql.exchange.reuse": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_DRIVER_PYTHON")
