@@ -59,7 +59,7 @@ class LocalSockets:
         self._lock = threading.RLock()  # of what follows; a signal's handler may wake a thread that has it
         self._outgoing: dict[str, _Outgoing] = {}
         self._writing: dict[int, _Outgoing] = {}  # by descriptor: those that wait for room
-        self._away: list[_Outgoing] = []  # those whose peers are not there
+        self._watched: list[_Outgoing] = []  # those whose peers are not there, or that are going: they are looked at as time passes
         self._closed = self._woken = False
 
     # sending
@@ -91,21 +91,23 @@ class LocalSockets:
         if out.leave_at and (not out.pending or time.monotonic() > out.leave_at):
             self._forget(out)
             out.close()
-        elif out.connection is None:
+            return
+        if out.connection is None:
             self._forget(out)
-            self._away.append(out)
-            self._wake()  # whoever sleeps has to look again soon
         elif out.connection.fileno() not in self._writing:
             self._writing[out.connection.fileno()] = out
             self._epoll.register(out.connection.fileno(), select.EPOLLOUT)
+        if (out.connection is None or out.leave_at) and out not in self._watched:
+            self._watched.append(out)
+            self._wake()  # whoever sleeps has to look again soon
 
     def _forget(self, out: _Outgoing) -> None:
         for number in [number for number, each in self._writing.items() if each is out]:
             del self._writing[number]
             if out.connection is not None:
                 self._epoll.unregister(number)
-        if out in self._away:
-            self._away.remove(out)
+        if out in self._watched:
+            self._watched.remove(out)
 
     def _go_on(self, out: _Outgoing) -> None:
         """There is room for more, or the peer may be there by now."""
@@ -118,8 +120,8 @@ class LocalSockets:
     def _try_again(self) -> None:
         now = time.monotonic()
         with self._lock:
-            for out in [out for out in self._away if out.retry_at <= now or 0 < out.leave_at <= now]:
-                self._away.remove(out)
+            for out in [out for out in self._watched if out.is_due(now)]:
+                self._watched.remove(out)
                 self._go_on(out)
 
     # receiving
@@ -145,7 +147,7 @@ class LocalSockets:
         self._woken = False
         left = end - time.monotonic()
         while not self._arrived and not self._woken and left >= 0:  # a part of a message is no reason to get up
-            self._look(min(left, RETRY_S) if self._away else left)
+            self._look(min(left, RETRY_S) if self._watched else left)
             left = end - time.monotonic()
 
     def _look(self, timeout_s: float) -> bool:
@@ -162,7 +164,7 @@ class LocalSockets:
                 with self._lock:
                     if (out := self._writing.get(number)) is not None:
                         self._go_on(out)
-        if self._away:
+        if self._watched:
             self._try_again()
         return bool(self._arrived)
 
@@ -199,7 +201,7 @@ class LocalSockets:
             if self._closed:
                 return
             self._closed = True
-            outs = {id(out): out for out in (*self._outgoing.values(), *self._writing.values(), *self._away)}
+            outs = {id(out): out for out in (*self._outgoing.values(), *self._writing.values(), *self._watched)}
             deadline = time.monotonic() + LINGER_S
             for out in outs.values():
                 out.drain(deadline)
@@ -223,6 +225,10 @@ class _Outgoing:
     sent: int = 0
     retry_at: float = 0.0
     leave_at: float = 0.0  # no later than then; 0: it stays
+
+    def is_due(self, now: float) -> bool:
+        """Is it time to try again, or to go?"""
+        return 0 < self.leave_at < now or (self.connection is None and self.retry_at <= now)
 
     def send(self, message: list[Any]) -> None:
         self.pending.append(message)

@@ -142,6 +142,18 @@ def test_hanging_up_lets_what_was_sent_arrive(pair: tuple[Sockets, Sockets]) -> 
     assert received(there, 1, here) == [(0, body(0, 5 << 20))]
 
 
+def test_who_is_given_up_is_not_waited_for(tmp_path: Path) -> None:
+    """It is there and takes nothing, or is not there at all: a second later nothing is kept for it."""
+    here, there = (LocalSockets(f"ipc://{tmp_path}/{name}") for name in ("a", "b"))
+    for endpoint in (there.endpoint, f"ipc://{tmp_path}/nobody"):
+        here.send(endpoint, message(0), body(0, 20 << 20))
+        here.hang_up(endpoint)
+    assert len(here._watched) == 2
+    until(lambda: here.park(10) or not (here._writing or here._watched))
+    here.close()
+    there.close()
+
+
 def test_sleep_ends_when_somebody_wakes(pair: tuple[Sockets, Sockets]) -> None:
     here, _ = pair
     sleeper = threading.Thread(target=here.park, args=(60_000,))
