@@ -14,7 +14,7 @@ from cep.dataflow.files import ROW_BYTES_MAX
 from cep.elements import MIN_TIME
 from cep.errors import DataError
 from cep.kernels.columns import from_arrow
-from cep.model.schema import UNIT_US, Field, Schema
+from cep.model.schema import TIMESTAMP_US, UNIT_US, Field, Schema
 from cep.model.streams import Stream
 
 
@@ -190,10 +190,8 @@ def _from_integers(column: pa.ChunkedArray, field: Field, stream: str) -> pa.Chu
 
 def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:
     """int64[n], µs; MIN_TIME where it is NULL."""
-    times = batch.column(column)
-    if not times.null_count:  # without a copy
-        return np.frombuffer(times.buffers()[1], np.int64, len(times), times.offset * 8)
-    return np.asarray(times.cast(pa.int64()).fill_null(MIN_TIME))
+    times = from_arrow(batch.column(column), TIMESTAMP_US)
+    return times.values if times.valid is None else np.where(times.valid, times.values, MIN_TIME)
 
 
 def without_hidden(batch: pa.RecordBatch, schema: Schema, event_time: bool) -> pa.RecordBatch:
