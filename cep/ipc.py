@@ -22,6 +22,7 @@ _SAMPLE_ROWS = 1237  # stands nowhere else in the metadata
 _PREFIX_BYTES = 8
 SHAPES_KEPT = 256
 _WORD = struct.Struct("<q")
+_INT64 = np.dtype(np.int64)
 
 #: What of a message an array is: type, length, first byte.
 View = tuple[np.dtype, int, int]
@@ -52,10 +53,15 @@ class Layout:
         self._constant = words[:size], words[size + 1 : rows], words[rows + 1 : begin], words[end : end + 1]
         # Where those stand that say how many bytes a column of texts has.
         self._texts = [8 * (begin + first + 5) for first, dtype in zip(self._first, dtypes, strict=True) if dtype is None]
+        of_words = [dtype for dtype in dtypes if dtype is not None and dtype.itemsize == 8]
+        self._words = of_words if len(of_words) == len(self.dtypes) else None  # where nothing has to be filled up
         self._shape = lru_cache(SHAPES_KEPT)(self._shape_of)  # small batches are alike
 
     def write(self, n: int, columns: Sequence[Arrays]) -> bytes:
         """The message of `n` >= 1 rows."""
+        if self._words is not None:
+            values: Any = [values for (values,) in columns]
+            return b"".join((self._shape(n, ()).metadata, *values))
         pieces: list[Any] = [self._shape(n, tuple([c[1].nbytes for c in columns if len(c) == 2])).metadata]
         for array in (array for column in columns for array in column):
             pieces.append(array)
@@ -63,23 +69,29 @@ class Layout:
                 pieces.append(bytes(8 - odd))
         return b"".join(pieces)
 
-    def write_arrow(self, batch: pa.RecordBatch, *more: np.ndarray) -> bytes | None:
-        """The message of `batch`, of >= 1 rows, with the columns `more` behind its own. None: it has NULLs."""
-        columns = batch.columns
-        if any(column.null_count for column in columns):
-            return None
-        return self.write(batch.num_rows, [*map(_arrays_of, columns, self.dtypes), *((each,) for each in more)])
+    def write_arrow(self, n: int, columns: Sequence[pa.Array], *more: np.ndarray) -> bytes | None:
+        """The message of a batch of `n` >= 1 rows, with the columns `more` behind its own. None: it has NULLs."""
+        for column in columns:
+            if column.null_count:
+                return None
+        return self.write(n, [*map(_arrays_of, columns, self.dtypes), *[(each,) for each in more]])
 
-    def read(self, message: pa.Buffer) -> tuple[int, list[Arrays]] | None:
+    def read(self, message: bytes | pa.Buffer) -> tuple[int, list[Arrays]] | None:
         """(rows, columns), views of `message`. None: it is not of this layout."""
-        if message.size < self.metadata_bytes:
+        size = len(message)
+        if size < self.metadata_bytes:
             return None
-        n, *texts = [_WORD.unpack_from(message, at)[0] for at in (self._rows, *self._texts)]
-        if not 0 < n <= message.size or not all(0 <= size <= message.size for size in texts):
+        (n,) = _WORD.unpack_from(message, self._rows)
+        texts = tuple([_WORD.unpack_from(message, at)[0] for at in self._texts])
+        if not 0 < n <= size or (texts and not 0 <= min(texts) <= max(texts) <= size):
             return None
-        shape = self._shape(n, tuple(texts))
-        if message.size < shape.size or bytes(memoryview(message)[: self.metadata_bytes]) != shape.metadata:
+        shape = self._shape(n, texts)
+        if size < shape.size or bytes(memoryview(message)[: self.metadata_bytes]) != shape.metadata:
             return None
+        if self._words is not None:
+            whole = np.frombuffer(message, np.int64, n * len(self.dtypes), self.metadata_bytes)
+            parts = [whole[i * n : i * n + n] for i in range(len(self._words))]
+            return n, [(part if dtype == _INT64 else part.view(dtype),) for part, dtype in zip(parts, self._words, strict=True)]
         return n, [tuple([np.frombuffer(message, *each) for each in views]) for views in shape.views]
 
     def _shape_of(self, n: int, texts: tuple[int, ...]) -> _Shape:

@@ -72,11 +72,11 @@ class LocalSockets:
             size = 0 if body is None else len(body)
             head = _SIZE.pack(size) + header.pack()
             if not size:
-                out.send([head])
+                out.send(head)
             elif size < GATHER_BYTES:
-                out.send([b"".join((head, body))])
+                out.send(b"".join((head, body)))
             else:
-                out.send([head, memoryview(body).cast("B")])
+                out.send(head, memoryview(body).cast("B"))
             if out.pending:
                 self._wait(out)
 
@@ -126,8 +126,8 @@ class LocalSockets:
 
     # receiving
 
-    def receive(self) -> Message | None:
-        if not self._arrived and not self._look(0):
+    def receive(self, look: bool = True) -> Message | None:
+        if not self._arrived and not (look and self._look(0)):
             return None
         message = self._arrived.popleft()
         if isinstance(message, ProtocolError):
@@ -221,7 +221,7 @@ class _Outgoing:
 
     path: str
     connection: socket.socket | None = None
-    pending: deque[list[Any]] = field(default_factory=deque)
+    pending: deque[tuple[Any, ...]] = field(default_factory=deque)
     sent: int = 0
     retry_at: float = 0.0
     leave_at: float = 0.0  # no later than then; 0: it stays
@@ -230,7 +230,8 @@ class _Outgoing:
         """Is it time to try again, or to go?"""
         return 0 < self.leave_at < now or (self.connection is None and self.retry_at <= now)
 
-    def send(self, message: list[Any]) -> None:
+    def send(self, *message: Any) -> None:
+        """The parts of one message."""
         self.pending.append(message)
         if len(self.pending) == 1:
             self.flush()
@@ -247,11 +248,11 @@ class _Outgoing:
                 self.close()
                 self.retry_at = time.monotonic() + RETRY_S
                 return
-            if self.sent == sum(map(len, message)):
+            if self.sent == (len(message[0]) if len(message) == 1 else len(message[0]) + len(message[1])):
                 self.pending.popleft()
                 self.sent = 0
 
-    def _write(self, message: list[Any]) -> int:
+    def _write(self, message: tuple[Any, ...]) -> int:
         """How many more bytes have left."""
         connection = self.connection
         assert connection is not None
@@ -287,7 +288,7 @@ class _Outgoing:
         self.connection, self.sent = None, 0
 
 
-def _rest(message: list[Any], sent: int) -> memoryview:
+def _rest(message: tuple[Any, ...], sent: int) -> memoryview:
     """Of the first part of `message` that has not left whole, what has not."""
     for part in message:
         if sent < len(part):
@@ -324,7 +325,7 @@ class _Incoming:
         while end - at >= _HEAD_BYTES:
             begin = at + _HEAD_BYTES
             (size,) = _SIZE.unpack_from(found, at)
-            header = wire.unpack(found[at + _SIZE.size : begin])
+            header = wire.unpack_from(found, at + _SIZE.size)
             if size > BODY_BYTES_MAX:
                 raise ProtocolError(f"message body: expected at most {BODY_BYTES_MAX} bytes, got {size}")
             at = begin + size

@@ -62,7 +62,7 @@ class NetworkSockets:
         self.outbound[endpoint] = socket
         return socket
 
-    def receive(self) -> tuple[Header, Any] | None:
+    def receive(self, look: bool = True) -> tuple[Header, Any] | None:
         while (frame := self._next()) is not None:
             if frame == WAKE:
                 continue

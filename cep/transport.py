@@ -24,8 +24,9 @@ class Sockets(Protocol):
     def hang_up(self, endpoint: str) -> None:
         """The peer is gone, or going: what was sent to it may still arrive."""
 
-    def receive(self) -> tuple[Header, Any] | None:
-        """The next message, or None. Raises ProtocolError for one that is none; it is gone then."""
+    def receive(self, look: bool = True) -> tuple[Header, Any] | None:
+        """The next message, or None. Raises ProtocolError for one that is none; it is gone then. Without `look`: if it is at hand, where
+        it takes a system call to see whether more has come."""
 
     def poll(self, span_ns: int) -> bool:
         """Looks for a message again and again, for that long. Others who wait for the core get it between two looks. Is there one?"""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, State, Stop, Watermark
 from cep.errors import ProtocolError
-from cep.ipc import Layout
+from cep.ipc import Arrays, Layout
 from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
 from cep.model.schema import BOOL, Schema
 
@@ -73,7 +73,12 @@ def unpack(frame: bytes | memoryview) -> Header:
     """Raises ProtocolError for bytes that are no header of this version."""
     if len(frame) != HEADER_BYTES:
         raise ProtocolError(f"message header: expected {HEADER_BYTES} bytes, got {len(frame)}")
-    version, *fields = _HEADER.unpack(frame)
+    return unpack_from(frame, 0)
+
+
+def unpack_from(frame: bytes | memoryview, at: int) -> Header:
+    """The same of the bytes from `at` on, of which there are enough."""
+    version, *fields = _HEADER.unpack_from(frame, at)
     header = Header._make(fields)
     if version != VERSION or header.kind not in _KINDS:
         raise ProtocolError(f"message header: expected version {VERSION} and a known kind, got version {version}, kind {header.kind}")
@@ -140,10 +145,14 @@ class Format:
 
     def encode(self, batch: Batch) -> bytes | pa.Buffer:
         """The IPC message of a batch with its hidden columns."""
-        columns = [batch.columns[name] for name in self.schema.names]
-        if self.layout is None or not len(batch) or any(column.valid is not None for column in columns):
+        if self.layout is None or not len(batch):
             return self.to_arrow(batch).serialize()
-        arrays = [(np.ascontiguousarray(c.values),) if c.data is None else gathered(c) for c in columns]
+        arrays: list[Arrays] = []
+        for name in self.schema.names:
+            column = batch.columns[name]
+            if column.valid is not None:
+                return self.to_arrow(batch).serialize()
+            arrays.append((np.ascontiguousarray(column.values),) if column.data is None else gathered(column))
         arrays.append((np.ascontiguousarray(batch.time),))
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
@@ -152,7 +161,7 @@ class Format:
 
     def decode(self, frame: Any, created: int = 0) -> Batch:
         """A batch from the bytes of an IPC message; its columns are views of `frame`."""
-        message = aligned(frame)
+        message = frame if type(frame) is bytes else aligned(frame)  # bytes of Python lie at multiples of 16
         found = None if self.layout is None else self.layout.read(message)
         if found is None:
             return self.from_arrow(pa.ipc.read_record_batch(message, self.arrow), created)

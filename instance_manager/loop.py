@@ -78,12 +78,12 @@ class Loop:
         self.sockets.park(max(0, (self._next_tick - time.monotonic_ns()) // 1_000_000))
 
     def turn(self) -> bool:
-        """Receive · process · emit. May there be more to do at once?"""
-        moved = self.network.receive()
-        moved |= self._obey()
+        """Receive · process · emit. Is there more to do, whatever comes meanwhile?"""
+        self.network.receive()
+        self._obey()
         self._emit(self._process())
         self._tick()
-        return moved or bool(self.ready)
+        return bool(self.ready)
 
     def ask(self, command: Command) -> None:
         """From any thread."""
@@ -178,15 +178,13 @@ class Loop:
 
     # commands
 
-    def _obey(self) -> bool:
-        moved = bool(self.commands)
+    def _obey(self) -> None:
         while self.commands:
             command = self.commands.popleft()
             if command.verb == "add" and command.hosted is not None:
                 self._add(command.hosted)
             elif command.key in self.hosted:
                 self._change(command, self.hosted[command.key])
-        return moved
 
     def _change(self, command: Command, hosted: Hosted) -> None:
         instance = hosted.instance

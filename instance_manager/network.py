@@ -92,19 +92,18 @@ class Network:
         self.channels: dict[int, RemoteChannel] = {}
         self.strays = 0  # messages for channels that are not (any more) here
 
-    def receive(self) -> bool:
-        """Takes what has arrived, up to a bound. Was there anything?"""
+    def receive(self) -> None:
+        """Takes what has arrived, up to a bound."""
         for count in range(RECEIVE_MESSAGES_MAX):
             try:
-                message = self.sockets.receive()
+                message = self.sockets.receive(look=not count)
             except ProtocolError as error:  # it has no sender that could be told
                 self.strays += 1
                 LOG.warning("message not understood: %s", error)
                 continue
             if message is None:
-                return count > 0
+                return
             self.meter.charge(self._dispatch(*message))
-        return True
 
     def _dispatch(self, header: Header, body: Any) -> Account:
         """Who the message was for."""

@@ -149,7 +149,7 @@ def test_what_a_publisher_writes_is_what_arrow_writes(made: tuple[Schema, pa.Rec
     wire_format = Format(schema)
     if wire_format.layout is None or not schema.fields or not len(batch):
         return
-    written = wire_format.layout.write_arrow(rows, batch.time)
+    written = wire_format.layout.write_arrow(rows.num_rows, rows.columns, batch.time)
     assert (written is None) == any(column.null_count for column in rows.columns)
     whole = pa.RecordBatch.from_arrays([*rows.columns, wire.int64_array(batch.time)], schema=wire_format.arrow)
     assert written is None or written == bytes(whole.serialize())

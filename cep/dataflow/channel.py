@@ -175,8 +175,10 @@ class WatermarkMerge:
 
     def update(self, channel: object, time: int) -> bool:
         """Did the combined watermark rise?"""
-        self.idle.discard(channel)
-        self.times[channel] = max(self.times[channel], time)
+        if self.idle:
+            self.idle.discard(channel)
+        if time > self.times[channel]:
+            self.times[channel] = time
         return self.recombine()
 
     def sleep(self, channel: object) -> bool:

@@ -6,29 +6,28 @@ comes out there (`emit_partial`), and may not be older than what was promised.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from cep.compile.aggregate_spec import TIME_MAX
-from cep.dataflow.operators import Stateless
+from cep.dataflow.operators import OneForOne
 from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError
 from cep.model.operators import Delay
 
 
-class DelayOperator(Stateless):
+class DelayOperator(OneForOne):
     """Raises DataError for a tuple that would come out beyond TIME_MAX."""
 
     def __init__(self, operator: Delay) -> None:
         self.name, self.by = operator.name, operator.by
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def apply(self, batch: Batch) -> Batch:
         latest = int(batch.time.max(initial=MIN_TIME))
         if latest > TIME_MAX - self.by:
             raise DataError(f"operator {self.name!r}: event times must lie within ±{TIME_MAX} µs, got {latest} µs + {self.by} µs")
-        yield replace(batch, time=batch.time + np.int64(self.by))
+        return replace(batch, time=batch.time + np.int64(self.by))
 
     def watermark_after(self, watermark: int) -> int:
         return watermark if watermark in (MIN_TIME, MAX_TIME) else min(watermark + self.by, EVENT_TIME_MAX)

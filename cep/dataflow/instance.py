@@ -14,14 +14,14 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
-from cep.dataflow.operators import Keep, Operator, Part, StatefulOperator
+from cep.dataflow.operators import Keep, OneForOne, Operator, Part, StatefulOperator, Stateless
 from cep.dataflow.output import Output, concat
 from cep.dataflow.reroute import Moving
 from cep.dataflow.source import ENOUGH_ROWS, Source
@@ -33,6 +33,9 @@ LINGER_NS = 10_000_000
 
 #: The state of every stateful operator of an instance, by the operator's name.
 Snapshot = dict[str, list[Part]]
+
+#: Work that is done already, with and without a place where the instance may pause.
+_PAUSE, _DONE = (None,), ()
 
 
 @dataclass
@@ -60,6 +63,15 @@ class Node:
     @cached_property
     def stateful(self) -> StatefulOperator | None:
         return self.operator if isinstance(self.operator, StatefulOperator) else None
+
+    @cached_property
+    def one_for_one(self) -> OneForOne | None:
+        return self.operator if isinstance(self.operator, OneForOne) else None
+
+    @cached_property
+    def waits_for_time(self) -> bool:
+        on_watermark: object = type(self.operator).on_watermark
+        return on_watermark is not Stateless.on_watermark
 
 
 @dataclass
@@ -184,7 +196,8 @@ class SubqueryInstance:
 
     def _note_stalls(self) -> None:
         for output in self.outputs:
-            output.stall.note(output.blocked, self.meter.mark)
+            if output.blocked or output.stall.since is not None:
+                output.stall.note(output.blocked, self.meter.mark)
 
     def _blocked(self) -> bool:
         for output in self.outputs:  # noqa: SIM110  (`any` takes three times as long, and this is asked between two steps)
@@ -206,7 +219,8 @@ class SubqueryInstance:
         if self._barrier is not None and self._is_aligned():
             return self._at_barrier(self._barrier) if self._barrier.table is None else self._between_tables(self._barrier)
         for _ in self.sources if self._barrier is None else ():
-            self.sources.append(self.sources.pop(0))
+            if len(self.sources) > 1:
+                self.sources.append(self.sources.pop(0))
             work = self._poll(*self.sources[-1])
             if work is not None:
                 return work
@@ -351,15 +365,34 @@ class SubqueryInstance:
                 parts = [part for snapshot in snapshots for part in snapshot.get(node.operator.name, ())]
                 node.stateful.restore(parts, keep(node.operator.name))
 
-    def _push(self, node: Node, port: object, batch: Batch) -> Iterator[None]:
+    # What a batch and a watermark mean, from a node on. Where nothing branches and nothing is held this is done at once, without a
+    # generator for each operator: with small batches these cost as much as the operators.
+
+    def _push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
         node.account.take(len(batch))
-        for out in node.operator.on_batch(batch, node.ports[port]):
+        if node.one_for_one is None:
+            return self._iterate(node, node.operator.on_batch(batch, node.ports[port]))
+        out = node.one_for_one.apply(batch)
+        self.meter.charge(node.account)
+        return self._emit(node, out) if len(out) else _DONE
+
+    def _iterate(self, node: Node, batches: Iterator[Batch]) -> Iterator[None]:
+        for out in batches:
             self.meter.charge(node.account)
             yield from self._emit(node, out)
         self.meter.charge(node.account)
 
-    def _emit(self, node: Node, batch: Batch) -> Iterator[None]:
+    def _emit(self, node: Node, batch: Batch) -> Iterable[None]:
         node.rows_out += len(batch)
+        if len(node.consumers) == 1 and not node.outputs:
+            return self._push(*node.consumers[0], batch)
+        if node.consumers:
+            return self._spread(node, batch)
+        for output in node.outputs:
+            self._add(output, batch)
+        return _PAUSE
+
+    def _spread(self, node: Node, batch: Batch) -> Iterator[None]:
         for consumer, port in node.consumers:
             yield from self._push(consumer, port, batch)
         for output in node.outputs:
@@ -370,21 +403,30 @@ class SubqueryInstance:
         output.add(batch)
         self.meter.charge(output.account)
 
-    def _advance(self, node: Node, port: object, watermark: int) -> Iterator[None]:
+    def _advance(self, node: Node, port: object, watermark: int) -> Iterable[None]:
         if not node.merge.update(port, watermark):
-            return
+            return _DONE
         combined = node.merge.combined
-        for out in node.operator.on_watermark(combined):
-            self.meter.charge(node.account)
-            yield from self._emit(node, out)
+        return self._fire(node, combined) if node.waits_for_time else self._promise(node, combined)
+
+    def _fire(self, node: Node, combined: int) -> Iterator[None]:
+        yield from self._iterate(node, node.operator.on_watermark(combined))
+        yield from self._promise(node, combined)
+
+    def _promise(self, node: Node, combined: int) -> Iterable[None]:
+        """The watermark goes on, behind what it has let out."""
         combined = node.operator.watermark_after(combined)
-        self.meter.charge(node.account)
         for output in node.outputs:
             if combined < MAX_TIME:
                 output.advance(combined)
                 self.meter.charge(output.account)
-        for consumer, consumer_port in node.consumers:
-            yield from self._advance(consumer, consumer_port, combined)
+        if len(node.consumers) == 1:
+            return self._advance(*node.consumers[0], combined)
+        return self._promise_each(node, combined) if node.consumers else _DONE
+
+    def _promise_each(self, node: Node, combined: int) -> Iterator[None]:
+        for consumer, port in node.consumers:
+            yield from self._advance(consumer, port, combined)
 
     def _end(self, node: Node, port: object) -> Iterator[None]:
         """An input is exhausted: a watermark of +inf; when every node has it, the instance ends."""

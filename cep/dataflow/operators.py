@@ -94,6 +94,18 @@ class Stateless:
         return watermark
 
 
+class OneForOne(Stateless):
+    """It makes one batch of each, which may be empty: whoever has it in hand need not iterate."""
+
+    def apply(self, batch: Batch) -> Batch:
+        raise NotImplementedError
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        out = self.apply(batch)
+        if len(out):
+            yield out
+
+
 def check_state(name: str, size: int, limit: int, what: str) -> None:
     """Raises StateLimitExceeded where `size` bytes are over `limit`; `what` names windows and the largest keys."""
     if size > limit:
@@ -107,18 +119,16 @@ def bury(name: str, dead_letters: DeadLetters, failures: Sequence[GroupFailure],
     dead_letters.count_only(name, more)
 
 
-class ChainOperator(Stateless):
+class ChainOperator(OneForOne):
     """A run of maps and filters as one machine-code loop."""
 
     def __init__(self, name: str, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
         self.name, self.chain, self.clock, self.dead_letters = name, chain, clock, dead_letters
         self.notes = chain.notes
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def apply(self, batch: Batch) -> Batch:
         result = self.chain.process(batch.columns, len(batch), self.clock())
-        out = outcome(batch, result, self.dead_letters)
-        if len(out):
-            yield out
+        return outcome(batch, result, self.dead_letters)
 
 
 def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
@@ -137,17 +147,17 @@ def position(batch: Batch, row: int) -> str:
     return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
 
 
-class PassOperator(Stateless):
+class PassOperator(OneForOne):
     """Union, and the empty subquery that only reads a stream: tuples as they come, their origins `origin_words` wide."""
 
     def __init__(self, name: str, origin_words: int = 2) -> None:
         self.name, self.origin_words = name, origin_words
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def apply(self, batch: Batch) -> Batch:
         origin = batch.origin
-        if origin is not None and origin.shape[1] < self.origin_words:
-            batch = replace(batch, origin=np.pad(origin, ((0, 0), (0, self.origin_words - origin.shape[1])), constant_values=-1))
-        yield batch
+        if origin is None or origin.shape[1] >= self.origin_words:
+            return batch
+        return replace(batch, origin=np.pad(origin, ((0, 0), (0, self.origin_words - origin.shape[1])), constant_values=-1))
 
 
 class AggregateOperator:

@@ -19,7 +19,7 @@ import numpy as np
 from cep.dataflow.balancer import Balancer, RouteKey
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.meter import Account, Latency, Stall
-from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark, greatest
 from cep.kernels.columns import Column, compact
 
 BATCH_BYTES_MAX = 1 << 20
@@ -59,11 +59,12 @@ class Target:
         if not self.parts:
             return False
         batch = concat(self.parts)
-        bounds = [0, len(batch)] if self.bytes <= BATCH_BYTES_MAX else cuts(row_bytes(batch), BATCH_BYTES_MAX)
-        for start, end in pairwise(bounds):
-            piece = batch if len(bounds) == 2 else batch.take(slice(start, end))
-            size = self.bytes if len(bounds) == 2 else batch_bytes(piece)
-            self.queue.append((piece, size, watermark if end == len(batch) else self.promised, since))
+        if self.bytes <= BATCH_BYTES_MAX:
+            self.queue.append((batch, self.bytes, watermark, since))
+        else:
+            for start, end in pairwise(cuts(row_bytes(batch), BATCH_BYTES_MAX)):
+                piece = batch.take(slice(start, end))
+                self.queue.append((piece, batch_bytes(piece), watermark if end == len(batch) else self.promised, since))
         self.parts, self.bytes, self.promised = [], 0, watermark
         return True
 
@@ -98,6 +99,7 @@ class Output:
         self.targets = [Target(channel, origin, grain) for channel in channels]
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
+        self.blocked = False  # something waits for credit
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
@@ -111,8 +113,9 @@ class Output:
         if self.latency is not None:
             self.latency.note(batch.created, len(batch))
         if len(batch):
-            self.sent_until = max(self.sent_until, int(np.maximum.reduce(batch.time)))  # `max` is twice as long on the way there
-        self.discarded += 0 if self.targets else len(batch)
+            self.sent_until = max(self.sent_until, greatest(batch.time))
+        if not self.targets:
+            self.discarded += len(batch)
         for index, part in self.balancer.route(self._leaving(batch)):
             self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
         self.pump()
@@ -176,21 +179,19 @@ class Output:
 
     def pump(self) -> bool:
         """Sends what has credit. Is nothing left waiting?"""
+        blocked = False
         for target in self.targets:
-            if target.queue:
-                target.pump()
-        return not self.blocked
-
-    @property
-    def blocked(self) -> bool:
-        for target in self.targets:  # noqa: SIM110  (`any` takes three times as long, and this is asked between two steps)
-            if target.queue:
-                return True
-        return False
+            if target.queue and not target.pump():
+                blocked = True
+        self.blocked = blocked
+        return not blocked
 
     @property
     def holds(self) -> bool:
-        return any(target.parts for target in self.targets)
+        for target in self.targets:  # noqa: SIM110  (`any` takes three times as long)
+            if target.parts:
+                return True
+        return False
 
     def attach(self, channel: Channel, origin: bool = False, grain: int = 0) -> None:
         """One more target of a broadcast: a subscription; a query that reads this output may order by `origin`, and waits for
@@ -199,6 +200,7 @@ class Output:
 
     def _retarget(self, targets: list[Target]) -> None:
         self.targets, self.balancer.targets = targets, len(targets)
+        self.blocked = any(target.queue for target in targets)
         self.grain = reduce(gcd, (target.grain for target in targets), 0)
 
     def detach(self, channel: Channel) -> int:
@@ -238,10 +240,11 @@ def cuts(sizes: np.ndarray, most: int) -> list[int]:
 
 def compacted(batch: Batch) -> Batch:
     """Without the bytes that its columns of text do not look at."""
-    if all(column.data is None for column in batch.columns.values()):
-        return batch
-    columns = {name: column if column.data is None else compact(column) for name, column in batch.columns.items()}
-    return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
+    for column in batch.columns.values():
+        if column.data is not None:
+            columns = {name: column if column.data is None else compact(column) for name, column in batch.columns.items()}
+            return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
+    return batch
 
 
 def concat(batches: list[Batch]) -> Batch:

@@ -16,7 +16,7 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
-from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark
+from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark, greatest
 from cep.kernels.text import late, late_among, on_time
 from cep.values import value
 
@@ -88,8 +88,8 @@ def in_range(times: np.ndarray) -> np.ndarray:
 
 def greatest_of(times: np.ndarray) -> int:
     """The greatest event time among `times`, int64[n]; MIN_TIME where there is none."""
-    if len(times) and np.minimum.reduce(times) >= -EVENT_TIME_MAX and (greatest := int(np.maximum.reduce(times))) <= EVENT_TIME_MAX:
-        return greatest  # `min` and `max` take twice as long on the way there
+    if len(times) and np.minimum.reduce(times) >= -EVENT_TIME_MAX and (found := greatest(times)) <= EVENT_TIME_MAX:
+        return found
     return int(times[in_range(times)].max(initial=MIN_TIME))
 
 
@@ -141,6 +141,7 @@ class Publisher:
     name: str
     partition: int
     inbox: Inbox
+    described: str = ""  # where its rows were read, for dead letters
     last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
 
@@ -188,6 +189,7 @@ class PublishedSource:
             self.since = max(self.since, min(sent_until, MAX_TIME - 1) + 1 if sent_until > MIN_TIME else MIN_TIME)
         self.vanished = [name for name in self.vanished if name != publisher.name]
         publisher.watermark = self.watermark
+        publisher.described = f"stream {self.stream!r}, publisher {publisher.name!r}"
         self.publishers[publisher.name] = publisher
         self.order.append(publisher.name)
         self.merge.add(publisher.name, self.watermark)
@@ -275,16 +277,12 @@ class PublishedSource:
         if not len(batch):
             return None
         origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None
-        return Batch(batch.columns, batch.time, origin, batch.created, self._described(publisher))
-
-    def _described(self, publisher: Publisher) -> str:
-        """Where rows of `publisher` were read, for dead letters."""
-        return f"stream {self.stream!r}, publisher {publisher.name!r}"
+        return Batch(batch.columns, batch.time, origin, batch.created, publisher.described)
 
     def _refuse(self, publisher: Publisher, records: np.ndarray, times: np.ndarray) -> None:
         for record, time in zip(records.tolist(), times.tolist(), strict=True):
             reason = "event time is NULL" if time == MIN_TIME else out_of_range(time)
-            self.dead_letters.put(Letter(self.stream, reason, self._described(publisher), f"record {record}"))
+            self.dead_letters.put(Letter(self.stream, reason, publisher.described, f"record {record}"))
 
     def release(self) -> None:
         self.expected.clear()

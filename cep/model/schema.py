@@ -154,7 +154,7 @@ class Schema:
     def by_name(self) -> Mapping[str, Field]:
         return {field.name: field for field in self.fields}
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.fields)
 
