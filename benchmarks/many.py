@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -152,8 +153,14 @@ _SCHEMA = pa.schema([("k", pa.string()), ("a", pa.int64()), ("b", pa.float64()),
 
 def _tuple(second: int, due_ns: int) -> pa.RecordBatch:
     """One that every filter lets through; `a` differs each time, so that none is a duplicate."""
-    columns = [[f"key{second % 3}"], [second % 100], [float(second)], [due_ns // 1000]]
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _SCHEMA, strict=True)], schema=_SCHEMA)
+    moment = pa.Array.from_buffers(_SCHEMA.field("ts").type, 1, [None, pa.py_buffer((due_ns // 1000).to_bytes(8, "little"))])
+    return pa.RecordBatch.from_arrays([*_values(second), moment], schema=_SCHEMA)
+
+
+@cache
+def _values(second: int) -> list[pa.Array]:
+    """All columns but the last, the same for all streams."""
+    return [pa.array([value], field.type) for value, field in zip((f"key{second % 3}", second % 100, float(second)), _SCHEMA, strict=False)]
 
 
 def _subscribe(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: Any, answers: Any) -> None:
@@ -168,7 +175,7 @@ def _subscribe(url: str, chosen: Sequence[tuple[int, int]], begin: Any, told: An
                 now = time.time_ns()
                 tuples = after[got[0]]
                 if tuples is not None:
-                    due_us = got[1].column("event_time").cast(pa.int64()).to_pylist()
+                    due_us = got[1].column("event_time").view(pa.int64()).to_numpy().tolist()
                     latencies[tuples].extend(now - us * 1000 - tuples * 1_000_000_000 for us in due_us)
         except TimeoutError:
             answers.put(latencies)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import struct
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Sta
 from cep.errors import ProtocolError
 from cep.ipc import Arrays, Layout
 from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
-from cep.model.schema import BOOL, Schema
+from cep.model.schema import BOOL, DataType, Schema
 
 VERSION = 1
 # version, kind, (6 bytes reserved), and then as in `Header`; a multiple of 8 bytes, so that a body behind it is aligned
@@ -42,6 +42,7 @@ _KIND_OF: dict[type, int] = {
 #: What costs credit: all else is free.
 COSTLY = (Batch, State)
 COSTLY_KINDS = frozenset((BATCH, STATE))
+LAYOUTS_KEPT = 256
 _PLACE = b"place"  # in the metadata of the schema of rows of state
 
 
@@ -137,11 +138,7 @@ class Format:
     @cached_property
     def layout(self) -> Layout | None:
         """None where Arrow has to write and read the batches."""
-        types = [field.type for field in self.schema.fields]
-        if any(type_.is_list or type_ == BOOL for type_ in types):
-            return None
-        dtypes = [None if type_.is_text else np.dtype(type_.name.replace("timestamp", "int64")) for type_ in types]
-        return Layout(self.arrow, [*dtypes, *[np.dtype(np.int64)] * (1 + self.origin)])
+        return _layout_of(tuple(field.type for field in self.schema.fields), self.arrow)
 
     def encode(self, batch: Batch) -> bytes | pa.Buffer:
         """The IPC message of a batch with its hidden columns."""
@@ -169,6 +166,15 @@ class Format:
         columns = {field.name: column_of(field.type, *each) for field, each in zip(fields, arrays, strict=False)}
         time, *words = [array for (array,) in arrays[len(fields) :]]
         return Batch(columns, time, _side_by_side(words) if words else None, created)
+
+
+@lru_cache(LAYOUTS_KEPT)
+def _layout_of(types: tuple[DataType, ...], whole: pa.Schema) -> Layout | None:
+    """`whole`: the columns of `types` and the hidden ones. A thousand queries have channels of few layouts."""
+    if any(type_.is_list or type_ == BOOL for type_ in types):
+        return None
+    dtypes = [None if type_.is_text else np.dtype(type_.name.replace("timestamp", "int64")) for type_ in types]
+    return Layout(whole, [*dtypes, *[np.dtype(np.int64)] * (len(whole) - len(types))])
 
 
 def _side_by_side(words: list[np.ndarray]) -> np.ndarray:

@@ -17,6 +17,8 @@ from cep.kernels.columns import from_arrow
 from cep.model.schema import TIMESTAMP_US, UNIT_US, Field, Schema
 from cep.model.streams import Stream
 
+_EVENT_TIME = pa.timestamp("us", tz="UTC")
+
 
 def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
     """`data` (Arrow batch or table, pandas or polars frame, iterable of dicts) as batches of `stream`'s schema.
@@ -202,4 +204,4 @@ def without_hidden(batch: pa.RecordBatch, schema: Schema, event_time: bool) -> p
     shown = batch.select(list(schema.names))
     if not event_time:
         return shown
-    return shown.append_column("event_time", batch.column("__time").cast(pa.timestamp("us", tz="UTC")))
+    return shown.append_column("event_time", batch.column("__time").view(_EVENT_TIME))

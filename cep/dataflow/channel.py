@@ -28,7 +28,7 @@ def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
     total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
     for column in batch.columns.values():
-        total += column.values.nbytes + (0 if column.data is None else int(column.values.sum()))
+        total += column.values.nbytes if column.data is None else column.values.nbytes + column.body_bytes
     return total
 
 

@@ -29,6 +29,14 @@ class Column:
     def __len__(self) -> int:
         return len(self.values)
 
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of all its texts."""
+        if self.data is None:
+            return 0
+        # Not `sum`, which takes twice as long on its way to the same loop; and a single row needs none.
+        return int(self.values[0]) if len(self.values) == 1 else int(np.add.reduce(self.values, dtype=np.int64))
+
     def take(self, indices: np.ndarray | slice) -> Column:
         """Rows `indices` (int64[m] or a slice); bytes of text stay where they are."""
         return Column(

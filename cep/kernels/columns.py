@@ -101,7 +101,7 @@ def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
 
 def compact(column: Column) -> Column:
     """The same values without the rest of a much larger buffer, which may then be used again."""
-    if column.data is None or column.starts is None or len(column.data) <= 2 * int(column.values.sum()) + 64:
+    if column.data is None or column.starts is None or len(column.data) <= 64 or len(column.data) <= 2 * column.body_bytes + 64:
         return column
     offsets, body = gathered(column)
     return Column(column.type, column.values, column.valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))

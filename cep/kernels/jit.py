@@ -76,7 +76,7 @@ class Kernel:
 
     def __call__(self, *arguments: Any) -> Any:
         """Runs it. Raises TypeError for arguments that fit none of its signatures."""
-        if interpreting():
+        if _counts["interpreting"] or config.DISABLE_JIT:
             _note(self)
             return _interpret(self.function, arguments)
         return (self._compiled or self.ready())(*arguments)
