@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -65,8 +66,9 @@ class Loop:
         kept = _kept(n, rows[:kept_count] if source.filters else None, failed_rows[:failed])
         chosen = slice(0, kept_count) if source.filters else kept
         computed = {output.field.name: output.column(chosen) for output in outputs}
-        failures = zip(failed_rows[:failed].tolist(), failed_sites[:failed].tolist(), strict=True)
-        return Result(self._in_order(self._passed(columns, kept), computed), kept, tuple(map(self._failure, failures)))
+        passed = self._passed(columns, kept)
+        failures = () if not failed else self._failures(failed_rows[:failed], failed_sites[:failed])
+        return Result(self._in_order(passed, computed) if passed else computed, kept, failures)
 
     def _passed(self, columns: Columns, kept: np.ndarray | None) -> dict[str, Column]:
         """Columns that pass unchanged; those that the caller left out, since nobody needs them, stay left out."""
@@ -81,9 +83,9 @@ class Loop:
         there = {**passed, **computed}
         return {name: there[name] for name in self.source.fields if name in there}
 
-    def _failure(self, failed: tuple[int, int]) -> Failure:
-        row, site = failed
-        return Failure(self.source.sites[site].operator, row, self.source.sites[site].reason)
+    def _failures(self, rows: np.ndarray, sites: np.ndarray) -> tuple[Failure, ...]:
+        failed = [(row, self.source.sites[site]) for row, site in zip(rows.tolist(), sites.tolist(), strict=True)]
+        return tuple(Failure(site.operator, row, site.reason) for row, site in failed)
 
 
 class _Output:
@@ -122,6 +124,8 @@ class Chain:
         Returns:
             Columns of the surviving rows. What passes unchanged is the same arrays if all rows survive.
         """
+        if self._only is not None:
+            return self._only.run(columns, n, now_us)
         kept: np.ndarray | None = None
         failures: list[Failure] = []
         for part in self.parts:
@@ -135,6 +139,12 @@ class Chain:
                 kept = result.kept if kept is None else kept[result.kept]
                 n = len(kept)
         return Result(columns, kept, tuple(sorted(failures, key=lambda failure: failure.row)))
+
+    @cached_property
+    def _only(self) -> Loop | None:
+        """A chain of one loop, as most are."""
+        (part,) = self.parts if len(self.parts) == 1 else (None,)
+        return part if isinstance(part, Loop) else None
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -180,13 +180,12 @@ class LoopWriter:
         )
 
     def _unchecked(self) -> list[str]:
-        """Where nothing can go wrong but sums of input columns with literals, a look at the columns says that nothing does; then the
-        loop needs no checks, and LLVM can vectorise it."""
+        """Where nothing can go wrong but sums of input columns with literals, a loop without checks, which LLVM can vectorise, goes first and
+        finds out whether anything did; then all is done once more, with checks."""
         if not self.writer.guards or self.filters or self.more:
             return []
         looks = [f"        excess |= {guard}" for guard in self.writer.guards]
-        lines = ["    " + line for line in self.writer.unchecked]
-        return ["    excess = int64(0)", _LOOP, *looks, "    if excess >= 0:", "    " + _LOOP, *lines, "        return kept, failed"]
+        return ["    excess = int64(0)", _LOOP, *self.writer.unchecked, *looks, "    if excess >= 0:", "        return kept, failed"]
 
 
 def _loads(kind: str, values: Sequence[object]) -> list[str]:
