@@ -180,8 +180,8 @@ class LoopWriter:
         )
 
     def _unchecked(self) -> list[str]:
-        """Where nothing can go wrong but sums of input columns with literals, a loop without checks, which LLVM can vectorise, goes first and
-        finds out whether anything did; then all is done once more, with checks."""
+        """Where nothing can go wrong but sums of input columns with literals, a loop without checks goes first, which LLVM can vectorise,
+        and finds out whether anything did; then all is done once more, with checks."""
         if not self.writer.guards or self.filters or self.more:
             return []
         looks = [f"        excess |= {guard}" for guard in self.writer.guards]
