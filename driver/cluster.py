@@ -126,7 +126,8 @@ class Running:
     def _wait(self, goal: str, fails: bool = True) -> None:
         """Returns when the query has come to `goal`, however long that takes. Raises QueryFailed if it failed instead, unless `fails` is
         False."""
-        while (answer := self.cluster.rest.get(self._path(f"?until={goal}&timeout={POLL_S:g}")))["state"] in _BEFORE[goal]:
+        request = self._path(f"?until={goal}&timeout={POLL_S:g}&figures=false")
+        while (answer := self.cluster.rest.get(request))["state"] in _BEFORE[goal]:
             pass
         if fails and answer["state"] == "failed":
             raise _failed(self.name, answer["cause"])

@@ -233,16 +233,17 @@ async def list_queries(api: Cluster) -> Any:
 
 
 @router.get("/queries/{name}", response_model=models.QueryDetail)
-async def inspect(name: str, api: Cluster, until: Until = None, timeout: Timeout = 600.0) -> Any:
+async def inspect(name: str, api: Cluster, until: Until = None, timeout: Timeout = 600.0, figures: bool = True) -> Any:
     """One query: its document, plan, instances, and what each instance waits for.
 
-    With `until` the answer comes when the query is in that state or over, at the latest at the time-out.
+    With `until` the answer comes when the query is in that state or over, at the latest at the time-out. With `figures=false` nobody is
+    asked what the instances have done and wait for, which takes longer than the rest.
     """
     if until is not None:
         await api.ask(_detail(name))
         await _settled(api, name, until, timeout)
     detail = await api.ask(_detail(name))
-    return await _with_figures(api, detail)
+    return await _with_figures(api, detail) if figures else detail
 
 
 @router.get("/queries/{name}/plan")
