@@ -83,12 +83,23 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """Instance `index` of `subquery` goes on at `endpoint`."""
+
+    subquery: str
+    index: int
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """What came before it belongs to checkpoint `number`, what comes after does not. With a `table`, bucket -> instance, it is a
-    *reroute* Barrier: what comes after it is routed by this table, which is version `number`."""
+    *reroute* Barrier: what comes after it is routed by this table, which is version `number`. With a `move` it is the last element of
+    its channel: one end of that moves, and what comes after it comes on the channel that is named after move `number`."""
 
     number: int
     table: tuple[int, ...] | None = None
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, State, Stop, Watermark
+from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Move, State, Stop, Watermark
 from cep.errors import ProtocolError
 from cep.ipc import Arrays, Layout
 from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
@@ -205,8 +205,8 @@ def body_of(element: Element, wire_format: Format) -> bytes | pa.Buffer | None:
     match element:
         case Batch():
             return wire_format.encode(element)
-        case Barrier(number, table):
-            return to_json({"number": number} if table is None else {"number": number, "table": table})
+        case Barrier():
+            return _barrier_body(element)
         case State():
             return _state_body(element)
         case Fail(subquery, instance, cause):
@@ -224,14 +224,24 @@ def element_of(header: Header, frame: Any, wire_format: Format) -> Element:
             )
         return wire_format.decode(frame, header.created)
     if header.kind == BARRIER:
-        document = from_json(frame)
-        return Barrier(document["number"], None if "table" not in document else tuple(document["table"]))
+        return _barrier_of(from_json(frame))
     if header.kind == STATE:
         return _state_of(frame)
     if header.kind == FAIL:
         return Fail(**from_json(frame))
     plain: dict[int, Element] = {WATERMARK: Watermark(header.watermark), IDLE: Idle(), END: End(), STOP: Stop()}
     return plain[header.kind]
+
+
+def _barrier_body(barrier: Barrier) -> bytes:
+    table, move = barrier.table, barrier.move
+    more = {} if table is None else {"table": table}
+    return to_json({"number": barrier.number} | more | ({} if move is None else {"move": [move.subquery, move.index, move.endpoint]}))
+
+
+def _barrier_of(document: dict[str, Any]) -> Barrier:
+    table, move = document.get("table"), document.get("move")
+    return Barrier(document["number"], None if table is None else tuple(table), None if move is None else Move(*move))
 
 
 def _state_body(state: State) -> pa.Buffer:

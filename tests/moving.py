@@ -64,12 +64,12 @@ def run_moving(case: Case, execution: Execution, drawn: Sequence[Move]) -> tuple
     """One run of `case` with those moves, as many as its plan allows: none where no subquery has a table."""
     made = plan_of(case.query, execution)
     scripts = scripts_of(case, made, execution, random.Random(execution.seed))
-    local = _built(made, scripts, execution)
+    local = built(made, scripts, execution)
     outcome = local.run_moving([move.of(made) for move in drawn] if heads(made) else [], execution.seed)
     return ran_of(outcome), local
 
 
-def _built(made: PhysicalPlan, scripts: Mapping[str, Mapping[str, Script]], execution: Execution) -> LocalRun:
+def built(made: PhysicalPlan, scripts: Mapping[str, Mapping[str, Script]], execution: Execution) -> LocalRun:
     """Rejects the example where the compiler finds that text would be made of state, which the planner has not."""
     try:
         return LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, **limits(execution))

@@ -185,6 +185,13 @@ class WatermarkMerge:
         self.idle.add(channel)
         return self.recombine()
 
+    def rename(self, channel: object, new: object) -> None:
+        """Another channel takes the place of one."""
+        self.times[new] = self.times.pop(channel)
+        if channel in self.idle:
+            self.idle.remove(channel)
+            self.idle.add(new)
+
     def slowest(self) -> object:
         """The channel that holds the combined watermark back."""
         return min(self.times, key=self.times.__getitem__, default=None)

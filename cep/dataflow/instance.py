@@ -9,16 +9,18 @@ Rules:
 4. After End, Stop or Fail nothing follows, on any output.
 5. A Barrier holds back what follows it on its channel until it has come on all of them, and the sources have been told of it
    (`barrier`). Then the state is taken, into `snapshots`, partial results leave, and the Barrier goes on. One with a new table of
-   buckets goes on only to those that keep its partitioning, and state goes to other instances (`cep.dataflow.reroute`).
+   buckets goes on only to those that keep its partitioning, and state goes to other instances (`cep.dataflow.reroute`). One that names
+   a move is the last of its channel: the instance itself moves with it, or goes on with the channel from where the sender is now
+   (`cep.dataflow.relocation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
+from cep.dataflow.channel import Channel, Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import Keep, OneForOne, Operator, Part, StatefulOperator, Stateless
@@ -90,9 +92,19 @@ class Input:
             self.merge.add(inbox.name)
             inbox.merge = self.merge
 
+    def follow(self, inbox: Inbox, new: Inbox) -> None:
+        """The sender has moved: what it has promised holds for its new channel."""
+        self.inboxes = [new if each is inbox else each for each in self.inboxes]
+        self.merge.rename(inbox.name, new.name)
+        new.merge = self.merge
+
+
+def _nobody_asks(_: Inbox | Barrier) -> None:
+    """Of an instance that stays where it is, as those it hears from do."""
+
 
 class SubqueryInstance:
-    """`state` is ready → running → ended | stopped | failed; `cause` says why it failed."""
+    """`state` is ready → running → ended | stopped | failed | moved; `cause` says why it failed."""
 
     def __init__(
         self,
@@ -122,9 +134,14 @@ class SubqueryInstance:
         self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
         self._barrier: Barrier | None = None  # one that has come, but not yet on all channels
         self._aligned: set[Inbox] = set()  # on which it has come
+        self._leaving = False  # what is to leave before it moves is on its way
         self.moving: Moving | None = None  # its buckets, where they can move
         self.routes: dict[str, list[Output]] = {}  # subquery that has a table of buckets -> the outputs that lead there
         self.keeping: list[Output] = []  # to subqueries that keep its partitioning
+        self.next_inboxes: dict[Inbox, Inbox] = {}  # of senders that are about to move: the channel from where they are, from their new place
+        self.arriving = False  # it waits for what it had at its old place
+        self.on_followed: Callable[[Inbox], None] = _nobody_asks  # such a channel is over
+        self.on_departure: Callable[[Barrier], None] = _nobody_asks  # it has moved: what it has is to be sent after it
 
     @property
     def watermark(self) -> int:
@@ -139,7 +156,7 @@ class SubqueryInstance:
 
     @property
     def done(self) -> bool:
-        return self.state in ("ended", "stopped", "failed")
+        return self.state in ("ended", "stopped", "failed", "moved")
 
     def barrier(self, number: int) -> None:
         """Tells its sources of a Barrier, which has its place behind what they have read so far."""
@@ -217,7 +234,7 @@ class SubqueryInstance:
     def _next(self) -> Iterator[None] | None:
         """The work that the next element of some input means."""
         if self._barrier is not None and self._is_aligned():
-            return self._at_barrier(self._barrier) if self._barrier.table is None else self._between_tables(self._barrier)
+            return self._at_aligned(self._barrier)
         for _ in self.sources if self._barrier is None else ():
             if len(self.sources) > 1:
                 self.sources.append(self.sources.pop(0))
@@ -259,7 +276,7 @@ class SubqueryInstance:
         return self._polled(source, node, batch)
 
     def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
-        self._learn_since(source.since)
+        self.learn_since(source.since)
         for late in source.late.take():
             for output in node.late:
                 self._add(output, late)
@@ -277,7 +294,7 @@ class SubqueryInstance:
     # Elements
 
     def _take(self, input_: Input, inbox: Inbox, element: Element, watermark: int) -> Iterator[None]:
-        self._learn_since(inbox.since)
+        self.learn_since(inbox.since)
         match element:
             case Batch():
                 yield from self._push(input_.node, input_.port, element)
@@ -290,6 +307,9 @@ class SubqueryInstance:
             case Idle():
                 if input_.merge.sleep(inbox.name):
                     yield from self._advance(input_.node, input_.port, input_.merge.combined)
+                return
+            case Barrier() if self._is_of_sender(element):
+                yield from self._follow(input_, inbox, watermark)
                 return
             case Barrier():
                 self._hold_back(inbox, element)
@@ -317,6 +337,11 @@ class SubqueryInstance:
         self._aligned.add(inbox)
         if barrier.table is not None and self.moving is not None:
             self.moving.begin()
+
+    def _at_aligned(self, barrier: Barrier) -> Iterator[None] | None:
+        if barrier.move is not None:
+            return self._depart_for(barrier)
+        return self._at_barrier(barrier) if barrier.table is None else self._between_tables(barrier)
 
     def _at_barrier(self, barrier: Barrier) -> Iterator[None]:
         yield from self._let_out_partials()
@@ -357,6 +382,52 @@ class SubqueryInstance:
         moving.depart(barrier)
         moving.pump()
         self.meter.charge(self.account)
+
+    def redirect(self, barrier: Barrier, new: Mapping[Channel, Channel]) -> None:
+        """The instance at the other end of these channels moves: behind the Barrier it is sent to on the new ones."""
+        for output in self.outputs if not self.done else ():
+            output.redirect(barrier, new)
+
+    def _is_of_sender(self, barrier: Barrier) -> bool:
+        move = barrier.move
+        return move is not None and (move.subquery, move.index) != (self.subquery, self.index)
+
+    def _follow(self, input_: Input, inbox: Inbox, watermark: int) -> Iterator[None]:
+        """The sender goes on at its new place, on another channel."""
+        if inbox not in self.next_inboxes:
+            raise ProtocolError(f"channel {inbox.name!r}: its sender has moved, and the channel from its new place is not open")
+        input_.merge.update(inbox.name, watermark)
+        input_.follow(inbox, self.next_inboxes.pop(inbox))
+        self.on_followed(inbox)
+        yield from self._catch_up([input_])
+
+    def _depart_for(self, barrier: Barrier) -> Iterator[None] | None:
+        """The Barrier has come on all channels, so nothing more comes here; None once all that was to leave has left."""
+        if not self._leaving:
+            self._leaving = True
+            return self._leave(barrier)
+        self.state = "moved"
+        self.on_departure(barrier)
+        return None
+
+    def _leave(self, barrier: Barrier) -> Iterator[None]:
+        yield from self._let_out_partials()
+        for output in self.outputs:
+            output.depart(barrier)
+            self.meter.charge(output.account)
+
+    def resume(self) -> None:
+        """At its new place, with everything it had at its old one."""
+        self.state, self.arriving = "running", False
+        self._cursor = self._catch_up(self.inputs)
+
+    def _catch_up(self, inputs: Sequence[Input]) -> Iterator[None]:
+        """Comes as far as these inputs have promised."""
+        for input_ in inputs:
+            if not input_.open:
+                yield from self._end(input_.node, input_.port)
+            elif input_.merge.combined > MIN_TIME:
+                yield from self._advance(input_.node, input_.port, input_.merge.combined)
 
     def restore(self, snapshots: Sequence[Snapshot], keep: Callable[[str], Keep]) -> None:
         """Takes of what all instances of this subquery had what is this one's: by operator, the rows that `keep` names."""
@@ -474,7 +545,8 @@ class SubqueryInstance:
         if self.state == "running":
             self._flush()
 
-    def _learn_since(self, since: int) -> None:
+    def learn_since(self, since: int) -> None:
+        """Rows before it are not this query's (DESIGN 5.9)."""
         if since <= self.since:
             return
         self.since = since
@@ -489,6 +561,8 @@ class SubqueryInstance:
         blocked = [output.name for output in self.outputs if output.blocked]
         if self.done or blocked:
             return f"credit on {', '.join(blocked)}" if blocked else f"nothing: it has {self.state}"
+        if self.arriving:
+            return "the state that it had at its old place"
         if self.moving is not None and self.moving.waits_for:
             return f"state of buckets that move, to or from instances {', '.join(map(str, self.moving.waits_for))}"
         waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in self.sources]

@@ -20,10 +20,12 @@ from cep.dataflow.event_time import parser_of
 from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.layout import Layout
+from cep.dataflow.local_relocation import Relocating
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
+from cep.dataflow.relocation import channel_at
 from cep.dataflow.sink import Boundless
 from cep.dataflow.source import ENOUGH_ROWS, Published, PublishedSource, Publisher, Source
 from cep.elements import Barrier, Batch, Element, Grammar, Watermark
@@ -130,11 +132,14 @@ class LocalRun:
         self.layout = Layout(plan)
         self.upstream = {run.plan.query.name: run for run in upstream}
         self.inboxes: dict[str, Inbox] = {}
-        self.channels: list[LocalChannel] = []
+        self.channels: list[CheckedChannel] = []
         self.sinks: dict[tuple[str, int], Sink] = {}
         self._rerouting: list[tuple[SubqueryInstance, str, Barrier]] = []  # who has not heard yet of a new table
-        wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows, self.meter)
-        self.instances = [build(plan, plan.subquery(i.subquery), i.index, wiring) for i in plan.instances]
+        self.ends: dict[str, tuple[tuple[str, int], tuple[str, int]]] = {}  # channel, as the plan names it -> who sends, who receives
+        self.relocating: Relocating | None = None
+        self.relocated: Counter[str] = Counter()  # subquery -> how often an instance of it has moved
+        self.wiring = Wiring(self._connect, self._listen, self._subscribe, self._source, clock, state_limit, probe_rows, self.meter)
+        self.instances = [build(plan, plan.subquery(i.subquery), i.index, self.wiring) for i in plan.instances]
         for instance in self.instances:
             instance.state, instance.enough_rows = "running", enough_rows
 
@@ -153,6 +158,19 @@ class LocalRun:
             self._run(choose, outcome, partial(self.has_moved, head, versions[head]), steps_max)
             versions[head] += 1
             self.reroute(head, versions[head], table)
+        self._run(choose, outcome, self._is_over, steps_max)
+        return self.collect(outcome)
+
+    def run_relocating(self, moves: Sequence[tuple[int, int]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
+        """As `run`, while instances move. Of each move: how many turns after the one before it is over it begins, and which of the
+        instances it is that get their input from others."""
+        choose, outcome = random.Random(seed), Outcome()
+        for number, (turns, which) in enumerate(moves, 1):
+            self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
+            there = [i for i in self.instances if not i.sources and i.state == "running"]
+            if there:
+                self.relocating = Relocating(self, there[which % len(there)], number)
+                self._run(choose, outcome, self.relocating.is_over, steps_max)
         self._run(choose, outcome, self._is_over, steps_max)
         return self.collect(outcome)
 
@@ -230,6 +248,7 @@ class LocalRun:
         moved = bool(self._rerouting)
         for instance in order:
             self._tell_tables(instance, choose)
+            moved |= self.relocating is not None and self.relocating.turn(choose)
             self.meter.charge(self.account)
             moved |= instance.step(lambda: choose.random() < 0.5)
             moved |= any([channel.settle() for run in self._runs().values() for channel in run.channels])
@@ -266,23 +285,31 @@ class LocalRun:
     # Wiring
 
     def _connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
+        name = channel_name(self.plan.query.name, edge.name, i, j)
+        self.ends[name] = (edge.source, i), (edge.target, j)
         neighbours = self._manager(edge.source, i) == self._manager(edge.target, j)
-        channel = CheckedChannel(self._inbox(channel_name(self.plan.query.name, edge.name, i, j)), wire_format, neighbours)
-        self.channels.append(channel)
-        return channel
+        return self.open(self._present(name), wire_format, neighbours)
+
+    def open(self, name: str, wire_format: Format, neighbours: bool = False) -> CheckedChannel:
+        """The sending end of a channel."""
+        self.channels.append(CheckedChannel(self.inbox(name), wire_format, neighbours))
+        return self.channels[-1]
+
+    def _present(self, name: str) -> str:
+        """The channel that the instance that is being built has, for the one that the plan names."""
+        return name if self.relocating is None else channel_at(name, self.relocating.number)
 
     def _manager(self, subquery: str, index: int) -> str:
         return next(instance.im for instance in self.plan.instances_of(subquery) if instance.index == index)
 
     def _listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
-        return self._inbox(channel_name(self.plan.query.name, edge.name, i, j))
+        return self.inbox(self._present(channel_name(self.plan.query.name, edge.name, i, j)))
 
-    def _inbox(self, name: str) -> Inbox:
+    def inbox(self, name: str) -> Inbox:
         return self.inboxes.setdefault(name, Inbox(name, self.credit_bytes))
 
     def _subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
-        sink = self.sinks[edge.consumer, i] = Sink(f"{edge.consumer}/{i}")
-        return [sink]
+        return [self.sinks.setdefault((edge.consumer, i), Sink(f"{edge.consumer}/{i}"))]
 
     def _source(
         self, stream: Stream, reader: int, readers: int, source_index: int, origin: bool, columns: Schema, dead_letters: DeadLetters
@@ -311,7 +338,7 @@ class LocalRun:
         while wire_format.origin and not all(instance.number() for instance in self.upstream[feed.query].instances):
             self.upstream[feed.query].turn(random.Random(0))
         for index, output in outputs:
-            channel = CheckedChannel(self._inbox(f"{feed.query}/{stream}/{index}>{self.plan.query.name}"), wire_format)
+            channel = CheckedChannel(self.inbox(f"{feed.query}/{stream}/{index}>{self.plan.query.name}"), wire_format)
             self.channels.append(channel)
             output.attach(channel, wire_format.origin > 0, grain(self.plan.query, stream))
             source.attach(index, channel.inbox, output.sent_until)

@@ -9,7 +9,7 @@ finds no credit waits in its target's queue, in order, and blocks the instance.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise
 from math import gcd
@@ -38,6 +38,7 @@ class Target:
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
         self.promised = MIN_TIME
         self.sent_bytes = 0
+        self.next_channel: Channel | None = None  # on which it goes on behind a Barrier that names a move
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
         """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut."""
@@ -85,6 +86,8 @@ class Target:
             self.queue.popleft()
             self.sent_bytes += size
             self.channel.send(element, size, watermark, since)
+            if self.next_channel is not None and isinstance(element, Barrier) and element.move is not None:
+                self.channel, self.next_channel = self.next_channel, None
         return True
 
 
@@ -104,7 +107,7 @@ class Output:
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
         self.latency: Latency | None = None  # of what leaves the query
-        self._gone_bytes = 0  # sent to targets that were given up
+        self._gone_bytes = 0  # sent to targets that were given up, and at its old place
         self.batch_bytes = BATCH_BYTES_MAX if len(channels) <= FEW_TARGETS else BATCH_BYTES_MANY
 
     def add(self, batch: Batch) -> None:
@@ -166,6 +169,29 @@ class Output:
             self.balancer.table = np.array(barrier.table, np.int32)
         self.pump()
 
+    def redirect(self, barrier: Barrier, new: Mapping[Channel, Channel]) -> None:
+        """One end of each channel in `new` moves: everything gathered goes, then the Barrier, and what follows goes on the channel that
+        takes its place."""
+        for target in self.targets:
+            if target.channel in new:
+                target.cut(self.watermark, self.since)
+                target.put(barrier, self.watermark, self.since)
+                target.next_channel = new[target.channel]
+        self.pump()
+
+    def depart(self, barrier: Barrier) -> None:
+        """The instance moves: everything gathered goes; the Barrier only to other instances, since a client follows by itself."""
+        self.flush()
+        if not self.leaves_query:
+            for target in self.targets:
+                target.put(barrier, self.watermark, self.since)
+            self.pump()
+
+    @property
+    def leaves_query(self) -> bool:
+        """Are its targets clients and readers, not instances of its own query?"""
+        return self.latency is not None
+
     def close(self, element: End | Stop | Fail) -> None:
         """The last element, to every target. What was gathered goes first, unless the query is given up."""
         for target in self.targets:
@@ -219,6 +245,10 @@ class Output:
     def bytes(self) -> int:
         """Given to channels so far."""
         return self._gone_bytes + sum(target.sent_bytes for target in self.targets)
+
+    def sent_before(self, size: int) -> None:
+        """At its old place."""
+        self._gone_bytes += size
 
     def has_room(self, index: int) -> bool:
         return not self.targets[index].queue

@@ -17,7 +17,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -42,8 +42,8 @@ class Moving:
         index: int,
         table: np.ndarray,
         operators: Sequence[tuple[StatefulOperator, Owners]],
-        channels: Mapping[int, Channel],
-        inboxes: Mapping[int, Inbox],
+        channels: dict[int, Channel],
+        inboxes: dict[int, Inbox],
         clock: Callable[[], int],
     ) -> None:
         self.index, self.table, self.operators = index, table, operators
@@ -55,6 +55,10 @@ class Moving:
         self._outgoing: dict[int, deque[State | Barrier]] = {}
         self._arrived: dict[int, list[State]] = defaultdict(list)
         self._complete: dict[int, int] = {}  # from whom all has come -> of which version
+
+    def meet(self, index: int, channel: Channel, inbox: Inbox) -> None:
+        """Instance `index` has moved: state goes to its new place, and comes from there."""
+        self.channels[index], self.inboxes[index] = channel, inbox
 
     def begin(self) -> None:
         """A reroute Barrier has come on some input."""
@@ -138,7 +142,7 @@ class Moving:
         if wrong:
             raise ProtocolError(f"state of buckets from instance {wrong[0]}: not of table version {number}, which is under way")
         for operator, _ in self.operators:
-            found = [part for giver in givers for part in _whole(self._arrived[giver], operator.name)]
+            found = [part for giver in givers for part in whole(self._arrived[giver], operator.name)]
             if found:
                 operator.restore(found, everything)
         self.table, self.version, self.under_way = self._new_table, number, None
@@ -147,7 +151,7 @@ class Moving:
         self.paused_us, self._since_us = self.paused_us + self.clock() - self._since_us, 0
 
 
-def _whole(pieces: Sequence[State], operator: str) -> list[Part]:
+def whole(pieces: Sequence[State], operator: str) -> list[Part]:
     """The parts of the state of `operator` that one instance sent, each in one batch again: the rows of a group belong together."""
     found: dict[tuple[str, int], list[pa.RecordBatch]] = defaultdict(list)
     for piece in pieces:
