@@ -134,6 +134,23 @@ def stop(
 
 
 @app.command()
+def move(
+    name: Name,
+    instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
+    im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
+    url: Url = URL,
+    token: Token = None,
+) -> None:
+    """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
+    subquery, _, index = instance.partition("/")
+    if not index.isdecimal():
+        raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
+    with Cluster(url, token) as cluster:
+        cluster.query(name).move(subquery, int(index), im)
+        out.print(f"{name}: {instance} is on {im}", highlight=False)
+
+
+@app.command()
 def delete(
     name: Name,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,

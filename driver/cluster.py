@@ -27,7 +27,7 @@ would outlive; and one that is short may be asked again when an orchestrator die
 TOGETHER = 500
 """Queries in one request."""
 MOVED_S = 50.0
-"""How long `rebalance` waits until the buckets are there: less than an answer may take."""
+"""How long `rebalance` and `move` wait until all is there: less than an answer may take."""
 
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
@@ -107,6 +107,24 @@ class Running:
         if any(each["moving"] for each in answer["tables"]):
             raise ClusterError(
                 f"query {self.name!r}: after {MOVED_S:g} s buckets are still on their way; `status` says what waits for what"
+            )
+
+    def move(self, subquery: str, instance: int, im: str) -> None:
+        """Moves an instance to the instance manager `im`, with its state, while the query runs; returns when it is there. Answers do not
+        change.
+
+        Raises:
+            QueryError: there is no such instance or instance manager, or it is one that cannot move: which, and why.
+            Conflict: not now, or it could not be there; it stays where it was.
+        """
+        answer = self.cluster.rest.post(
+            self._path(f"/move?wait=true&timeout={MOVED_S:g}"), {"subquery": subquery, "instance": instance, "im": im}
+        )
+        if answer["state"] == "failed":
+            raise _failed(self.name, answer["cause"])
+        if answer["moved"]["under_way"]:
+            raise ClusterError(
+                f"query {self.name!r}: after {MOVED_S:g} s {answer['moved']['under_way']} still; `status` says what waits for what"
             )
 
     def stop(self, drain: bool = False) -> None:

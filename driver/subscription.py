@@ -38,6 +38,7 @@ class Producer:
         self.consumed = self.granted = 0
         self.sequence = 0
         self.open = True
+        self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
 
 
 class Subscription:
@@ -86,12 +87,23 @@ class Subscription:
 
     def _answered(self, header: Header, body: Any) -> None:
         """In the plane's thread. An instance that was made with this subscription says what it will send on, before it sends."""
-        place = wire.from_json(body).get("place")
-        if place is None:
+        answer = wire.from_json(body)
+        if (place := answer.get("place")) is not None:
+            self._find_at(place["channel"], place["endpoint"])
+        if "here" in answer:
             self._hear(header, body)
-        else:
-            self.early[place["channel"]] = place["endpoint"]
-            self.plane.listen(place["endpoint"], place["channel"], self._hear)
+
+    def _find_at(self, channel: int, endpoint: str) -> None:
+        """The instance is there: now, or it has been from the beginning."""
+        producer, before = self.producers.get(channel), self.early.get(channel)
+        if producer is not None:
+            before = producer.endpoint
+            if endpoint != before:
+                producer.ahead, producer.endpoint = producer.ahead or {}, endpoint
+        if before not in (None, endpoint):
+            self.plane.leave(before, channel)
+        self.early[channel] = endpoint
+        self.plane.listen(endpoint, channel, self._hear)
 
     # Registering
 
@@ -202,11 +214,16 @@ class Subscription:
                 self._ask()
             return None
         if header.kind < wire.CREDIT:
+            if producer.ahead is not None and header.sequence > producer.sequence:
+                producer.ahead[header.sequence] = header, body
+                return None
             if header.sequence != producer.sequence:
                 raise ClusterError(
                     f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost"
                 )
             producer.sequence += 1
+            if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
+                self.held.insert(0, following)
         match header.kind:
             case wire.BATCH:
                 return self._batch(producer, body)

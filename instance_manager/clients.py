@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,7 +25,11 @@ from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subsc
 from instance_manager.subscriptions import Subscription, Terms
 
 SILENCE_US = 10_000_000
+FORWARD_S = 60.0  # messages for an instance that has moved are passed on for so long
 PARTITION_MASK = (1 << 47) - 1
+
+
+Forward = Callable[[Header, Any], None]
 
 
 @dataclass
@@ -68,11 +72,13 @@ class Clients:
         self.subscriptions: dict[int, Subscribed] = {}
         self.publishers: dict[int, Publishing] = {}
         self.peers: dict[int, Peer] = {}  # by what their heartbeats are called
+        self.moved: dict[int, tuple[Forward, float]] = {}  # outlets and subscriptions of instances that have moved, and since when
         self.expecting: dict[int, tuple[Hosted, Entry]] = {}  # entries that wait for publishers to open
 
     def add(self, hosted: Hosted) -> None:
         for id_, outlet in hosted.outlets.items():
             self.outlets[id_] = (hosted, outlet)
+            self.moved.pop(id_, None)
             for subscription in outlet.subscriptions.values():
                 self._file(hosted, outlet, subscription)
                 self._announce(id_, subscription)
@@ -80,6 +86,38 @@ class Clients:
             self.entries[id_] = (hosted, entry)
             if entry.source.expected:
                 self.expecting[id_] = (hosted, entry)
+
+    def knows(self, channel: int) -> bool:
+        """Is, or was, that a subscription here?"""
+        return channel in self.subscriptions or channel in self.moved
+
+    def hand_over(self, hosted: Hosted, forward: Forward) -> None:
+        """The instance has moved: what comes for it here is passed on for a while. What was sent to its subscribers is on its way yet, so
+        nobody hangs up on them before they are silent here."""
+        now = time.monotonic()
+        for id_, outlet in hosted.outlets.items():
+            self.outlets.pop(id_, None)
+            self.moved[id_] = forward, now
+            for subscription in outlet.subscriptions.values():
+                filed = self.subscriptions.pop(subscription.id, None)
+                if filed is not None:
+                    filed.peer.subscriptions.discard(subscription.id)
+                self.moved[subscription.id] = forward, now
+            outlet.subscriptions = {}
+
+    def take_over(self, hosted: Hosted, stream: str, terms: Terms) -> Subscription:
+        """A subscription that it had at its old place."""
+        outlet = next(outlet for outlet in hosted.outlets.values() if outlet.stream == stream)
+        subscription = self._attach(hosted, outlet, terms)
+        self.moved.pop(subscription.id, None)
+        return subscription
+
+    def announce(self, hosted: Hosted) -> None:
+        """To its subscribers: from now on it is here."""
+        for id_, outlet in hosted.outlets.items():
+            for subscription in outlet.subscriptions.values():
+                self._announce(id_, subscription)
+                subscription.pump()
 
     def remove(self, hosted: Hosted) -> None:
         for id_, outlet in hosted.outlets.items():
@@ -95,6 +133,9 @@ class Clients:
 
     def handle(self, header: Header, body: Any) -> None:
         """One control message. What names something that is not here any more is answered as ended, or ignored."""
+        if header.channel in self.moved:
+            self.moved[header.channel][0](header, body)
+            return
         match header.kind:
             case wire.SUBSCRIBE:
                 self._subscribe(header, wire.from_json(body))
@@ -131,6 +172,8 @@ class Clients:
         until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
         answer |= {"schema": wire_format.schema.to_json(), "origin": wire_format.origin, "sent_until": until}
+        if subscription is not None and not terms.reader:
+            answer["place"] = self._place(subscription)
         self._answer(terms.endpoint, header, answer | {"subquery": hosted.instance.subquery, "cause": hosted.instance.cause})
 
     def subscribe_all(self, hosted: Hosted, documents: Sequence[dict[str, Any]]) -> None:
@@ -142,8 +185,11 @@ class Clients:
 
     def _announce(self, outlet: int, subscription: Subscription) -> None:
         """To who subscribed before deploy: from now on its heartbeats are wanted, here."""
-        place = {"endpoint": self.sockets.endpoint, "channel": subscription.id}
-        self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), {"id": subscription.terms.id, "place": place})
+        answer = {"id": subscription.terms.id, "place": self._place(subscription)}
+        self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), answer)
+
+    def _place(self, subscription: Subscription) -> dict[str, Any]:
+        return {"endpoint": self.sockets.endpoint, "channel": subscription.id}
 
     def _answer(self, endpoint: str, header: Header, document: dict[str, Any]) -> None:
         self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document))
@@ -316,6 +362,8 @@ class Clients:
                 self._abandon(peer, silent_s)
             if silent_s * 1e6 > SILENCE_US:
                 self._drop_publishers(peer)
+                self._part(peer)
+        self.moved = {id_: each for id_, each in self.moved.items() if now - each[1] < FORWARD_S} if self.moved else self.moved
         for id_, (hosted, entry) in list(self.expecting.items()):
             entry.source.give_up_expected(clock_us(), SILENCE_US)
             if not entry.source.expected:

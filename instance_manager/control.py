@@ -26,9 +26,9 @@ from kazoo.retry import KazooRetry
 from cep.config import InstanceManagerConfig, node
 from cep.elements import Barrier
 from cep.plan import physical
-from cep.plan.physical import PhysicalPlan
+from cep.plan.physical import PhysicalPlan, Worker
 from instance_manager.accounts import steps
-from instance_manager.hosting import Hosted, Preparation
+from instance_manager.hosting import Hosted, Preparation, is_arriving
 from instance_manager.loop import Command
 
 LOG = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class Control(threading.Thread):
         """A new state of an instance; from the loop's thread."""
         rows = {output.name: output.rows for output in hosted.instance.outputs}
         status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
-        status |= {"table": hosted.table_version}
+        status |= {"table": hosted.table_version, "step": hosted.step}
         if hosted.instance.done:
             status["operators"] = [step.to_json() for step in steps(hosted)]
         self.words.put((hosted.key, status))
@@ -207,18 +207,26 @@ class Control(threading.Thread):
         if key in self.known:
             self.ask(Command("remove", key))
         try:
-            plan = physical.from_json(plans[document["query"]])
+            plan = self._placed(physical.from_json(plans[document["query"]]), document)
             hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id), publishers)
         except _GONE:
             raise
         except Exception as error:  # what cannot be built is that query's failure
             LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
             status = {"epoch": document["epoch"], "state": "failed", "cause": f"{type(error).__name__}: {error}", "rows": {}}
+            status |= {"step": (document.get("move") or {}).get("step", 0)}
             self.words.put((key, status))
             return
         for note in hosted.instance.notes:
             LOG.warning("%s: %s", hosted.instance.name, note)
         self.ask(Command("add", key, hosted))
+
+    def _placed(self, plan: PhysicalPlan, document: dict[str, Any]) -> PhysicalPlan:
+        """The plan as it will be when the instance is here; it is written so when that has come about."""
+        if not is_arriving(document, self.config.id):
+            return plan
+        here = Worker(self.config.id, self.config.node, self.config.core, self.config.endpoint)
+        return plan.with_instance_at(document["subquery"], document["instance"], here)
 
     def _publishers(self, streams: Iterable[str]) -> dict[str, list[str]]:
         """The names of the publishers that are open, by stream."""
@@ -234,6 +242,8 @@ class Control(threading.Thread):
         added = [each for each in document.get("subscriptions", ()) if each not in before.get("subscriptions", ())]
         if document.get("lost"):
             self.ask(Command("lose", key, lost=document["lost"]))
+        if document.get("move") != before.get("move"):
+            self.ask(Command("move", key, move=document.get("move")))
         if document.get("tables", {}) != before.get("tables", {}):
             self.ask(Command("reroute", key, tables=self._tables(document)))
         if added:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cep import wire
 from cep.config import InstanceManagerConfig, instance_node
-from cep.dataflow.build import Wiring, build
+from cep.dataflow.build import STATE_FORMAT, Wiring, build
 from cep.dataflow.channel import Channel, Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.event_time import parser_of
@@ -17,6 +17,7 @@ from cep.dataflow.files import TextSource, cut_blocks
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.query_source import QuerySource
+from cep.dataflow.relocation import channel_at, transfer_name
 from cep.dataflow.source import PublishedSource, Source
 from cep.elements import MIN_TIME
 from cep.model.schema import Schema
@@ -32,6 +33,7 @@ from instance_manager.subscriptions import Subscription, Terms
 
 READER_KEEP_S = 10.0  # an instance that reads another query's output and is silent for so long is gone, as a publisher would be
 NEIGHBOUR_BYTES = 1 << 20  # under way between two instances of one thread: while it is still in the caches
+ARRIVAL_BYTES = 8 << 20  # of an instance that moves, under way to its new place
 READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
 
 
@@ -75,6 +77,15 @@ class Attachment:
         return subscription_name(self.feed.query, self.source.stream, producer, self.terms["id"])
 
 
+#: (subquery, instance)
+Place = tuple[str, int]
+
+
+class Leaving(Protocol):
+    def pump(self) -> bool:
+        """Sends what has credit. Was there anything?"""
+
+
 def _not_at_home() -> None:
     """It is looked at when it comes home."""
 
@@ -87,16 +98,24 @@ class Hosted:
     instance: SubqueryInstance
     epoch: int
     inboxes: dict[str, tuple[Inbox, Format, str | None]] = field(default_factory=dict)  # name -> inbox, format, sender's endpoint
-    paced: set[str] = field(default_factory=set)  # of those, where the sender reads files, which wait for our watermark
+    paced: set[str] = field(default_factory=set)  # of those, as planned, where the sender reads files and waits for our watermark
     channels: dict[str, RemoteChannel | LocalChannel] = field(default_factory=dict)
     outlets: dict[int, Outlet] = field(default_factory=dict)  # by the id that clients name
     entries: dict[int, Entry] = field(default_factory=dict)
     attachments: list[Attachment] = field(default_factory=list)
+    senders: dict[str, Place] = field(default_factory=dict)  # of inboxes, as the plan names them
+    receivers: dict[str, tuple[Place, str, Format]] = field(default_factory=dict)  # of channels, likewise; and what stream flows, how
+    share: int = 0  # of the budget, for a channel from another process
     received: dict[str, Account] = field(default_factory=dict)  # of what comes from other processes, by the name of the edge
     polls: bool = False  # its query asks that messages be waited for awake
     remotes: dict[int, RemoteInbox] = field(default_factory=dict)  # of `inboxes`, those whose senders are elsewhere
     wake: Callable[[], None] = field(default=_not_at_home, repr=False)  # it has something to do; set while it is at home
-    reported: tuple[str, int] = ("", 0)  # the state and the table's version that the orchestrator knows of
+    reported: tuple[str, int, int] = ("", 0, 0)  # the state, the table's version and the step that the orchestrator knows of
+    step: int = 0  # of a move of an instance of its query, done here (`instance_manager.moves`)
+    arrival: str = ""  # the channel on which comes what it had where it was before
+    wanted: list[dict[str, Any]] = field(default_factory=list)  # subscriptions that were taken before that came
+    newest: Subscription | None = None  # the last that has come
+    departure: Leaving | None = None  # it has moved, and this is what is on its way
     traceback: str = ""
 
     @property
@@ -142,15 +161,32 @@ class _Maker:
         self.outlets: dict[int, Outlet] = {}
         self.entries: dict[int, Entry] = {}
         self.attachments: list[Attachment] = []
+        self.senders: dict[str, Place] = {}
+        self.receivers: dict[str, tuple[Place, str, Format]] = {}
+        self.arriving: dict[str, Any] | None = assignment["move"] if is_arriving(assignment, self.config.id) else None
 
     def make(self) -> Hosted:
         limit, meter = self.config.cluster.state_limit_bytes, self.preparation.meter
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, limit, meter=meter)
         instance = build(self.plan, self.subquery, self.index, wiring)
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
-        ways = (self.inboxes, self.paced, self.channels, self.outlets, self.entries, self.attachments)
+        arrival = "" if self.arriving is None else self._expect(self.arriving)
+        ways = (self.inboxes, self.paced, self.channels, self.outlets, self.entries, self.attachments, self.senders, self.receivers)
         polls = self.plan.query.options.message_policy == "poll"
-        return Hosted(key, instance, self.assignment["epoch"], *ways, polls=polls)
+        step = 0 if self.arriving is None else self.arriving["step"]
+        return Hosted(key, instance, self.assignment["epoch"], *ways, self.share, polls=polls, step=step, arrival=arrival)
+
+    def _expect(self, move: dict[str, Any]) -> str:
+        """The channel on which what it has now comes."""
+        name = transfer_name(self.plan.query.name, self.subquery.name, self.index, move["number"])
+        inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
+        inbox.share = ARRIVAL_BYTES
+        self.inboxes[name] = (inbox, STATE_FORMAT, move["source"])
+        return name
+
+    def _present(self, name: str) -> str:
+        """What the channel that the plan calls so is called after the move that brings the instance here."""
+        return name if self.arriving is None else channel_at(name, self.arriving["number"])
 
     def _worker(self, subquery: str, index: int) -> tuple[str, str]:
         """(instance manager, endpoint) of an instance."""
@@ -158,7 +194,9 @@ class _Maker:
         return instance.im, self.plan.worker_of(instance).endpoint
 
     def connect(self, edge: Edge, i: int, j: int, wire_format: Format) -> Channel:
-        name = channel_name(self.plan.query.name, edge.name, i, j)
+        planned = channel_name(self.plan.query.name, edge.name, i, j)
+        self.receivers[planned] = (edge.target, j), edge.producer, wire_format
+        name = self._present(planned)
         im, endpoint = self._worker(edge.target, j)
         if im == self.config.id:
             inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
@@ -169,19 +207,22 @@ class _Maker:
         return channel
 
     def listen(self, edge: Edge, i: int, j: int, wire_format: Format) -> Inbox:
-        name = channel_name(self.plan.query.name, edge.name, i, j)
+        planned = channel_name(self.plan.query.name, edge.name, i, j)
+        self.senders[planned] = edge.source, i
+        name = self._present(planned)
         im, endpoint = self._worker(edge.source, i)
         inbox = self.preparation.local_inboxes(name, self.assignment["epoch"])
         inbox.share = self.share if im != self.config.id else min(self.share, NEIGHBOUR_BYTES)
         self.inboxes[name] = (inbox, wire_format, None if im == self.config.id else endpoint)
         if any(stream in self.plan.files for stream in self.plan.subquery(edge.source).streams):
-            self.paced.add(name)
+            self.paced.add(planned)
         return inbox
 
     def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
         outlet = Outlet(edge.consumer, wire_format)
         self.outlets[outlet_id(self.plan.query.name, edge.consumer, i)] = outlet
-        terms = [Terms.from_json(d) for d in self.assignment.get("subscriptions", ()) if d["stream"] == edge.consumer]
+        documents = self.assignment.get("subscriptions", ()) if self.arriving is None else ()  # they come with what it had
+        terms = [Terms.from_json(d) for d in documents if d["stream"] == edge.consumer]
         return [self.open_subscription(outlet, i, t) for t in terms]
 
     def open_subscription(self, outlet: Outlet, index: int, terms: Terms) -> Subscription:
@@ -222,6 +263,13 @@ class _Maker:
         return source
 
 
+def is_arriving(assignment: Mapping[str, Any], im: str) -> bool:
+    """Does this assignment bring an instance here that runs elsewhere?"""
+    move = assignment.get("move")
+    own = assignment["subquery"], assignment["instance"], im
+    return bool(move) and (move["subquery"], move["instance"], move["im"]) == own
+
+
 def outlet_id(query: str, stream: str, index: int) -> int:
     """What a subscriber names instance `index` of the subquery that produces `stream` by."""
     return wire.name_id(f"{query}/{stream}/{index}")
@@ -256,6 +304,7 @@ __all__ = [
     "Preparation",
     "clock_us",
     "entry_id",
+    "is_arriving",
     "open_subscription",
     "outlet_id",
     "publisher_channel",

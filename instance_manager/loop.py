@@ -14,12 +14,14 @@ from typing import Any
 from cep import wire
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.meter import Account, Meter
+from cep.dataflow.relocation import base_of
 from cep.elements import Barrier, Fail, Stop
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.clients import Clients
 from instance_manager.feeds import Feeds
 from instance_manager.hosting import Hosted
+from instance_manager.moves import Moves
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 from instance_manager.ready import Ready
 
@@ -32,7 +34,8 @@ Report = Callable[[Hosted], None]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the control thread asks of the loop: add | run | drain | stop | fail | remove | subscribe | lose | reroute, for one instance."""
+    """What the control thread asks of the loop, for one instance: add | run | drain | stop | fail | remove | subscribe | lose | reroute |
+    move."""
 
     verb: str
     key: str
@@ -43,6 +46,7 @@ class Command:
     subscriptions: Sequence[dict[str, Any]] = ()
     lost: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Barrier] = field(default_factory=dict)  # subquery -> its new table of buckets
+    move: Mapping[str, Any] | None = None  # of an instance of its query
 
 
 class Loop:
@@ -61,6 +65,7 @@ class Loop:
         self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
         self.inboxes: dict[tuple[str, int], Inbox] = {}  # by channel name and epoch, for both ends in this process
+        self.moves = Moves(self.network, self.clients, self.inbox, self.senders)
         self.stopping = self.polls = False
         self._next_tick = 0
 
@@ -114,6 +119,8 @@ class Loop:
         self.meter.charge(self.account)
         try:
             moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
+            if hosted.departure is not None:
+                moved |= hosted.departure.pump()
         except Exception as error:  # whatever an operator does wrong is its query's failure; others go on
             hosted.traceback = traceback.format_exc()
             hosted.instance.fail(f"{type(error).__name__}: {error}")
@@ -128,7 +135,7 @@ class Loop:
         state = hosted.instance.state
         if state == "ready" and any(attachment.source.expected for attachment in hosted.attachments):
             return  # it would miss what comes out meanwhile
-        told = state, hosted.table_version
+        told = state, hosted.table_version, hosted.step
         if told != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
             hosted.reported = told
             if hosted.instance.done:
@@ -165,7 +172,7 @@ class Loop:
 
     def _on_control(self, header: Header, body: Any) -> None:
         """Of a client; or of an instance that feeds one here, which is told by what it says or by whom it says it to."""
-        if header.kind == wire.SUBSCRIBED or (header.kind == wire.UNSUBSCRIBE and header.channel not in self.clients.subscriptions):
+        if header.kind == wire.SUBSCRIBED or (header.kind == wire.UNSUBSCRIBE and not self.clients.knows(header.channel)):
             self.feeds.handle(header, body)
         else:
             self.clients.handle(header, body)
@@ -190,6 +197,12 @@ class Loop:
         instance = hosted.instance
         hosted.wake()
         match command.verb:
+            case "subscribe" if instance.arriving:
+                hosted.wanted += command.subscriptions
+            case "run" | "drain" | "reroute" if instance.arriving:
+                pass  # that is so where it comes from, and comes with it
+            case "move":
+                self.moves.ask(hosted, command.move)
             case "run" if instance.state == "ready":
                 instance.state = "running"
             case "drain":
@@ -220,7 +233,7 @@ class Loop:
         for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
             inbox.on_arrival = hosted.wake
             if endpoint is not None:
-                remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name), name in hosted.paced)
+                remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name), base_of(name) in hosted.paced)
                 self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
         for name, channel in hosted.channels.items():
             if isinstance(channel, RemoteChannel):
@@ -230,6 +243,7 @@ class Loop:
                 self.senders[name, hosted.epoch] = (hosted, channel)
         self.clients.add(hosted)
         self.feeds.add(hosted)
+        self.moves.add(hosted)
         self.polls |= hosted.polls
         gc.freeze()  # what was made for it lives as long as it does; a full collection would walk it, too
         hosted.wake()

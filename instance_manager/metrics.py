@@ -89,6 +89,8 @@ class Reporter:
         """All that are over, and of the others as many as there is time for."""
         end = time.monotonic_ns() + REPORT_NS
         for hosted in loop.ready.unreported():
+            if hosted.instance.state == "moved":
+                continue  # its new place tells, and has its totals
             yield hosted
             if time.monotonic_ns() > end and not hosted.instance.done:
                 break

@@ -71,6 +71,7 @@ class Subscription:
 
     def __init__(self, sockets: Sockets, name: str, stream: str, wire_format: Format, terms: Terms, sent_until: int = MIN_TIME) -> None:
         self.sockets, self.format, self.terms = sockets, terms.format(wire_format), terms
+        self.name = stream
         self.sent_until = sent_until  # the greatest event time that had come out before it
         self.id, self.stream = wire.name_id(name), wire.stream_id(stream)
         self.held: deque[tuple[Header, Any, int]] = deque()  # header, body, rows

@@ -53,6 +53,16 @@ class Reroute:
 
 
 @dataclass(frozen=True, slots=True)
+class Relocate:
+    """Instance `index` of a subquery is to go on at instance manager `im`."""
+
+    query: str
+    subquery: str
+    index: int
+    im: str
+
+
+@dataclass(frozen=True, slots=True)
 class Declare:
     """A stream is declared."""
 
@@ -127,6 +137,7 @@ Event = (
     | Stop
     | Forget
     | Reroute
+    | Relocate
     | Declare
     | Undeclare
     | OpenPublisher

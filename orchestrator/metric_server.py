@@ -117,7 +117,7 @@ class Metrics:
         if report.get("complete"):
             self._complete[im] = now
         for where in report.get("withdrawn", ()):
-            if (known := self.instances.get(Where(where[0], where[1], int(where[2])))) is not None:
+            if (known := self.instances.get(Where(where[0], where[1], int(where[2])))) is not None and known.im == im:
                 known.withdrawn = True
         for each in report["instances"]:
             self._take_instance(im, each, now)

@@ -130,6 +130,22 @@ class Rebalancing(Model):
     table: list[int] = Field(description="Bucket → instance.")
 
 
+class Moving(Model):
+    """An instance that is to move by hand."""
+
+    subquery: str
+    instance: int = 0
+    im: str = Field(description="The instance manager where it is to go on.")
+
+
+class Moved(Model):
+    """The last move of an instance."""
+
+    number: int = Field(description="Of the moves of this query, those that did not come about too.")
+    under_way: str = Field(description="What moves now, from where and to where; empty: nothing.")
+    refused: str = Field(description="Why the last move did not come about; empty: it did.")
+
+
 class QueryDetail(QuerySummary):
     """A query with its plan, its instances and where its outputs come from."""
 
@@ -140,6 +156,7 @@ class QueryDetail(QuerySummary):
     outputs: dict[str, list[Producer]]
     schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
     tables: list[Buckets] = []
+    moved: Moved | None = Field(None, description="Since an instance of it was to move.")
     reads: list[StreamRead] = []
     operators: dict[str, list[dict[str, Any]]] = Field(
         {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."

@@ -46,6 +46,7 @@ class Status:
         rows: output stream -> rows that came out.
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
         table: the version of the table by which its buckets are where they are.
+        step: of a move of an instance of its query, the last that it has done (`Relocation.step`).
     """
 
     epoch: int
@@ -54,10 +55,12 @@ class Status:
     rows: Mapping[str, int] = field(default_factory=dict)
     operators: Sequence[Mapping[str, Any]] = ()
     table: int = 0
+    step: int = 0
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
-        return Status(d["epoch"], d["state"], d.get("cause"), d.get("rows") or {}, d.get("operators") or (), d.get("table", 0))
+        figures = d.get("rows") or {}, d.get("operators") or ()
+        return Status(d["epoch"], d["state"], d.get("cause"), *figures, d.get("table", 0), d.get("step", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,32 @@ class BucketTable:
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> BucketTable:
         return BucketTable(d["version"], tuple(d["table"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """Move `number` of a query: instance `index` of `subquery` goes from instance manager `source` to `target`."""
+
+    number: int
+    subquery: str
+    index: int
+    source: str
+    target: str
+    endpoint: str  # of the target
+    redirecting: bool = False  # it cannot be given up any more
+
+    @property
+    def step(self) -> int:
+        """What is asked of the instances of the query: a later one is greater."""
+        return 2 * self.number + self.redirecting
+
+    @property
+    def name(self) -> str:
+        return f"{self.subquery}/{self.index}"
+
+    @property
+    def described(self) -> str:
+        return f"{self.name} is moving from {self.source!r} to {self.target!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +164,9 @@ class QueryRecord:
         rows: output stream -> rows that had come out when it was over.
         operators: subquery -> what its operators and other steps had taken in, given out and cost then, all instances together.
         lost: stream that it reads from another query -> why that has not ended and will not go on.
+        move: of an instance of it, under way.
+        moves: how many there have been, those that did not come about too.
+        refused: why the last one did not; empty: it did.
     """
 
     name: str
@@ -152,6 +184,9 @@ class QueryRecord:
     rows: Mapping[str, int] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     operators: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    move: Relocation | None = None
+    moves: int = 0
+    refused: str = ""
 
     @property
     def broken(self) -> str:
@@ -168,12 +203,14 @@ class QueryRecord:
     def to_json(self) -> dict[str, Any]:
         cause = None if self.cause is None else self.cause.to_json()
         own = {each.name: getattr(self, each.name) for each in fields(self)}  # not `asdict`, which copies the document deep
-        return own | {"cause": cause, "readers": [list(reader) for reader in self.readers]}
+        move = None if self.move is None else asdict(self.move)
+        return own | {"cause": cause, "move": move, "readers": [list(reader) for reader in self.readers]}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:
         cause = None if d["cause"] is None else Cause.from_json(d["cause"])
-        return QueryRecord(**{**d, "cause": cause, "readers": tuple((stream, id_) for stream, id_ in d["readers"])})
+        move = None if d.get("move") is None else Relocation(**d["move"])
+        return QueryRecord(**{**d, "cause": cause, "move": move, "readers": tuple((stream, id_) for stream, id_ in d["readers"])})
 
 
 def added_up(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

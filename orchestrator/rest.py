@@ -35,6 +35,7 @@ from orchestrator.events import (
     Event,
     Forget,
     OpenPublisher,
+    Relocate,
     Reroute,
     Start,
     Stop,
@@ -299,6 +300,22 @@ async def rebalance(name: str, wanted: models.Rebalancing, api: Cluster, wait: W
     return await api.ask(_detail(name))
 
 
+@router.post("/queries/{name}/move", response_model=models.QueryDetail)
+async def move(name: str, wanted: models.Moving, api: Cluster, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Moves an instance to another instance manager, while the query runs; with `wait` the answer comes when it is there.
+
+    An instance that cannot move is refused, with the reason; so is, with `wait`, a new place where it cannot be.
+    """
+    await api.do(Relocate(name, wanted.subquery, wanted.instance, wanted.im))
+    number = await api.ask(lambda state: state.query(name).moves)
+    if wait:
+        await api.wait(lambda state: _is_through(state, name, number), timeout)
+        refused = await api.ask(lambda state: state.query(name).refused)
+        if refused:
+            raise Conflict(refused)
+    return await api.ask(_detail(name))
+
+
 @router.delete("/queries/{name}", status_code=204)
 async def delete_query(name: str, api: Cluster, wait: Wait = False, timeout: Timeout = 600.0) -> None:
     """Stops a query and forgets it."""
@@ -533,6 +550,12 @@ def _started(detail: dict[str, Any]) -> dict[str, Any]:
 def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
     record = state.queries.get(name)
     return True if record is None or is_over(record.state) or not state.is_moving(record, head) else None
+
+
+def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
+    """Is that move over, however?"""
+    record = state.queries.get(name)
+    return True if record is None or is_over(record.state) or record.move is None or record.move.number > number else None
 
 
 def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from cep.config import instance_node, node
+from cep.config import node
 from cep.errors import Conflict, NotFound
 from cep.model import query as queries
 from cep.model import streams as stream_documents
@@ -26,6 +26,7 @@ from cep.model.streams import Stream
 from cep.plan import physical
 from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
+from orchestrator import moves
 from orchestrator.events import (
     ClosePublisher,
     Command,
@@ -37,6 +38,7 @@ from orchestrator.events import (
     ManagersSeen,
     OpenPublisher,
     Put,
+    Relocate,
     Reroute,
     Start,
     StatusesSeen,
@@ -48,7 +50,19 @@ from orchestrator.events import (
     Unsubscribe,
 )
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, signals, step
-from orchestrator.records import KEEP_S, BucketTable, Cause, Manager, Now, Publisher, QueryRecord, Status, Subscription, added_up
+from orchestrator.records import (
+    KEEP_S,
+    BucketTable,
+    Cause,
+    Manager,
+    Now,
+    Publisher,
+    QueryRecord,
+    Relocation,
+    Status,
+    Subscription,
+    added_up,
+)
 from orchestrator.tables import check_table, planned_table
 
 
@@ -166,8 +180,15 @@ class ClusterState:
         return sorted(published.intersection(takewhile(lambda stream: self._changed[stream] > since, reversed(self._changed))))
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
-        """What is known of an instance of this deployment."""
-        seen = self.statuses.get((instance.im, _name(record.name, instance)))
+        """What is known of an instance of this deployment; of one that moves, by its new place as soon as it is more than ready there."""
+        move = record.move
+        if move is not None and move.redirecting and (move.subquery, move.index) == (instance.subquery, instance.index):
+            return moves.settled(self, record, move) or self.status_at(record, move.source, move)
+        return self.status_at(record, instance.im, instance)
+
+    def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None:
+        """What instance manager `im` says of it."""
+        seen = self.statuses.get((im, moves.node_name(record.name, instance)))
         return seen if seen is not None and seen.epoch == record.epoch else None
 
     def rows(self, record: QueryRecord) -> dict[str, int]:
@@ -215,6 +236,9 @@ class ClusterState:
                 return self._forget(name, now)
             case Reroute(name, head, table):
                 return self._reroute(name, head, table)
+            case Relocate(name, subquery, index, im):
+                self.queries[name] = moves.begun(self, self.query(name), subquery, index, im)
+                return [name]
             case Declare(stream):
                 self._check_fed(stream)
                 self._declare(stream)
@@ -244,6 +268,7 @@ class ClusterState:
     def _submit(self, plan: PhysicalPlan, start: bool, now: Now) -> list[str]:
         query = plan.query
         self.check_new(query)
+        stayed = self._keep_in_place(plan)
         hosts = {worker.im: self.managers[worker.im].pid for worker in plan.workers}
         self.epoch += 1
         self._put(node("queries"), {"epoch": self.epoch})
@@ -253,7 +278,16 @@ class ClusterState:
         self.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
         self._remember_plan(query.name, plan, physical.to_json(plan))
         self._request(query.name, "assign", now)
-        return [query.name]
+        return [query.name, *stayed]
+
+    def _keep_in_place(self, plan: PhysicalPlan) -> list[str]:
+        """The queries that `plan` reads: a move of one of their instances is given up, or raises Conflict if it is too late for that."""
+        moving = [record for feed in plan.feeds.values() if (record := self.queries[feed.query]).move is not None]
+        late = next((record.move for record in moving if record.move is not None and record.move.redirecting), None)
+        if late is not None:
+            raise Conflict(f"query {plan.query.name!r} cannot read another just now: {late.described}; deploy it again in a moment")
+        self.queries |= {r.name: moves.given_up(r, f"query {plan.query.name!r} begins to read what it puts out") for r in moving}
+        return [record.name for record in moving]
 
     def _start(self, name: str) -> list[str]:
         record = self.query(name)
@@ -281,6 +315,8 @@ class ClusterState:
         record = self.query(name)
         if record.state != "running":
             raise Conflict(f"query {name!r} is {record.state}: buckets move only while it is running")
+        if record.move is not None:
+            raise Conflict(f"buckets of {head} of query {name!r} cannot move now: {record.move.described}; wait until it is there")
         check_table(self.plans[name], head, table)
         present = self.table(name, head)
         if self.is_moving(record, head):
@@ -306,7 +342,7 @@ class ClusterState:
         known = {im: manager.pid for im, manager in self.managers.items()}
         moved = {im for im in pids.keys() | known.keys() if pids.get(im) != known.get(im)}
         first, self.managers, self._has_looked = not self._has_looked, managers, True
-        return [name for name, record in self.queries.items() if first or not moved.isdisjoint(record.hosts)]
+        return [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
 
     def _close_publisher(self, stream: str, name: str) -> bool:
         """Was it open?"""
@@ -343,12 +379,26 @@ class ClusterState:
             self._changed[stream] = self.changes
         while (record := self.queries[name]) and (target := step(record.state, self._signals(record, now))):
             self._enter(record, target, now)
+        record = self._move_on(record)
         if record.forget and is_over(record.state):
             self._vanish(record)
         else:
             self._write(name, dict(self._nodes(record)))
         if record.broken:
             self._tell_readers(record, now)
+
+    def _move_on(self, record: QueryRecord) -> QueryRecord:
+        """As far as the move of one of its instances has come; when it is there, the plan says so."""
+        record = moves.advanced(self, record) if self._has_looked else record
+        move = record.move
+        if move is not None and moves.has_arrived(self, record):
+            plan = self.plans[record.name] = moves.moved_plan(self, record)
+            self._plan_documents[record.name] = physical.to_json(plan)
+            self._hosting.update({move.target: 1})
+            self._hosting.subtract({move.source: 1})
+            record = replace(record, move=None, hosts={i.im: record.hosts[i.im] for i in plan.instances})
+        self.queries[record.name] = record
+        return record
 
     def _tell_readers(self, record: QueryRecord, now: Now) -> None:
         """Queries that read its outputs stay as they are, and know why nothing comes (DESIGN 4.13)."""
@@ -449,8 +499,8 @@ class ClusterState:
         if tables:
             yield node("tables", record.name), {"name": record.name, "tables": {head: each.to_json() for head, each in tables.items()}}
         if not record.released:
-            for instance in self.plans[record.name].instances:
-                yield node("assignments", instance.im, _name(record.name, instance)), self._assignment(record, instance)
+            for instance in (*self.plans[record.name].instances, *moves.newcomers(record)):
+                yield node("assignments", instance.im, moves.node_name(record.name, instance)), self._assignment(record, instance)
 
     def _assignment(self, record: QueryRecord, instance: Instance) -> dict[str, Any]:
         plan = self.plans[record.name]
@@ -460,6 +510,8 @@ class ClusterState:
         leads_to = {edge.target for edge in edges}
         if tables := {head: each.version for head, each in self.tables.get(record.name, {}).items() if head in leads_to}:
             own["tables"] = tables
+        if record.move is not None:
+            own["move"] = moves.asked(self, record, record.move)
         return own | {
             "desired": record.desired,
             "cause": record.cause and record.cause.text,
@@ -577,5 +629,6 @@ def _under(nodes: Mapping[str, Any], kind: str) -> Iterator[Any]:
     return (value for _, value in _below(nodes, kind))
 
 
-def _name(query: str, instance: Instance) -> str:
-    return instance_node(query, instance.subquery, instance.index)
+def _concerned(record: QueryRecord) -> set[str]:
+    """The instance managers that it is on, or is about to be."""
+    return {*record.hosts, *(instance.im for instance in moves.newcomers(record))}

@@ -54,6 +54,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "operators": state.operators(record) if is_over(record.state) else {},
         "schemas": schemas(plan),
         "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
+        "moved": _moved(record),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
 
@@ -70,6 +71,13 @@ def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any
         "elsewhere": elsewhere,
         "moving": record.state == "running" and state.is_moving(record, head),
     }
+
+
+def _moved(record: QueryRecord) -> dict[str, Any] | None:
+    """The last move of an instance."""
+    if not record.moves:
+        return None
+    return {"number": record.moves, "under_way": "" if record.move is None else record.move.described, "refused": record.refused}
 
 
 def _read(state: ClusterState, record: QueryRecord, stream: str, feed: Feed) -> dict[str, Any]:

@@ -138,7 +138,7 @@ class SubqueryInstance:
         self.moving: Moving | None = None  # its buckets, where they can move
         self.routes: dict[str, list[Output]] = {}  # subquery that has a table of buckets -> the outputs that lead there
         self.keeping: list[Output] = []  # to subqueries that keep its partitioning
-        self.next_inboxes: dict[Inbox, Inbox] = {}  # of senders that are about to move: the channel from where they are, from their new place
+        self.next_inboxes: dict[Inbox, Inbox] = {}  # of senders that move: the present channel -> the one from their new place
         self.arriving = False  # it waits for what it had at its old place
         self.on_followed: Callable[[Inbox], None] = _nobody_asks  # such a channel is over
         self.on_departure: Callable[[Barrier], None] = _nobody_asks  # it has moved: what it has is to be sent after it

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cep import wire
 from cep.dataflow.build import STATE_FORMAT, build
+from cep.dataflow.channel import Channel
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at
 from cep.elements import Barrier, Move, State
@@ -43,9 +44,9 @@ class Relocating:
 
     def _present_channels(self) -> list[CheckedChannel]:
         """Of each channel of the plan the last that was opened before this move."""
-        own = f"#{self.number}"
-        there = {base_of(c.inbox.name): c for c in self.run.channels if not c.inbox.name.endswith(own) and base_of(c.inbox.name) in self.run.ends}
-        return list(there.values())
+        before = [channel for channel in self.run.channels if not channel.inbox.name.endswith(f"#{self.number}")]
+        there = {base_of(channel.inbox.name): channel for channel in before}
+        return [channel for base, channel in there.items() if base in self.run.ends]
 
     def _instance(self, place: tuple[str, int]) -> SubqueryInstance:
         return next(i for i in self.run.instances if (i.subquery, i.index) == place)
@@ -54,8 +55,10 @@ class Relocating:
         """One that sends to the instance goes on at its new place."""
         if sender.done:
             return
-        own = {c: self._opened(c) for c in self._present_channels() if self.run.ends[base_of(c.inbox.name)] == (_place(sender), self.place)}
-        sender.redirect(self.barrier, dict(own))
+        ends = _place(sender), self.place
+        there = [channel for channel in self._present_channels() if self.run.ends[base_of(channel.inbox.name)] == ends]
+        own: dict[Channel, Channel] = {channel: self._opened(channel) for channel in there}
+        sender.redirect(self.barrier, own)
         if sender.moving is not None and self.new.moving is not None and sender.subquery == self.old.subquery and sender is not self.old:
             index = self.new.moving.index
             before = sender.moving.channels[index], sender.moving.inboxes[index]
@@ -66,12 +69,13 @@ class Relocating:
         return self.run.open(channel_at(old.inbox.name, self.number), old.format)
 
     def turn(self, choose: random.Random) -> bool:
-        """Perhaps one more hears of it, perhaps a piece of state arrives. Is there something to come?"""
+        """Perhaps one more hears of it, perhaps a piece of state arrives. Was there something to come?"""
+        there = bool(self._untold or self._on_the_way)
         if self._untold and choose.random() < 0.5:
             self._redirect(self._untold.pop())
         if self._on_the_way and choose.random() < 0.5:
             self.arrival.take(_sent(self._on_the_way.popleft()))
-        return bool(self._untold or self._on_the_way)
+        return there
 
     def _depart(self, barrier: Barrier) -> None:
         self._on_the_way.extend([*belongings(self.old), barrier])

@@ -2,6 +2,7 @@
 
 A table of buckets belongs to the subquery that rows are routed to by it, all of its edges alike. Where others behind it keep its
 partitioning (point-to-point, by the same columns) they have the same table, and their buckets move with its own.
+And which instances can move as a whole.
 """
 
 from __future__ import annotations
@@ -32,6 +33,16 @@ def keeps_partitioning(plan: PhysicalPlan, edge: Edge) -> bool:
 def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
     """Whose table says which instance of `subquery` has a bucket; None: its rows are not divided by buckets."""
     return next((head for head in heads(plan) if subquery in moving_together(plan, head)), None)
+
+
+def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
+    """Why no instance of `subquery` can go on at another instance manager; None: they can."""
+    streams = plan.subquery(subquery).streams
+    if streams:
+        return f"it reads stream {streams[0]!r} itself, where it is known to be; instances move that get their input from other instances"
+    read = {edge.consumer for edge in plan.edges_out_of(subquery) if edge.is_output}
+    written = next((output.stream for output in plan.query.outputs if output.stream in read and output.files is not None), None)
+    return None if written is None else f"it writes stream {written!r} to a file of its own"
 
 
 def state_edge(subquery: str) -> Edge:

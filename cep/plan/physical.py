@@ -19,7 +19,7 @@ How to read it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -208,6 +208,13 @@ class PhysicalPlan:
     def late_edges(self, subquery: str) -> tuple[Edge, ...]:
         """Those that take the late rows of its streams to the query's late stream."""
         return tuple(edge for edge in self.edges if edge.source == subquery and edge.late)
+
+    def with_instance_at(self, subquery: str, index: int, worker: Worker) -> PhysicalPlan:
+        """The same with that instance on `worker`."""
+        moved = [replace(i, im=worker.im) if (i.subquery, i.index) == (subquery, index) else i for i in self.instances]
+        hosting = {i.im for i in moved}
+        workers = {each.im: each for each in (*self.workers, worker) if each.im in hosting}
+        return replace(self, instances=tuple(moved), workers=tuple(workers[im] for im in sorted(workers)))
 
     def channels(self, edge: Edge) -> tuple[tuple[int, int], ...]:
         """(from, to): indices of instances, in order; what is outside counts as one instance 0."""
