@@ -123,9 +123,8 @@ class Running:
         if answer["state"] == "failed":
             raise _failed(self.name, answer["cause"])
         if answer["moved"]["under_way"]:
-            raise ClusterError(
-                f"query {self.name!r}: after {MOVED_S:g} s {answer['moved']['under_way']} still; `status` says what waits for what"
-            )
+            moving = answer["moved"]["under_way"]
+            raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s {moving} still; `status` says what waits for what")
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""

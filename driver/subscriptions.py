@@ -92,6 +92,8 @@ class Subscriptions:
         try:
             return member.take(header, body)
         finally:
+            self.held[:0] = [(member, *each) for each in member.held]
+            member.held.clear()
             if not _is_open(member):
                 self.open.discard(member.stream)
 

@@ -300,6 +300,7 @@ __all__ = [
     "Attachment",
     "Entry",
     "Hosted",
+    "Leaving",
     "Outlet",
     "Preparation",
     "clock_us",

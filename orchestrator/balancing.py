@@ -18,6 +18,7 @@ import numpy as np
 from cep.errors import CepError
 from cep.plan.moving import heads
 from orchestrator.events import Reroute
+from orchestrator.instance_balancing import InstanceBalancing, Place
 from orchestrator.load import ROWS_MIN, Load, rebalanced
 from orchestrator.metric_client import MetricClient
 from orchestrator.service import Service
@@ -25,9 +26,6 @@ from orchestrator.state import ClusterState
 
 INTERVAL_S, LOOKS, LOOKS_KEPT = 2.0, 2, 15
 _PATIENCE_S = 10.0
-#: (query, its epoch, subquery whose buckets they are)
-Place = tuple[str, int, str]
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,6 +69,8 @@ class Balancing(threading.Thread):
         super().__init__(name="balancing", daemon=True)
         self.service, self.metrics = service, metrics
         self._over = threading.Event()
+        self.instances = InstanceBalancing(service, metrics)
+        self._untried: set[Place] = set()  # whose buckets may yet move
         self._seen: dict[Place, list[Totals]] = {}  # with this version of the table, each with enough rows since the one before
 
     def run(self) -> None:
@@ -89,11 +89,14 @@ class Balancing(threading.Thread):
     def _look(self) -> None:
         if not self.service.leads:
             self._seen.clear()
+            self.instances.forget()
             return
         tables: list[Table] = self.service.ask(still).result(_PATIENCE_S)
         seen, self._seen = self._seen, {}
+        self._untried = {table.place for table in tables if table.instances > 1}
         for table in tables:
             self._balance(table, seen.get(table.place, []))
+        self.instances.look(self._untried)
 
     def _balance(self, table: Table, seen: list[Totals]) -> None:
         query, _, head = table.place
@@ -110,6 +113,8 @@ class Balancing(threading.Thread):
         if sum(load.sent) >= ROWS_MIN:
             self._seen[table.place] = [*seen, now][-LOOKS_KEPT:]
         wanted = rebalanced(load, table.table) if len(seen) >= LOOKS else None
+        if wanted is None and (len(seen) >= LOOKS or sum(load.sent) < ROWS_MIN):
+            self._untried.discard(table.place)
         if wanted is not None:
             self.service.do(Reroute(query, head, wanted)).result(_PATIENCE_S)
             moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))

@@ -4,7 +4,8 @@ A small process of its own, so that a killed orchestrator loses no figure. Repor
 so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
 are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
 `{"time", "instances", "managers"}`; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`; `{"get": "load", "query"}` ->
-`{"instances"}`, with rows by bucket.
+`{"instances"}`, with rows by bucket; `{"get": "cpu"}` -> `{"instances"}`, of each query, epoch, subquery, instance, instance manager,
+CPU time in ns, and when that was so.
 """
 
 from __future__ import annotations
@@ -135,9 +136,11 @@ class Metrics:
                 return {"time": now, "instances": [self._told(*each, now) for each in self.instances.items()], "managers": managers}
             case {"get": "load", "query": query}:
                 return {"instances": [_load(where, f) for where, f in self.instances.items() if where.query == query]}
+            case {"get": "cpu"}:
+                return {"instances": [self._cpu(where, figures) for where, figures in self.instances.items()]}
             case {"get": "dead_letters", "query": query}:
                 return self.dead_letters(query)
-        return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'load' | 'dead_letters'}}, got {question!r}"}
+        return {"error": f"expected {{'get': 'metrics' | 'query' | 'figures' | 'load' | 'cpu' | 'dead_letters'}}, got {question!r}"}
 
     def dead_letters(self, query: str) -> dict[str, Any]:
         """Exact counts, and the last letters."""
@@ -172,12 +175,19 @@ class Metrics:
         self.instances[where] = Figures(im, now, report)
         self.queries.setdefault(where.query, set()).add(where)
 
+    def _cpu(self, where: Where, figures: Figures) -> list[Any]:
+        report = figures.report
+        return [where.query, report["epoch"], where.subquery, where.instance, figures.im, report["cpu_ns"], self._reported(figures)]
+
+    def _reported(self, figures: Figures) -> float:
+        """Until when they were so."""
+        return figures.time if figures.withdrawn else max(figures.time, self._complete.get(figures.im, 0.0))
+
     def _told(self, where: Where, figures: Figures, now: float) -> dict[str, Any]:
         """`reported`: when they were so; an instance that has done nothing since is not reported anew."""
         report = {key: value for key, value in figures.report.items() if key not in ("dead_letters", "buckets")}
         waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + now - figures.time:.0f} s ago", report.get("waits_for") or "")
-        reported = figures.time if figures.withdrawn else max(figures.time, self._complete.get(figures.im, 0.0))
-        return {**report, **where._asdict(), "waits_for": waits_for, "im": figures.im, "reported": reported}
+        return {**report, **where._asdict(), "waits_for": waits_for, "im": figures.im, "reported": self._reported(figures)}
 
     def _forget(self, query: str, epoch: int) -> None:
         """Another deployment of that name has begun."""

@@ -6,24 +6,34 @@ until it runs there (`cep.dataflow.relocation`). Until it is redirecting it can 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from cep.config import instance_node
 from cep.errors import Conflict, QueryError
 from cep.plan.moving import heads, why_it_stays
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.life_cycle import is_over
-from orchestrator.records import QueryRecord, Relocation, Status
-
-if TYPE_CHECKING:
-    from orchestrator.state import ClusterState
+from orchestrator.records import Manager, QueryRecord, Relocation, Status
 
 _AT_WORK = frozenset(("running", "draining", "stopping"))
 
 
-def begun(state: ClusterState, record: QueryRecord, subquery: str, index: int, im: str) -> QueryRecord:
+class Seen(Protocol):
+    """The part of `ClusterState` that a move depends on."""
+
+    plans: dict[str, PhysicalPlan]
+    managers: Mapping[str, Manager]
+
+    def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None: ...
+
+    def is_moving(self, record: QueryRecord, head: str) -> bool: ...
+
+    def reading(self, stream: str) -> list[QueryRecord]: ...
+
+
+def begun(state: Seen, record: QueryRecord, subquery: str, index: int, im: str) -> QueryRecord:
     """The query with a move of instance `index` of `subquery` to `im` under way.
 
     Raises:
@@ -36,7 +46,7 @@ def begun(state: ClusterState, record: QueryRecord, subquery: str, index: int, i
     return replace(record, moves=number, refused="", move=Relocation(number, subquery, index, instance.im, im, state.managers[im].endpoint))
 
 
-def _named(state: ClusterState, plan: PhysicalPlan, subquery: str, index: int, im: str) -> Instance:
+def _named(state: Seen, plan: PhysicalPlan, subquery: str, index: int, im: str) -> Instance:
     names = [each.name for each in plan.subqueries]
     if subquery not in names:
         raise QueryError(f"there is no subquery {subquery!r}; there is {', '.join(names)}", "/subquery")
@@ -51,7 +61,7 @@ def _named(state: ClusterState, plan: PhysicalPlan, subquery: str, index: int, i
     return there[index]
 
 
-def _check_now(state: ClusterState, record: QueryRecord, instance: Instance, im: str) -> None:
+def _check_now(state: Seen, record: QueryRecord, instance: Instance, im: str) -> None:
     name = f"{instance.subquery}/{instance.index} of query {record.name!r}"
     if record.state != "running":
         raise Conflict(f"query {record.name!r} is {record.state}: instances move only while it is running")
@@ -67,7 +77,7 @@ def _check_now(state: ClusterState, record: QueryRecord, instance: Instance, im:
         raise Conflict(f"{name} cannot move: query {reader!r} reads what it puts out")
 
 
-def reader_of(state: ClusterState, record: QueryRecord, subquery: str) -> str | None:
+def reader_of(state: Seen, record: QueryRecord, subquery: str) -> str | None:
     """A query that reads an output of `subquery`."""
     streams = {edge.consumer for edge in state.plans[record.name].edges_out_of(subquery) if edge.is_output}
     for stream in sorted(streams):
@@ -82,7 +92,7 @@ def given_up(record: QueryRecord, why: str) -> QueryRecord:
     return replace(record, move=None, refused=why)
 
 
-def advanced(state: ClusterState, record: QueryRecord) -> QueryRecord:
+def advanced(state: Seen, record: QueryRecord) -> QueryRecord:
     """As far as the move has come; one that has arrived is over (`has_arrived`)."""
     move = record.move
     if move is None or is_over(record.state):
@@ -99,7 +109,7 @@ def advanced(state: ClusterState, record: QueryRecord) -> QueryRecord:
     return replace(record, move=replace(move, redirecting=True), hosts={**record.hosts, move.target: state.managers[move.target].pid})
 
 
-def _why_not(state: ClusterState, record: QueryRecord, move: Relocation) -> str:
+def _why_not(state: Seen, record: QueryRecord, move: Relocation) -> str:
     """Why it is to be given up."""
     if record.state != "running":
         return f"the query is {record.state}"
@@ -112,13 +122,13 @@ def _why_not(state: ClusterState, record: QueryRecord, move: Relocation) -> str:
     return "it has ended" if here is not None and here.state == "ended" else ""
 
 
-def _have_done(state: ClusterState, record: QueryRecord, move: Relocation) -> bool:
+def _have_done(state: Seen, record: QueryRecord, move: Relocation) -> bool:
     """Has every instance done what the move asks of it now?"""
     statuses = [state.status_at(record, instance.im, instance) for instance in state.plans[record.name].instances]
     return all(status is not None and (status.step >= move.step or status.state == "ended") for status in statuses)
 
 
-def has_arrived(state: ClusterState, record: QueryRecord) -> bool:
+def has_arrived(state: Seen, record: QueryRecord) -> bool:
     """Does the instance run at its new place, and has everybody been told?"""
     move = record.move
     if move is None or not move.redirecting or record.state not in _AT_WORK or move.target not in state.managers:
@@ -127,13 +137,13 @@ def has_arrived(state: ClusterState, record: QueryRecord) -> bool:
     return there is not None and there.state != "failed" and _have_done(state, record, move)
 
 
-def settled(state: ClusterState, record: QueryRecord, move: Relocation) -> Status | None:
+def settled(state: Seen, record: QueryRecord, move: Relocation) -> Status | None:
     """What its new place says of the instance that is redirected there; None before it is more than ready."""
     there = state.status_at(record, move.target, move)
     return there if there is not None and there.step >= 2 * move.number and there.state not in ("ready", "deploying") else None
 
 
-def moved_plan(state: ClusterState, record: QueryRecord) -> PhysicalPlan:
+def moved_plan(state: Seen, record: QueryRecord) -> PhysicalPlan:
     """The plan once the move is over."""
     move = record.move
     assert move is not None
@@ -148,7 +158,7 @@ def newcomers(record: QueryRecord) -> Iterator[Instance]:
         yield Instance(record.move.subquery, record.move.index, record.move.target)
 
 
-def asked(state: ClusterState, record: QueryRecord, move: Relocation) -> dict[str, Any]:
+def asked(state: Seen, record: QueryRecord, move: Relocation) -> dict[str, Any]:
     """What the assignments say of it."""
     plan = state.plans[record.name]
     source = plan.worker_of(next(i for i in plan.instances_of(move.subquery) if i.index == move.index)).endpoint

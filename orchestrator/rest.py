@@ -257,7 +257,8 @@ async def plan_of(name: str, api: Cluster) -> dict[str, Any]:
 async def explain_query(name: str, api: Cluster) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
     detail = await _with_figures(api, await api.ask(_detail(name)))
-    return {"text": explain(await api.ask(_plan(name))) + views.moved(detail["tables"]) + views.observed(detail["placed"])}
+    moved = views.moved(detail["tables"]) + views.relocated(detail["moved"])
+    return {"text": explain(await api.ask(_plan(name))) + moved + views.observed(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)

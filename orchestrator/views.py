@@ -222,6 +222,12 @@ def moved(tables: list[dict[str, Any]]) -> str:
     return "\n".join(["", "moved", *lines, ""]) if lines else ""
 
 
+def relocated(found: dict[str, Any] | None) -> str:
+    """What moves now, or why the last move of an instance did not come about; empty where there is nothing to say."""
+    line = found and (found["under_way"] or found["refused"])
+    return f"\nmoving\n  {line}\n" if line else ""
+
+
 def observed(placed: list[dict[str, Any]]) -> str:
     """What pre-aggregation has done so far, a line for each aggregate; empty where there is none, or nothing is known yet."""
     found: dict[str, Counter[str]] = {}

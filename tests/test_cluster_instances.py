@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from test_cluster_moves import Reading, check, chained, started
-from waiting import HANG_S, until
+from test_cluster_moves import check, started
 
-from driver import Conflict, LocalCluster, QueryError, QueryFailed, Running, col, count, TIME
+from driver import LocalCluster, Running
 
 
 @pytest.fixture(scope="module")
