@@ -65,10 +65,10 @@ def _check_now(state: Seen, record: QueryRecord, instance: Instance, im: str) ->
     name = f"{instance.subquery}/{instance.index} of query {record.name!r}"
     if record.state != "running":
         raise Conflict(f"query {record.name!r} is {record.state}: instances move only while it is running")
-    if instance.im == im:
-        raise Conflict(f"{name} is on {im!r} already")
     if record.move is not None:
         raise Conflict(f"{name} cannot move now: {record.move.described}; wait until it is there")
+    if instance.im == im:
+        raise Conflict(f"{name} is on {im!r} already")
     head = next((head for head in heads(state.plans[record.name]) if state.is_moving(record, head)), None)
     if head is not None:
         raise Conflict(f"{name} cannot move now: buckets of {head} are moving; wait until they have")

@@ -117,7 +117,8 @@ class Relocation:
 
     @property
     def described(self) -> str:
-        return f"{self.name} is moving from {self.source!r} to {self.target!r}"
+        how_far = ", where its input goes already" if self.redirecting else ""
+        return f"{self.name} is moving from {self.source!r} to {self.target!r}{how_far}"
 
 
 @dataclass(frozen=True, slots=True)

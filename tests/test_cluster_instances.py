@@ -1,13 +1,18 @@
-"""Whole instances that move on the real cluster, while tuples flow: told to, of themselves, and where they cannot."""
+"""Whole instances that move on the real cluster, while tuples flow: told to, to where they cannot be, and when an instance manager dies."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from test_cluster_moves import check, started
+from test_cluster_moves import Flow, chained, check, started, table_of
+from waiting import HANG_S, until
 
-from driver import LocalCluster, Running
+from driver import TIME, Conflict, LocalCluster, Query, QueryError, QueryFailed, Running, Subscription, col, count, max_, stream, sum_
 
 
 @pytest.fixture(scope="module")
@@ -21,12 +26,139 @@ def place(running: Running, subquery: str, instance: int = 0) -> str:
     return next(str(each["im"]) for each in found if (each["subquery"], each["instance"]) == (subquery, instance))
 
 
+def another(cluster: LocalCluster, *taken: str) -> str:
+    return next(im for im in ("im-0", "im-1", "im-2") if im not in taken)
+
+
 def test_told_to_move_again_and_again(cluster: LocalCluster) -> None:
+    """To every instance manager, by turns with buckets; what it counted goes along."""
     running, reading, flow = started(cluster, "told", parallelism=2, rebalance="off")
-    for im in ("im-0", "im-1", "im-2", "im-1", "im-0"):
-        reading.more(2_000)
+    for version, im in enumerate(("im-0", "im-1", "im-2", "im-1"), 1):
+        reading.more(1_000)
         for instance in (0, 1):
             if place(running, "SQ2", instance) != im:
                 running.move("SQ2", instance, im)
                 assert place(running, "SQ2", instance) == im
+        running.rebalance([(bucket + version) % 2 for bucket in range(64)])
+        assert table_of(running)["version"] == version
+    assert "im-1" in running.explain() and running.status()["moved"]["refused"] == ""
+    until(lambda: {each["metrics"]["im"] for each in running.status()["placed"] if each["subquery"] == "SQ2"} == {"im-1"})
     check(reading, flow)
+    until(lambda: running.status()["state"] == "ended")
+    operators = {each["name"]: each for each in running.status()["operators"]["SQ2"]}
+    assert operators["chain"]["rows_in"] == operators["chain"]["rows_out"] == reading.count
+    assert running.status()["rows"] == {"told.out": reading.count}
+
+
+def windows(name: str) -> Query:
+    source = stream(f"{name}.in", {"k": "int64", "i": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
+    return (
+        Query(name)
+        .source(source)
+        .aggregate("first", TIME("1ms"), by="k", n=count(), i=max_("i"))
+        .aggregate("second", TIME("10ms"), n=sum_("n"), i=max_("i"))
+        .output(f"{name}.out")
+        .options(rebalance="off")
+    )
+
+
+def put_out(running: Running) -> int:
+    """Rows of its last subquery, as last reported."""
+    return sum((each["metrics"] or {"rows_out": 0})["rows_out"] for each in running.status()["placed"] if each["subquery"] == "SQ3")
+
+
+def test_a_chain_with_a_slow_reader(cluster: LocalCluster) -> None:
+    """A subquery between two others moves, and the last one, which holds answers for a reader that takes none; another reader comes later."""
+    running = cluster.deploy(windows("chain"))
+    early = running.subscribe("chain.out", budget_bytes=100)
+    flow = Flow(cluster.publisher("chain.in"))
+    until(lambda: put_out(running) > 2)
+    for subquery in ("SQ2", "SQ3", "SQ2", "SQ3"):
+        running.move(subquery, 0, another(cluster, place(running, subquery)))
+    late = running.subscribe("chain.out")
+    reading = [Rows(early), Rows(late)]
+    sent = flow.end()
+    rows, later = (each.all() for each in reading)
+    ends = [*range(10_000, sent, 10_000), sent]
+    assert rows == [{"n": end - begin, "i": end - 1} for begin, end in zip([0, *ends], ends, strict=False)]
+    assert later == rows[len(rows) - len(later) :]
+
+
+class Rows(threading.Thread):
+    """Reads to the end."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(daemon=True)
+        self.subscription, self.rows = subscription, list[dict[str, Any]]()
+        self.start()
+
+    def run(self) -> None:
+        for batch in self.subscription:
+            self.rows += batch.to_pylist()
+
+    def all(self) -> list[dict[str, Any]]:
+        self.join(HANG_S)
+        return self.rows
+
+
+def test_what_cannot_move(cluster: LocalCluster) -> None:
+    running, reading, flow = started(cluster, "fixed", parallelism=1, rebalance="off")
+    here = place(running, "SQ2")
+    there = another(cluster, here)
+    with pytest.raises(QueryError, match="SQ1/0 of query 'fixed' cannot move: it reads stream 'fixed.in' itself"):
+        running.move("SQ1", 0, there)
+    with pytest.raises(QueryError, match="no subquery 'SQ7'; there is SQ1, SQ2"):
+        running.move("SQ7", 0, there)
+    with pytest.raises(QueryError, match="SQ2 has instances 0 to 0, got 1"):
+        running.move("SQ2", 1, there)
+    with pytest.raises(QueryError, match="no instance manager 'im-9'; there is im-0, im-1, im-2"):
+        running.move("SQ2", 0, "im-9")
+    with pytest.raises(Conflict, match=f"SQ2/0 of query 'fixed' is on '{here}' already"):
+        running.move("SQ2", 0, here)
+    reader = cluster.deploy(Query("reader").source("fixed.out").filter("all", col("i") >= 0).output("reader.out"))
+    with pytest.raises(Conflict, match="SQ2/0 of query 'fixed' cannot move: query 'reader' reads what it puts out"):
+        running.move("SQ2", 0, there)
+    reader.delete()
+    running.move("SQ2", 0, there)
+    check(reading, flow)
+    until(lambda: running.status()["state"] == "ended")
+    with pytest.raises(Conflict, match="instances move only while it is running"):
+        running.move("SQ2", 0, here)
+
+
+def test_the_new_place_dies_before_it_can_take_it(cluster: LocalCluster) -> None:
+    """The query goes on where it is; meanwhile nothing else of it moves. A later move, to where somebody is, comes about."""
+    running, reading, flow = started(cluster, "kept", parallelism=1, rebalance="off")
+    here = place(running, "SQ2")
+    there = next(im for im in ("im-0", "im-1", "im-2") if im not in (here, place(running, "SQ1")))
+    reading.more()
+    killed = dict(cluster.processes())[there]
+    os.kill(killed, signal.SIGSTOP)
+    cluster.rest.post("/queries/kept/move", {"subquery": "SQ2", "instance": 0, "im": there})
+    with pytest.raises(Conflict, match=f"SQ2/0 is moving from '{here}' to '{there}'; wait until it is there"):
+        running.move("SQ2", 0, place(running, "SQ1"))
+    assert f"SQ2/0 is moving from '{here}' to '{there}'" in running.explain()
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: running.status()["moved"]["refused"])
+    assert f"stays on '{here}': instance manager '{there}' is gone" in running.status()["moved"]["refused"]
+    reading.more()
+    until(lambda: dict(cluster.processes())[there] != killed and there in {each["id"] for each in cluster.instance_managers()})
+    running.move("SQ2", 0, there)
+    check(reading, flow)
+
+
+def test_the_new_place_dies_while_state_is_on_its_way(cluster: LocalCluster) -> None:
+    """A reader that takes nothing keeps the old place from leaving."""
+    running = cluster.deploy(chained("lost", parallelism=1, rebalance="off"))
+    reading = running.subscribe("lost.out", budget_bytes=1)
+    flow = Flow(cluster.publisher("lost.in"))
+    here = place(running, "SQ2")
+    there = next(im for im in ("im-0", "im-1", "im-2") if im not in (here, place(running, "SQ1")))
+    until(lambda: "credit on lost.out" in str(running.status()["placed"]))
+    cluster.rest.post("/queries/lost/move", {"subquery": "SQ2", "instance": 0, "im": there})
+    until(lambda: "where its input goes already" in running.status()["moved"]["under_way"])
+    os.kill(dict(cluster.processes())[there], signal.SIGKILL)
+    with pytest.raises(QueryFailed, match=there):
+        for _ in reading:
+            pass
+    flow.enough.set()

@@ -349,7 +349,8 @@ class LocalRun:
 
 
 class Relocating:
-    """The steps of `cep.dataflow.relocation` at turns that the schedule chooses: move `number` of `run`, of instance `old`. Everybody who sends to it hears of it at some turn."""
+    """The steps of `cep.dataflow.relocation` at turns that the schedule chooses: move `number` of `run`, of instance `old`. Everybody who
+    sends to it hears of it at some turn."""
 
     def __init__(self, run: LocalRun, old: SubqueryInstance, number: int) -> None:
         self.run, self.old, self.number = run, old, number
