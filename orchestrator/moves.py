@@ -137,6 +137,15 @@ def has_arrived(state: Seen, record: QueryRecord) -> bool:
     return there is not None and there.state != "failed" and _have_done(state, record, move)
 
 
+def home(state: Seen, record: QueryRecord, instance: Instance) -> str:
+    """The instance manager that speaks for it: of one that moves the new one, once it has left the old one or settled there."""
+    move = record.move
+    if move is None or not move.redirecting or (move.subquery, move.index) != (instance.subquery, instance.index):
+        return instance.im
+    left = state.status_at(record, move.source, move)
+    return move.target if (left is not None and left.state == "moved") or settled(state, record, move) is not None else move.source
+
+
 def settled(state: Seen, record: QueryRecord, move: Relocation) -> Status | None:
     """What its new place says of the instance that is redirected there; None before it is more than ready."""
     there = state.status_at(record, move.target, move)

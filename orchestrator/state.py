@@ -180,11 +180,8 @@ class ClusterState:
         return sorted(published.intersection(takewhile(lambda stream: self._changed[stream] > since, reversed(self._changed))))
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
-        """What is known of an instance of this deployment; of one that moves, by its new place as soon as it is more than ready there."""
-        move = record.move
-        if move is not None and move.redirecting and (move.subquery, move.index) == (instance.subquery, instance.index):
-            return moves.settled(self, record, move) or self.status_at(record, move.source, move)
-        return self.status_at(record, instance.im, instance)
+        """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""
+        return self.status_at(record, moves.home(self, record, instance), instance)
 
     def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None:
         """What instance manager `im` says of it."""
@@ -418,12 +415,13 @@ class ClusterState:
         missing = self._missing(record)
         for instance in self.plans[record.name].instances:
             status = self.status(record, instance)
-            yield "gone" if instance.im in missing else None if status is None else status.state
+            yield "gone" if moves.home(self, record, instance) in missing else None if status is None else status.state
 
     def _failure(self, record: QueryRecord, now: Now) -> Cause | None:
         """The first failed instance in topological order, or the first whose instance manager is lost."""
         missing = self._missing(record) if now.steady >= self.judge_from else {}
-        for instance in self.plans[record.name].instances:
+        coming = moves.newcomers(record) if record.move is not None and record.move.redirecting else ()
+        for instance in (*self.plans[record.name].instances, *coming):
             status = self.status(record, instance)
             if status is not None and status.state == "failed":
                 return Cause(instance.subquery, instance.index, status.cause or "no cause was given")

@@ -102,8 +102,19 @@ class StandIn:
     def _oblige(self, name: str, assignment: dict[str, Any]) -> None:
         before = self.assignments.get(name, {})
         self.assignments[name] = assignment
-        if not self.mute and any(before.get(key) != assignment[key] for key in ("desired", "epoch")):
-            self._say(name, BECOMES[assignment["desired"]], assignment["cause"])
+        if not self.mute and any(before.get(key) != assignment.get(key) for key in ("desired", "epoch", "move")):
+            self._say(name, self._becomes(assignment), assignment["cause"])
+
+    def _becomes(self, assignment: dict[str, Any]) -> str:
+        """An instance that moves is ready at its new place until it is redirected there."""
+        move = assignment.get("move")
+        if move and (move["subquery"], move["instance"]) == (assignment["subquery"], assignment["instance"]):
+            here, redirected = move["im"] == self.im, move["step"] % 2 == 1
+            if here and not redirected:
+                return "ready"
+            if redirected and not here:
+                return "moved"
+        return BECOMES[assignment["desired"]]
 
     def _forget(self, name: str) -> None:
         if self.assignments.pop(name, None) is not None and self._said.pop(name, None) is not None:
@@ -111,6 +122,7 @@ class StandIn:
 
     def _say(self, key: str, state: str, cause: str | None) -> None:
         document = {"epoch": self.assignments[key]["epoch"], "state": state, "cause": cause, "rows": {"per_ip": 7}}
+        document["step"] = (self.assignments[key].get("move") or {}).get("step", 0)
         self._said[key] = document
         self._ephemeral(f"{node('status', self.im)}/{key}", document)
 

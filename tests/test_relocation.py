@@ -51,7 +51,7 @@ STATEFUL = [cell for cell in sound_cells() if cell.kind not in STATELESS]
 
 
 @pytest.mark.parametrize("cell", STATEFUL, ids=lambda cell: f"{cell.kind}, {cell.balancer}")
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(st.data())
 def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> None:
     case, execution = data.draw(directed(cell))

@@ -1,0 +1,141 @@
+"""Moves of instances as the orchestrator sees them: step by step, taken over by another, refused, and unasked where load says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
+from test_orchestrator import deploy, state_is, written
+
+from cep.errors import Conflict
+from orchestrator.events import Relocate, Stop
+from orchestrator.instance_balancing import LOOKS, InstanceBalancing
+from orchestrator.metric_server import Metrics
+from orchestrator.service import Service
+from orchestrator.state import ClusterState
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
+    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
+        yield kept
+
+
+@pytest.fixture
+def two(zookeeper: Keeper, tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(zookeeper.fresh(), tmp_path) as made:
+        deploy(made.services[0])
+        state_is(made.services[0], "running")
+        yield made
+
+
+def home(state: ClusterState, subquery: str = "SQ2") -> str:
+    return state.plans["per-ip"].instances_of(subquery)[0].im
+
+
+def where(service: Service, subquery: str = "SQ2") -> str:
+    return service.ask(lambda state: home(state, subquery)).result(HANG_S)
+
+
+def move(made: Cluster) -> tuple[str, str]:
+    """From where and to where SQ2/0 is asked to go."""
+    here = where(made.services[0])
+    there = next(im for im in made.stand_ins if im != here)
+    made.services[-1].do(Relocate("per-ip", "SQ2", 0, there)).result(HANG_S)
+    return here, there
+
+
+def test_the_plan_says_where_it_is(zookeeper: Keeper, two: Cluster) -> None:
+    here, there = move(two)
+    reached(two.services[0], lambda state: state.queries["per-ip"].move is None)
+    assert where(two.services[0]) == there
+    plan, record = written(zookeeper.client, two, "plans", "per-ip"), written(zookeeper.client, two, "queries", "per-ip")
+    assert next(i["im"] for i in plan["instances"] if i["subquery"] == "SQ2" and i["index"] == 0) == there
+    assert record["moves"] == 1 and record["move"] is None and record["refused"] == "" and there in record["hosts"]
+    until(lambda: "per-ip~SQ2~0" not in two.stand_ins[here].assignments)
+    until(lambda: "move" not in two.stand_ins[there].assignments["per-ip~SQ2~0"])
+    state_is(two.services[0], "running")
+
+
+def test_another_orchestrator_takes_it_over(two: Cluster) -> None:
+    """In the middle: the new place has not said that it is ready."""
+    service = two.services[0]
+    there = next(im for im in two.stand_ins if im != where(service))
+    two.stand_ins[there].mute = True
+    _, there = move(two)
+    until(lambda: "per-ip~SQ2~0" in two.stand_ins[there].assignments)
+    service.close()
+    two.services[:] = [two.add_service()]
+    reached(two.services[0], lambda state: state.queries["per-ip"].move is not None and len(state.managers) == 2)
+    with pytest.raises(Conflict, match="wait until it is there"):
+        two.services[0].do(Relocate("per-ip", "SQ2", 0, there)).result(HANG_S)
+    two.stand_ins[there].mute = False
+    for key in list(two.stand_ins[there].assignments):
+        two.stand_ins[there].say(key, "ready" if key == "per-ip~SQ2~0" else "running")
+    reached(two.services[0], lambda state: state.queries["per-ip"].move is None)
+    assert where(two.services[0]) == there
+
+
+def test_a_place_where_it_cannot_be_is_refused(two: Cluster) -> None:
+    here = where(two.services[0])
+    there = next(im for im in two.stand_ins if im != here)
+    two.stand_ins[there].mute = True
+    move(two)
+    until(lambda: "per-ip~SQ2~0" in two.stand_ins[there].assignments)
+    two.stand_ins[there].say("per-ip~SQ2~0", "failed", "there is no room")
+    reached(two.services[0], lambda state: state.queries["per-ip"].move is None)
+    record = two.services[0].ask(lambda state: state.queries["per-ip"]).result(HANG_S)
+    assert record.refused == f"SQ2/0 of query 'per-ip' stays on '{here}': on '{there}' it has failed: there is no room"
+    assert record.state == "running" and where(two.services[0]) == here
+    until(lambda: "per-ip~SQ2~0" not in two.stand_ins[there].assignments)
+
+
+def test_a_query_that_is_stopped_meanwhile_stops(two: Cluster) -> None:
+    there = next(im for im in two.stand_ins if im != where(two.services[0]))
+    two.stand_ins[there].mute = True
+    move(two)
+    two.services[0].do(Stop("per-ip")).result(HANG_S)
+    reached(two.services[0], lambda state: state.queries["per-ip"].refused != "")
+    for key in list(two.stand_ins[there].assignments):
+        two.stand_ins[there].say(key, "stopped")
+    state_is(two.services[0], "stopped")
+
+
+class Measured:
+    """A metric server without its process."""
+
+    def __init__(self) -> None:
+        self.metrics, self.now = Metrics(), 0.0
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        return self.metrics.answer(question, self.now)
+
+    def pass_time(self, seconds: float, epoch: int, cpu: dict[str, dict[tuple[str, int], float]]) -> None:
+        """`cpu`: of a core, by instance manager and instance."""
+        self.now += seconds
+        for im, shares in cpu.items():
+            reports = [
+                {"query": "per-ip", "epoch": epoch, "subquery": s, "instance": i, "cpu_ns": share * self.now * 1e9}
+                for (s, i), share in shares.items()
+            ]
+            self.metrics.take({"im": im, "instances": reports, "complete": True}, self.now)
+
+
+def test_load_moves_an_instance(two: Cluster) -> None:
+    service, measured = two.services[0], Measured()
+    epoch = service.ask(lambda state: state.queries["per-ip"].epoch).result(HANG_S)
+    placed = service.ask(lambda state: [(i.subquery, i.index, i.im) for i in state.plans["per-ip"].instances]).result(HANG_S)
+    here = where(service)
+    there = next(im for im in two.stand_ins if im != here)
+    shares = {im: {(s, i): 0.45 if at == here else 0.01 for s, i, at in placed if at == im} for im in (here, there)}
+    balancing = InstanceBalancing(service, measured)
+    for look in range(1, LOOKS + 1):
+        measured.pass_time(2.0, epoch, shares)
+        balancing.look({("per-ip", epoch, "SQ2")} if look < LOOKS else set())
+        if look < LOOKS:
+            assert where(service) == here
+    reached(service, lambda state: state.queries["per-ip"].moves == 1 and state.queries["per-ip"].move is None)
+    assert where(service) == there
