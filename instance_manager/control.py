@@ -195,7 +195,11 @@ class Control(threading.Thread):
                 yield name, json.loads(answer.get()[0])
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
-        return key not in self.known or self.known[key]["epoch"] != document["epoch"]
+        known = self.known.get(key)
+        if known is None or known["epoch"] != document["epoch"]:
+            return True
+        arriving = is_arriving(document, self.config.id)  # perhaps back, before we heard that what was here is to go
+        return arriving and (known.get("move") or {}).get("number") != document["move"]["number"]
 
     def _on_change(self, event: object) -> None:
         self.words.put("look")

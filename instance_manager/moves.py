@@ -107,6 +107,8 @@ class Moves:
         move = Asked(**asked)
         if move.step <= hosted.step:
             return
+        if move.number > hosted.step // 2:
+            self._tidy(hosted)  # that the one before is over was not heard
         if (hosted.instance.subquery, hosted.instance.index) != move.place and not hosted.instance.done:
             if move.step % 2:
                 self._redirect(hosted, move)
@@ -171,9 +173,11 @@ class Moves:
     def _tidy(self, hosted: Hosted) -> None:
         """The move is over: channels to the old place go, or those to the new one, if nobody moved."""
         number, moved = divmod(hosted.step, 2)
+        if hosted.arrival.endswith(f"#{number}"):
+            return  # it is the one that has moved
         latest = set(_latest(hosted.channels).values())
         for name in list(hosted.channels):
-            if name not in latest if moved else False:
+            if moved and name not in latest:
                 self.network.forget((), [wire.name_id(name)])
                 self.senders.pop((name, hosted.epoch), None)
                 del hosted.channels[name]

@@ -122,5 +122,6 @@ def _may_move(where: Where, untried: Set[Place], state: ClusterState) -> bool:
     plan = state.plans[record.name]
     head = head_of(plan, where.subquery)
     by_buckets = head is not None and (record.name, record.epoch, head) in untried
-    stays = plan.query.options.rebalance == "off" or why_it_stays(plan, where.subquery) or reader_of(state, record, where.subquery)
-    return not by_buckets and not stays
+    options = plan.query.options
+    asked_only = options.rebalance == "off" or options.replicas > 1  # replicas are where their streams are
+    return not (by_buckets or asked_only or why_it_stays(plan, where.subquery) or reader_of(state, record, where.subquery))

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from test_cluster_moves import Flow, chained, check, started, table_of
+from typer.testing import CliRunner
 from waiting import HANG_S, until
 
 from driver import TIME, Conflict, LocalCluster, Query, QueryError, QueryFailed, Running, Subscription, col, count, max_, stream, sum_
+from driver.cli import app
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +121,9 @@ def test_what_cannot_move(cluster: LocalCluster) -> None:
     with pytest.raises(Conflict, match="SQ2/0 of query 'fixed' cannot move: query 'reader' reads what it puts out"):
         running.move("SQ2", 0, there)
     reader.delete()
-    running.move("SQ2", 0, there)
+    said = CliRunner().invoke(app, ["move", "fixed", "SQ2/0", there, "--url", cluster.rest.url])
+    assert said.output == f"fixed: SQ2/0 is on {there}\n"
+    assert "such as SQ2/0, got 'SQ2'" in str(CliRunner().invoke(app, ["move", "fixed", "SQ2", there]).exception)
     check(reading, flow)
     until(lambda: running.status()["state"] == "ended")
     with pytest.raises(Conflict, match="instances move only while it is running"):

@@ -406,8 +406,8 @@ class SubqueryInstance:
         if not self._leaving:
             self._leaving = True
             return self._leave(barrier)
-        self.state = "moved"
         self.on_departure(barrier)
+        self.state = "moved"
         return None
 
     def _leave(self, barrier: Barrier) -> Iterator[None]:

@@ -41,7 +41,7 @@ class Options:
     buckets: int = 4096
     #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each (ISE 4.3).
     message_policy: str = "interrupt"
-    rebalance: str = "auto"  # buckets move to instances that have less to do; off: only when they are told to
+    rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,71 @@
+"""A subscription whose producer moves: what comes from its new place waits for what is still on its way from the old one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from cep import wire
+from cep.elements import Batch, End
+from cep.errors import ClusterError
+from cep.kernels.columns import column_of
+from cep.model.schema import INT64, Schema
+from cep.wire import Format, Header
+from driver.data import DataPlane
+from driver.rest import Rest
+from driver.subscription import Producer, Subscription
+
+SCHEMA = Schema.of({"i": "int64"})
+
+
+@pytest.fixture
+def subscription() -> Iterator[Subscription]:
+    plane = DataPlane()
+    made = Subscription(Rest("http://127.0.0.1:1", None), plane, "out")
+    made.query, made.schema, made.format = "q", SCHEMA, Format(SCHEMA)
+    producer = Producer({"endpoint": "ipc:///tmp/old", "instance": 0}, "q", "out", made.id)
+    made.producers[producer.channel] = producer
+    plane.listen(producer.endpoint, producer.channel, made._hear)
+    yield made
+    plane.close()
+
+
+def message(subscription: Subscription, sequence: int, last: int) -> tuple[Header, object]:
+    (producer,) = subscription.producers.values()
+    if sequence == last:
+        return Header(wire.END, producer.channel, sequence), wire.body_of(End(), Format(SCHEMA))
+    batch = Batch({"i": column_of(INT64, np.array([sequence]))}, np.array([sequence]))
+    return Header(wire.BATCH, producer.channel, sequence), bytes(Format(SCHEMA).encode(batch))
+
+
+def has_moved(subscription: Subscription) -> None:
+    """As the new place says it."""
+    (producer,) = subscription.producers.values()
+    place = {"endpoint": "ipc:///tmp/new", "channel": producer.channel}
+    subscription._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json({"id": subscription.id, "place": place}))
+
+
+def test_what_overtakes_waits(subscription: Subscription) -> None:
+    """Two ways, each in its order, mixed as chance has it."""
+    choose = random.Random(3)
+    ways = [[message(subscription, n, 40) for n in range(25)], [message(subscription, n, 40) for n in range(25, 41)]]
+    has_moved(subscription)
+    while any(ways):
+        subscription.messages.put(choose.choice([way for way in ways if way]).pop(0))
+    assert [row["i"] for batch in subscription for row in batch.to_pylist()] == list(range(40))
+
+
+def test_it_lives_by_heartbeats_at_the_new_place(subscription: Subscription) -> None:
+    has_moved(subscription)
+    has_moved(subscription)
+    assert +subscription.plane.beats == {"ipc:///tmp/new": 1}
+    assert {producer.endpoint for producer in subscription.producers.values()} == {"ipc:///tmp/new"}
+
+
+def test_a_gap_of_one_that_stayed_is_a_loss(subscription: Subscription) -> None:
+    subscription.take(*message(subscription, 0, 9))
+    with pytest.raises(ClusterError, match="expected element 1, got 2: messages were lost"):
+        subscription.take(*message(subscription, 2, 9))
