@@ -41,10 +41,10 @@ def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
     streams = plan.subquery(subquery).streams
     if streams:
         return f"it reads stream {streams[0]!r} itself, where it is known to be; instances move that get their input from other instances"
-    by_name = {operator.name: operator for operator in plan.query.operators}
-    found = next((by_name[name] for name in plan.subquery(subquery).operators if isinstance(by_name.get(name), Lookup)), None)
-    if found is not None:
-        return f"operator {found.name!r} has read its table when the query began, and a file may be another one now"
+    lookups = [operator for operator in plan.query.operators if isinstance(operator, Lookup) and operator.table.path is not None]
+    lookup = next((operator for operator in lookups if operator.name in plan.subquery(subquery).operators), None)
+    if lookup is not None:
+        return f"operator {lookup.name!r} has read {lookup.table.path!r} when the query began, which may be another table now"
     read = {edge.consumer for edge in plan.edges_out_of(subquery) if edge.is_output}
     written = next((output.stream for output in plan.query.outputs if output.stream in read and output.files is not None), None)
     return None if written is None else f"it writes stream {written!r} to a file of its own"
