@@ -65,7 +65,7 @@ class Loop:
         self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
         self.inboxes: dict[tuple[str, int], Inbox] = {}  # by channel name and epoch, for both ends in this process
-        self.moves = Moves(self.network, self.clients, self.inbox, self.senders)
+        self.moves = Moves(self.network, self.clients, self.inboxes, self.senders)
         self.stopping = self.polls = False
         self._next_tick = 0
 

@@ -7,7 +7,7 @@ more to redirect, so that a later one is greater, and goes back in the status wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from instance_manager.hosting import NEIGHBOUR_BYTES, Hosted
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 from instance_manager.subscriptions import Subscription, Terms
 
-Opened = Callable[[str, int], Inbox]
+Inboxes = dict[tuple[str, int], Inbox]
 Senders = dict[tuple[str, int], tuple[Hosted, LocalChannel]]
 
 
@@ -85,11 +85,11 @@ class Departure:
 
 
 class Moves:
-    """`inbox` gives the receiving end of a channel, `senders` are the channels that end in this process."""
+    """`inboxes` and `senders` are the ends of channels in this process, by name and epoch."""
 
-    def __init__(self, network: Network, clients: Clients, inbox: Opened, senders: Senders) -> None:
+    def __init__(self, network: Network, clients: Clients, inboxes: Inboxes, senders: Senders) -> None:
         self.network, self.sockets, self.clients = network, network.sockets, clients
-        self.inbox, self.senders = inbox, senders
+        self.inboxes, self.senders = inboxes, senders
 
     def add(self, hosted: Hosted) -> None:
         """It is at home; if it comes from elsewhere, it waits for what it had there."""
@@ -128,7 +128,7 @@ class Moves:
                     hosted.instance.next_inboxes[before] = after
 
     def _open_inbox(self, hosted: Hosted, name: str, before: Inbox, wire_format: Format, endpoint: str) -> Inbox:
-        inbox, here = self.inbox(name, hosted.epoch), endpoint == self.sockets.endpoint
+        inbox, here = self._inbox(name, hosted.epoch), endpoint == self.sockets.endpoint
         inbox.share = 0 if not before.share else min(hosted.share, NEIGHBOUR_BYTES) if here else hosted.share
         inbox.on_arrival = hosted.wake
         hosted.inboxes[name] = inbox, wire_format, None if here else endpoint
@@ -136,6 +136,10 @@ class Moves:
             remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name), base_of(name) in hosted.paced)
             self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
         return inbox
+
+    def _inbox(self, name: str, epoch: int) -> Inbox:
+        """The receiving end of a channel, the same for both ends if they are here."""
+        return self.inboxes.setdefault((name, epoch), Inbox(name, 0))
 
     def _redirect(self, hosted: Hosted, move: Asked) -> None:
         """Behind a Barrier it sends to the new place."""
@@ -152,7 +156,7 @@ class Moves:
     def _open_channel(self, hosted: Hosted, base: str, move: Asked) -> Channel:
         name, (_, stream, wire_format) = channel_at(base, move.number), hosted.receivers[base]
         if move.target == self.sockets.endpoint:
-            local = LocalChannel(self.inbox(name, hosted.epoch), hosted.epoch)
+            local = LocalChannel(self._inbox(name, hosted.epoch), hosted.epoch)
             self.senders[name, hosted.epoch] = hosted, local
             hosted.channels[name] = local
             return local
@@ -167,6 +171,7 @@ class Moves:
     def _followed(self, hosted: Hosted, inbox: Inbox) -> None:
         """The last element of a channel from its old place has been taken."""
         del hosted.inboxes[inbox.name]
+        self.inboxes.pop((inbox.name, hosted.epoch), None)
         hosted.remotes.pop(wire.name_id(inbox.name), None)
         self.network.forget([wire.name_id(inbox.name)], ())
 
@@ -180,6 +185,7 @@ class Moves:
             if moved and name not in latest:
                 self.network.forget((), [wire.name_id(name)])
                 self.senders.pop((name, hosted.epoch), None)
+                self.inboxes.pop((name, hosted.epoch), None)
                 del hosted.channels[name]
         for name in [name for name in hosted.inboxes if name.endswith(f"#{number}") and not moved]:
             hosted.instance.next_inboxes = {a: b for a, b in hosted.instance.next_inboxes.items() if b.name != name}

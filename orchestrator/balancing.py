@@ -126,7 +126,7 @@ def still(state: ClusterState) -> list[Table]:
     found = []
     for name, record in state.queries.items():
         plan = state.plans[name]
-        if record.state != "running" or plan.query.options.rebalance == "off":
+        if record.state != "running" or record.move is not None or plan.query.options.rebalance == "off":
             continue
         for head in heads(plan):
             if not state.is_moving(record, head):
