@@ -164,4 +164,4 @@ def test_the_new_place_dies_while_state_is_on_its_way(cluster: LocalCluster) -> 
     with pytest.raises(QueryFailed, match=there):
         for _ in reading:
             pass
-    flow.enough.set()
+    flow.end()
