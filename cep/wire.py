@@ -99,10 +99,11 @@ def stream_id(name: str) -> int:
 @dataclass(frozen=True)
 class Format:
     """How the batches of a channel look on the wire: the stream's columns, then the hidden ones; `origin`: words of the origin,
-    0 where it does not travel."""
+    0 where it does not travel. Only to clients batches go without their event `time`: who has it not reads them as Arrow does."""
 
     schema: Schema
     origin: int = 0
+    time: bool = True
 
     @property
     def plain(self) -> Format:
@@ -111,18 +112,18 @@ class Format:
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        hidden = [pa.field("__time", pa.int64(), nullable=False)]
+        hidden = [pa.field("__time", pa.int64(), nullable=False)] * self.time
         hidden += [pa.field(f"__origin{word}", pa.int64(), nullable=False) for word in range(self.origin)]
         return pa.schema(list(self.schema.arrow) + hidden)
 
     @cached_property
     def fingerprint(self) -> int:
-        return self.schema.fingerprint ^ self.origin
+        return self.schema.fingerprint ^ self.origin ^ (not self.time) << 8
 
     def to_arrow(self, batch: Batch) -> pa.RecordBatch:
         """The batch with its hidden columns."""
         arrays = list(columns_to_arrow(batch.columns, self.schema).columns)
-        arrays.append(int64_array(batch.time))
+        arrays += [int64_array(batch.time)] * self.time
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
             arrays += [int64_array(batch.origin[:, word]) for word in range(self.origin)]
@@ -150,7 +151,7 @@ class Format:
             if column.valid is not None:
                 return self.to_arrow(batch).serialize()
             arrays.append((np.ascontiguousarray(column.values),) if column.data is None else gathered(column))
-        arrays.append((np.ascontiguousarray(batch.time),))
+        arrays += [(np.ascontiguousarray(batch.time),)] * self.time
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
             arrays += [(np.ascontiguousarray(batch.origin[:, word]),) for word in range(self.origin)]

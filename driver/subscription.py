@@ -39,6 +39,7 @@ class Producer:
         self.sequence = 0
         self.open = True
         self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
+        self.format: Format | None = None  # of what it sends
 
 
 class Subscription:
@@ -62,7 +63,7 @@ class Subscription:
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {on_slow!r}", "/on_slow")
         self.rest, self.plane, self.stream, self.event_time = rest, plane, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
-        self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes}
+        self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes, "event_time": event_time}
         self.query = ""
         self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when we registered
         self.registered = False
@@ -73,7 +74,6 @@ class Subscription:
         self.plane.subscribers[self.id] = self._answered
         self.producers: dict[int, Producer] = {}
         self.schema: Schema | None = None
-        self.format: Format | None = None
         self.held: list[tuple[Header, Any]] = []
         self.rows = 0
         self.closed = False
@@ -172,7 +172,7 @@ class Subscription:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
-        self.format = Format(self.schema)
+        producer.format = Format(self.schema, time=answer["time"])
         self._grant(producer)
         return 0
 
@@ -244,8 +244,8 @@ class Subscription:
         return None
 
     def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
-        assert self.schema is not None and self.format is not None
-        batch = pa.ipc.read_record_batch(wire.aligned(body), self.format.arrow)
+        assert self.schema is not None and producer.format is not None
+        batch = pa.ipc.read_record_batch(wire.aligned(body), producer.format.arrow)
         producer.consumed += len(body)
         self.rows += batch.num_rows
         if producer.consumed - producer.granted > slack(self.window):

@@ -168,10 +168,10 @@ class Clients:
             subscription.terms = terms
             self._file(hosted, outlet, subscription)
             hosted.wake()
-        wire_format = terms.format(outlet.format)
+        wire_format = terms.format(outlet.format) if subscription is None else subscription.format
         until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "ended": ended, "state": hosted.instance.state, "rows": rows}
-        answer |= {"schema": wire_format.schema.to_json(), "origin": wire_format.origin, "sent_until": until}
+        answer |= {"schema": wire_format.schema.to_json(), "origin": wire_format.origin, "time": wire_format.time, "sent_until": until}
         if subscription is not None and not terms.reader:
             answer["place"] = self._place(subscription)
         self._answer(terms.endpoint, header, answer | {"subquery": hosted.instance.subquery, "cause": hosted.instance.cause})

@@ -26,7 +26,7 @@ KEEP_S = 60.0
 @dataclass(frozen=True)
 class Terms:
     """What the client asked for. A query that reads the stream, `reader`, gets only the `columns` it needs, with their origin
-    if it orders by it; `grain` as in `cep.dataflow.output`."""
+    if it orders by it; `grain` as in `cep.dataflow.output`. A client may do without the event times of its rows."""
 
     id: str
     endpoint: str
@@ -36,6 +36,7 @@ class Terms:
     reader: str = ""
     columns: Sequence[str] | None = None
     origin: bool = False
+    event_time: bool = True
     grain: int = 0
 
     def __post_init__(self) -> None:
@@ -49,7 +50,7 @@ class Terms:
     def format(self, whole: Format) -> Format:
         """What it gets, of a stream in format `whole`."""
         schema = whole.schema if self.columns is None else restrict(whole.schema, tuple(self.columns))
-        return Format(schema, whole.origin if self.origin else 0)
+        return Format(schema, whole.origin if self.origin else 0, self.event_time)
 
 
 class HeldCredit(Credit):
