@@ -1,7 +1,7 @@
 """Rows held until the watermark has passed them, and then taken in stream order: what sequential operators do first (DESIGN 4.6).
 
 Stream order is (event time, origin); what ties on both, which can be only where two ways from one beginning meet, is ordered by
-all its columns.
+all its columns. Rows that come in that order, as from one partition in order of time, are let out as they lie there, without a copy.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ import pyarrow as pa
 from cep.compile.aggregate_results import describe
 from cep.compile.aggregate_ties import rows_of
 from cep.dataflow.channel import batch_bytes
-from cep.dataflow.output import concat
+from cep.dataflow.output import compacted, concat
 from cep.elements import Batch
 from cep.kernels.column import Column
-from cep.kernels.columns import compact
 from cep.kernels.group_numbers import GroupNumbers
 from cep.kernels.jit import kernel
 from cep.model.schema import INT64, Field, Schema
 from cep.wire import Format
 
 ROWS_MAX = 65_536
+#: Neighbours of fewer rows are let out as one batch: to copy so many takes less time than what follows takes for a batch.
+FEW_ROWS = 8_192
 
 
 class Hold:
@@ -35,6 +36,7 @@ class Hold:
         self.bytes = 0
         self._batches: list[Batch] = []
         self._first = 0  # least event time of what is held, if there is anything
+        self._in_order = True  # what is held, one batch behind the other
 
     def __len__(self) -> int:
         return sum(map(len, self._batches))
@@ -56,14 +58,19 @@ class Hold:
     def add(self, batch: Batch) -> None:
         """The batch before it gets texts of its own; the last one need not, for it seldom stays."""
         if len(batch):
-            least = int(batch.time.min())
-            self._first = min(self._first, least) if self._batches else least
-            if self._batches:
-                last = self._batches[-1]
-                self._batches[-1] = replace(last, columns={name: compact(column) for name, column in last.columns.items()})
             batch = replace(batch, columns={name: batch.columns[name] for name in self.schema.names})
+            self._look_at(batch)
+            if self._batches:
+                self._batches[-1] = compacted(self._batches[-1])
             self._batches.append(batch)
             self.bytes += batch_bytes(batch)
+
+    def _look_at(self, batch: Batch) -> None:
+        """Is it in order, and behind what is held?"""
+        least, last = int(batch.time.min()), self._batches[-1] if self._batches else None
+        self._first = least if last is None else min(self._first, least)
+        behind = last is None or (self._in_order and _place(last, -1) < _place(batch, 0))
+        self._in_order = behind and is_in_order(batch)
 
     def clear(self) -> None:
         self._batches, self.bytes = [], 0
@@ -72,19 +79,24 @@ class Hold:
         """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
         if not self._batches or self._first >= watermark:
             return
-        held = concat(self._batches)
-        self._batches, self.bytes = [], 0
-        held = self._split(held, watermark)
-        for start in range(0, len(held), ROWS_MAX):
-            yield held if len(held) <= ROWS_MAX else held.take(slice(start, start + ROWS_MAX))
+        held, in_order = self._batches, self._in_order
+        self.clear()
+        passed = self._passed(held, watermark) if in_order else [self._sorted(concat(held), watermark)]
+        for batch in _few_together(passed):
+            for start in range(0, len(batch), ROWS_MAX):
+                yield batch if len(batch) <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
 
-    def _split(self, held: Batch, watermark: int) -> Batch:
+    def _passed(self, held: Sequence[Batch], watermark: int) -> list[Batch]:
+        """Of batches in stream order what is before `watermark`, as it lies there; the others stay."""
+        passed = []
+        for batch in held:
+            ready = int(np.searchsorted(batch.time, watermark))
+            passed.append(batch if ready == len(batch) else batch.take(slice(0, ready)))
+            self.add(batch if not ready else batch.take(slice(ready, None)))
+        return passed
+
+    def _sorted(self, held: Batch, watermark: int) -> Batch:
         """The rows of `held` before `watermark`, in stream order; the others stay."""
-        assert held.origin is not None, "rows that are taken in order must carry their origin"
-        if in_order(np.ascontiguousarray(held.time), np.ascontiguousarray(held.origin)):
-            ready = int(np.searchsorted(held.time, watermark))
-            self.add(held.take(slice(ready, None)))
-            return held.take(slice(0, ready))
         before = held.time < watermark
         if not before.all():
             self.add(held.take(np.flatnonzero(~before)))
@@ -105,16 +117,46 @@ class Hold:
         self.add(self.format.from_arrow(batch.filter(pa.array(kept))))
 
 
+def _few_together(batches: Sequence[Batch]) -> Iterator[Batch]:
+    """The same rows in the same order: neighbours of few rows as one batch."""
+    few: list[Batch] = []
+    for batch in batches:
+        if len(batch) < FEW_ROWS:
+            few += [batch] if len(batch) else []
+            continue
+        if few:
+            yield concat(few)
+            few = []
+        yield batch
+    if few:
+        yield concat(few)
+
+
 def in_stream_order(batch: Batch, schema: Schema, ties: bool) -> Batch:
     """The same rows, sorted."""
-    assert batch.origin is not None, "rows that are taken in order must carry their origin"
-    time, origin = np.ascontiguousarray(batch.time), np.ascontiguousarray(batch.origin)
-    if in_order(time, origin):
+    if is_in_order(batch):
         return batch
+    time, origin = _places(batch)
     order = np.lexsort((*(origin[:, word] for word in reversed(range(origin.shape[1]))), time))
     if ties:
         _untie(order, time, origin, batch, schema)
     return batch.take(order)
+
+
+def _places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """What stream order goes by: event times and origins."""
+    assert batch.origin is not None, "rows that are taken in order must carry their origin"
+    return np.ascontiguousarray(batch.time), np.ascontiguousarray(batch.origin)
+
+
+def _place(batch: Batch, row: int) -> tuple[int, ...]:
+    assert batch.origin is not None, "rows that are taken in order must carry their origin"
+    return int(batch.time[row]), *batch.origin[row].tolist()
+
+
+def is_in_order(batch: Batch) -> bool:
+    """Is every row strictly before the next one?"""
+    return bool(in_order(*_places(batch)))
 
 
 @kernel("boolean(const int64[:], const int64[:, :])")
