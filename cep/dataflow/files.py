@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ ROW_BYTES_MAX = 16 << 20  # DESIGN 7: a longer row is a dead letter
 PADDING = 64  # bytes behind a buffer that kernels may read
 READ_BYTES = 2 << 20
 PROBE_BYTES = 64 << 10
+#: So many rows at the end of what was read are looked at for where their instant begins.
+INSTANT_ROWS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +258,31 @@ class TextSource:
         return buffer
 
     def _batch(self, block: Block, buffer: Buffer, lines: int) -> Batch | None:
-        parsed = self.parser.parse(buffer.view, 0, lines, lines)
+        parsed, instant = self._whole_instants(self.parser.parse(buffer.view, 0, lines, lines), block, buffer)
         position, record = self.position, self.record
         self.position = min(position + parsed.consumed, block.end)
         self.record += parsed.count
         self._refuse(parsed, block, buffer, position)
-        return self._on_time(parsed, block, record)
+        batch = self._on_time(parsed, block, record)
+        self.max_time = max(self.max_time, instant)
+        return batch
+
+    def _whole_instants(self, parsed: Parsed, block: Block, buffer: Buffer) -> tuple[Parsed, int]:
+        """Where rows come in order of time, those of the last instant are left to be read with the rest of it, and nothing that is taken
+        has to wait for them; and that instant, which the next row has."""
+        column = self.parser.event_time
+        if self.disorder or column is None or parsed.bad_count or not len(parsed) or self.position + parsed.consumed >= block.end:
+            return parsed, MIN_TIME
+        times = parsed.columns[column].values[-INSTANT_ROWS:]
+        before = np.flatnonzero(times != times[-1])
+        if not len(before):
+            return parsed, MIN_TIME
+        rows = len(parsed) - len(times) + int(before[-1]) + 1
+        count, end = int(parsed.records[rows]), parsed.consumed
+        for _ in range(parsed.count - count):
+            end = buffer.bytes.rfind(b"\n", 0, end - 1) + 1
+        columns = {name: column.take(slice(0, rows)) for name, column in parsed.columns.items()}
+        return replace(parsed, columns=columns, records=parsed.records[:rows], count=count, consumed=end), int(times[-1])
 
     def _on_time(self, parsed: Parsed, block: Block, record: int) -> Batch | None:
         time, judged = self._judge(parsed)
