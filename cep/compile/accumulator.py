@@ -15,7 +15,9 @@ from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_ties import ROW
 from cep.kernels.exact_sum import POOL_WORDS, round_exact
+from cep.kernels.group_table import GroupTable
 from cep.kernels.jit import warm
+from cep.kernels.keys import Keys
 from cep.kernels.programs import EMIT, GROUP
 from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, POOL_USED, Table
 
@@ -97,20 +99,21 @@ class Accumulator:
 
     def each(
         self,
-        groups: Table,
-        numbers: np.ndarray,
+        groups: GroupTable,
         ttl: int,
         links: np.ndarray,
         desk: np.ndarray,
         start: int,
         taken: int,
+        keys: Keys,
         arguments: tuple[np.ndarray, ...],
     ) -> tuple[int, int]:
-        """Takes the rows from `start` on, those before `taken` have been, each into the slot of its group, `numbers`, and answers it.
+        """Takes the rows from `start` on, those before `taken` have been, each into the slot of the group of its key, and answers it.
         Returns where to go on, and the row behind the last one taken: there is room now for the next, unless it lacks a slot."""
-        where = groups.entries, groups.width, numbers, ttl, links, desk, start, taken, len(numbers)
+        where = *groups.arrays, keys.w0, keys.w1, keys.data, groups.fresh, ttl, links, desk, start, taken, len(keys)
         stop = int(self.loops.each(*where, *_arrays(self.slots), *_arrays(self.output), *arguments))
-        if stop < len(numbers):
+        if stop < len(keys):
+            groups.table.grow()
             if _is_full(self.slots):
                 self.rewrite(self.capacity, self.held(), self.held())
             self.output.grow_bytes()

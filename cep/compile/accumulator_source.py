@@ -1,6 +1,6 @@
 """The loops of an accumulator, as source: `execute` runs a program (`cep.kernels.programs`) over the slots of a table, `absorb` takes
-entries of another table into slots, `each` takes rows into the slots of their groups and answers every one of them: the program would
-be the same for all rows. They are made of what the states say (`aggregate_states`), as `aggregate_source` is.
+entries of another table into slots, `each` finds the groups of rows, takes the rows into their slots and answers every one of them: the
+program would be the same for all rows. They are made of what the states say (`aggregate_states`), as `aggregate_source` is.
 
 All return the operation, entry or row for which a table lacked room, untouched, or `stop`; `each` -1 - (the row) where it is taken, and
 there was no room for its answer. Rows before `taken` have been taken. The first word of a slot's entry is 1 while it
@@ -22,6 +22,7 @@ from cep.model.schema import DataType
 _IMPORTS = """from cep.kernels.jit import inlined
 from cep.kernels.programs import ADD, COUNT, EMIT, FREE, GROUP, LAST, MERGE, RESET, SLOT, SLOTS_A_ROW, UPDATE, next_slot, slots_left
 from cep.kernels.table import prefetch
+from cep.kernels.group_table import number_block
 """
 
 _SOURCE = """
@@ -70,6 +71,13 @@ def _fits(control, arena, pool, wanted):
         return True
     control[ARENA_WANTED] = wanted
     return False
+
+
+@inlined
+def _left(control, used, pooled, out_control, rows, out_used, out_pooled, at):
+    control[ARENA_USED], control[POOL_USED] = used, pooled
+    out_control[ROWS], out_control[ARENA_USED], out_control[POOL_USED] = rows, out_used, out_pooled
+    return at
 
 
 @kernel("int64(const int64[:, :], int64, int64, {table}, {table}, const int64[:], int64, const uint8[:], const int64[:, :], {types})")
@@ -142,51 +150,62 @@ def absorb(targets, sources, fresh, start, stop, entries, control, arena, pool, 
 
 
 @kernel(
-    "int64(int64[:], int64, const int64[:], int64, const int64[:], int64[:], int64, int64, int64, {table}, {table}, {types})"
+    "int64({group_table}, const uint64[:], const uint64[:], const uint8[:], const int64[:], int64, const int64[:], int64[:], "
+    "int64, int64, int64, {table}, {table}, {types})"
 )
 def each(
-    groups, group_width, numbers, ttl, links, desk, start, taken, stop,
+    group_slots, groups, group_control, group_arena, group_width, key0, key1, key_data, new_group, ttl, links, desk, start, taken, stop,
     entries, control, arena, pool, out, out_control, out_arena, out_pool, {arguments}
 ):
     control[ARENA_WANTED], out_control[ARENA_WANTED] = 0, 0
+    # Not in memory, which anything written might change: a row would have to wait for that of the row before.
+    used, pooled = control[ARENA_USED], control[POOL_USED]
+    row, out_used, out_pooled = out_control[ROWS], out_control[ARENA_USED], out_control[POOL_USED]
     for block in range(start, stop, AHEAD):
         end = min(block + AHEAD, stop)
-        for i in range(block, end):
-            prefetch(groups, numbers[i] * group_width + SLOT)
-        for i in range(block, end):
-            prefetch(entries, groups[numbers[i] * group_width + SLOT] * {width})
-        for i in range(block, end):
-            group = numbers[i] * group_width
+        numbered = number_block(
+            group_slots, groups, group_control, group_arena, group_width, key0, key1, key_data, block, end, new_group,
+            group_control, AHEAD_FROM
+        )
+        for ahead in range(AHEAD_FROM, AHEAD_FROM + numbered - block):
+            prefetch(entries, groups[group_control[ahead] * group_width + SLOT] * {width})
+        for i in range(block, numbered):
+            group = group_control[AHEAD_FROM + i - block] * group_width
             if i >= taken:
                 fresh = groups[group + SLOT] < 0
                 if fresh and slots_left(links, desk) < SLOTS_A_ROW:
-                    return i
+                    return _left(control, used, pooled, out_control, row, out_used, out_pooled, i)
                 if fresh:
                     groups[group + SLOT] = next_slot(links, desk)
                 at = groups[group + SLOT] * {width}
                 if fresh or (ttl >= 0 and time[i] - groups[group + LAST] > ttl):
                     entries[at] = 1
                     _clear(entries, at)
+                    if ttl >= 0:
+                        groups[group + LAST] = time[i]
+                wanted = _update_room(entries, at, arena, i, {arguments})
+                if used + wanted > len(arena) or pooled + {sums} > len(pool):
+                    control[ARENA_WANTED] = wanted
+                    return _left(control, used, pooled, out_control, row, out_used, out_pooled, i)
+                used, pooled = _update(entries, at, arena, used, pool, pooled, i, {arguments})
+                if ttl >= 0:
                     groups[group + LAST] = time[i]
-                if not _fits(control, arena, pool, _update_room(entries, at, arena, i, {arguments})):
-                    return i
-                control[ARENA_USED], control[POOL_USED] = _update(
-                    entries, at, arena, control[ARENA_USED], pool, control[POOL_USED], i, {arguments}
-                )
-                groups[group + LAST] = time[i]
                 groups[group + COUNT] += 1
-            at, to = groups[group + SLOT] * {width}, out_control[ROWS] * {width}
+            at, to = groups[group + SLOT] * {width}, row * {width}
             _clear(out, to)
-            if not _fits(out_control, out_arena, out_pool, _answer_room(out, to, entries, at, arena)):
-                return -1 - i
-            out_control[ARENA_USED], out_control[POOL_USED] = _answer(
-                out, to, out_arena, out_control[ARENA_USED], out_pool, out_control[POOL_USED], entries, at, arena, pool
-            )
-            out_control[ROWS] += 1
-    return stop
+            wanted = _answer_room(out, to, entries, at, arena)
+            if out_used + wanted > len(out_arena) or out_pooled + {sums} > len(out_pool):
+                out_control[ARENA_WANTED] = wanted
+                return _left(control, used, pooled, out_control, row, out_used, out_pooled, -1 - i)
+            out_used, out_pooled = _answer(out, to, out_arena, out_used, out_pool, out_pooled, entries, at, arena, pool)
+            row += 1
+        if numbered < end:
+            return _left(control, used, pooled, out_control, row, out_used, out_pooled, numbered)
+    return _left(control, used, pooled, out_control, row, out_used, out_pooled, stop)
 """
 
 _TABLE = "int64[:], int64[:], uint8[:], int64[:, :]"
+_GROUP_TABLE = "int32[:], int64[:], int64[:], uint8[:], int64"
 _WORDS = "const int64[:]"
 
 
@@ -222,6 +241,7 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         arguments=", ".join(kinds),
         types=", ".join(kinds.values()),
         table=_TABLE,
+        group_table=_GROUP_TABLE,
         width=width_of(states),
         sums=sums_of(states),
     )

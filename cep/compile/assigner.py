@@ -60,7 +60,7 @@ class Assigner:
         return groups[:, LAST] < max(watermark, -(2**62)) - self.ttl
 
 
-_ONE_WINDOW = (0, 0, 0, NONE)
+_ONE_WINDOW = (NONE, 0, 0, 0)
 
 
 def assigner_of(window: Window) -> Assigner:
@@ -74,5 +74,5 @@ def assigner_of(window: Window) -> Assigner:
             return Assigner(assign_transactions, end_transactions, np.zeros(3, np.int64), _ONE_WINDOW)
         case UnboundedWindow(advance=None, ttl=ttl):
             parameters = np.array([-1 if ttl is None else ttl, 0, 0], np.int64)
-            return Assigner(None, None, parameters, _ONE_WINDOW, ttl=ttl)
+            return Assigner(None, None, parameters, _ONE_WINDOW[:2] if ttl is None else _ONE_WINDOW[:3], ttl=ttl)
     raise AssertionError(window)

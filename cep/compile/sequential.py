@@ -102,10 +102,10 @@ class SequentialState:
         To be pulled to its end before anything else is called.
         """
         rows = self._numbered(batch)
-        numbers = self.groups.numbers(Keys(*rows.arrays[:3]))
         if self.assigner.assign is None:
-            yield self._each(batch, rows, numbers)
+            yield self._each(batch, rows, Keys(*rows.arrays[:3]))
             return
+        numbers = self.groups.numbers(Keys(*rows.arrays[:3]))
         if self.origin_words:
             assert batch.origin is not None
             self.groups.matrix[numbers, -self.origin_words :] = batch.origin  # of rows of one group the last stays
@@ -127,19 +127,19 @@ class SequentialState:
         self._work += n
         yield from self._answers(batch)
 
-    def _each(self, batch: Batch, rows: TupleRows, numbers: np.ndarray) -> Batch:
+    def _each(self, batch: Batch, rows: TupleRows, keys: Keys) -> Batch:
         """An answer for every row, which has its key, its event time and its origin."""
         start, taken, n, ttl = 0, 0, len(batch), int(self.assigner.parameters[0])
         self.accumulator.clear(n)
         while start < n:
             self._make_room(0)
-            where = self.groups.table, numbers, ttl, self.links, self.desk, start, taken
-            start, taken = self.accumulator.each(*where, rows.arrays[3:])
+            where = self.groups, ttl, self.links, self.desk, start, taken
+            start, taken = self.accumulator.each(*where, keys, rows.arrays[3:])
         self._work += n
         # Texts are keys as they stand; numbers are written anew, for -0.0 is 0.0 in keys.
         plain = all(field.type.is_text for field in self.spec.by)
-        keys = batch.columns if plain else decode_keys(Keys(*rows.arrays[:3]), self.spec.by)
-        columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), keys)
+        by = batch.columns if plain else decode_keys(keys, self.spec.by)
+        columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), by)
         return Batch(columns, batch.time, batch.origin if self.spec.origin else None, batch.created)
 
     def _numbered(self, batch: Batch) -> TupleRows:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep.kernels.hashing import is_long
-from cep.kernels.jit import kernel, warm
+from cep.kernels.jit import inlined, kernel, warm
 from cep.kernels.keys import Keys
 from cep.kernels.table import (
     AHEAD,
@@ -23,6 +23,59 @@ from cep.kernels.table import (
 )
 
 _KEY_WORDS = 2
+
+
+@inlined
+def number_block(
+    slots: np.ndarray,
+    entries: np.ndarray,
+    control: np.ndarray,
+    arena: np.ndarray,
+    width: int,
+    key0: np.ndarray,
+    key1: np.ndarray,
+    key_data: np.ndarray,
+    start: int,
+    stop: int,
+    fresh: np.ndarray,
+    numbers: np.ndarray,
+    to: int,
+) -> int:
+    """As `number_groups`, of at most AHEAD keys; the first number is put at `numbers[to]`."""
+    rows, used = control[ROWS], control[ARENA_USED]
+    capacity, mask = len(slots) // 2, len(slots) - 1
+    look_ahead(slots, entries, width, key0, key1, start, stop, control)
+    for i in range(start, stop):
+        w0, w1, place = key0[i], key1[i], control[AHEAD_FROM + i - start]
+        elsewhere = is_long(w1)
+        row = np.int64(slots[place])
+        while row != 0:
+            at = (row - 1) * width
+            if entries[at] == np.int64(w0):
+                if not elsewhere:
+                    if entries[at + 1] == np.int64(w1):
+                        break
+                elif same_long(entries[at + 1], arena, w1, key_data):
+                    break
+            place = (place + 1) & mask
+            row = np.int64(slots[place])
+        if row == 0:
+            wanted = key_room(w1, key_data)
+            if rows == capacity or used + wanted > len(arena):
+                control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, wanted
+                return i
+            at = rows * width
+            rows += 1
+            row = rows
+            slots[place] = rows
+            entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
+            if elsewhere:
+                used = put_key(entries, at, arena, used, w1, key_data)
+            for k in range(len(fresh)):
+                entries[at + 2 + k] = fresh[k]
+        numbers[to + i - start] = row - 1
+    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, 0
+    return stop
 
 
 @kernel(
@@ -46,41 +99,11 @@ def number_groups(
 ) -> int:
     """The number of the group of each key, its entry in a table; a new one gets the words `fresh` behind its key. Returns `stop`, or
     the row for which the table lacked room."""
-    rows, used = control[ROWS], control[ARENA_USED]
-    capacity, mask = len(slots) // 2, len(slots) - 1
     for block in range(start, stop, AHEAD):
         end = min(block + AHEAD, stop)
-        look_ahead(slots, entries, width, key0, key1, block, end, control)
-        for i in range(block, end):
-            w0, w1, place = key0[i], key1[i], control[AHEAD_FROM + i - block]
-            elsewhere = is_long(w1)
-            row = np.int64(slots[place])
-            while row != 0:
-                at = (row - 1) * width
-                if entries[at] == np.int64(w0):
-                    if not elsewhere:
-                        if entries[at + 1] == np.int64(w1):
-                            break
-                    elif same_long(entries[at + 1], arena, w1, key_data):
-                        break
-                place = (place + 1) & mask
-                row = np.int64(slots[place])
-            if row == 0:
-                wanted = key_room(w1, key_data)
-                if rows == capacity or used + wanted > len(arena):
-                    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, wanted
-                    return i
-                at = rows * width
-                rows += 1
-                row = rows
-                slots[place] = rows
-                entries[at], entries[at + 1] = np.int64(w0), np.int64(w1)
-                if elsewhere:
-                    used = put_key(entries, at, arena, used, w1, key_data)
-                for k in range(len(fresh)):
-                    entries[at + 2 + k] = fresh[k]
-            numbers[i] = row - 1
-    control[ROWS], control[ARENA_USED], control[ARENA_WANTED] = rows, used, 0
+        reached = number_block(slots, entries, control, arena, width, key0, key1, key_data, block, end, fresh, numbers, block)
+        if reached < end:
+            return reached
     return stop
 
 
@@ -107,16 +130,19 @@ class GroupTable:
         """The same for kernels."""
         return self.table.entries, self.width
 
+    @property
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, int]:
+        """What `number_block` takes of it."""
+        return self.table.slots, self.table.entries, self.table.control, self.table.arena, self.width
+
     def numbers(self, keys: Keys) -> np.ndarray:
         """The number of the group of each key, int64[n]."""
-        numbers = np.empty(len(keys), np.int64)
-        table, start = self.table, 0
+        numbers, start = np.empty(len(keys), np.int64), 0
         while True:
-            arrays = table.slots, table.entries, table.control, table.arena, self.width
-            start = number_groups(*arrays, keys.w0, keys.w1, keys.data, start, len(keys), self.fresh, numbers)
+            start = number_groups(*self.arrays, keys.w0, keys.w1, keys.data, start, len(keys), self.fresh, numbers)
             if start == len(keys):
                 return numbers
-            table.grow()
+            self.table.grow()
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Forgets the groups that `kept`, bool[rows], does not name. Returns the new number of each, int64[rows]; of others nonsense."""

@@ -34,10 +34,11 @@ GROUP, ROW, TIME, START, END = range(5)
 OPERATIONS, ANSWERS, FREE_SLOT, SLOTS, SLOTS_FREE, OPEN, OUTSIDE, WANTED, AT_GROUP, AT_WINDOW = range(10)
 DESK_WORDS = 10
 
-#: Words of a group behind its key: event times of the first row of the open window and of its last row, rows taken, the slot of the
-#: open window (-1: none). Of groups of SIZE windows also the tops of two stacks of panes, how many are in the second, and the number
-#: of the oldest pane; there SLOT is what is merged of the second stack.
-FIRST, LAST, COUNT, SLOT, FRONT, BACK, BACK_PANES, OLDEST = range(2, 10)
+#: Words of a group behind its key: the slot of the open window (-1: none), rows taken, event times of its last row and of the first row
+#: of the open window. Of groups of SIZE windows also the tops of two stacks of panes, how many are in the second, and the number
+#: of the oldest pane; there SLOT is what is merged of the second stack. A window has as many of them as it needs, the first ones: the
+#: smaller a group, the more of them are in the cache.
+SLOT, COUNT, LAST, FIRST, FRONT, BACK, BACK_PANES, OLDEST = range(2, 10)
 NONE = -1
 
 #: Slots that a row may take.
