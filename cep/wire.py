@@ -20,6 +20,7 @@ from cep.errors import ProtocolError
 from cep.ipc import Arrays, Layout
 from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
 from cep.model.schema import BOOL, DataType, Schema
+from cep.model.streams import Stream
 
 VERSION = 1
 # version, kind, (6 bytes reserved), and then as in `Header`; a multiple of 8 bytes, so that a body behind it is aligned
@@ -43,6 +44,8 @@ _KIND_OF: dict[type, int] = {
 COSTLY = (Batch, State)
 COSTLY_KINDS = frozenset((BATCH, STATE))
 LAYOUTS_KEPT = 256
+#: The hidden column of event times.
+TIME = "__time"
 _PLACE = b"place"  # in the metadata of the schema of rows of state
 
 
@@ -99,31 +102,43 @@ def stream_id(name: str) -> int:
 @dataclass(frozen=True)
 class Format:
     """How the batches of a channel look on the wire: the stream's columns, then the hidden ones; `origin`: words of the origin,
-    0 where it does not travel. Only to clients batches go without their event `time`: who has it not reads them as Arrow does."""
+    0 where it does not travel; `time`: the column that is the event time, TIME a hidden one, and "" none, only to clients, which read
+    batches as Arrow does."""
 
     schema: Schema
     origin: int = 0
-    time: bool = True
+    time: str = TIME
+
+    @staticmethod
+    def published(stream: Stream, origin: int = 0) -> Format:
+        """Of what publishers send: an event time that is a column, and never NULL, does not travel twice."""
+        column = stream.event_time_column
+        return Format(stream.schema, origin, TIME if column is None or stream.schema[column].nullable else column)
 
     @property
     def plain(self) -> Format:
         """The same without the origin: how clients get it."""
         return replace(self, origin=0)
 
+    @property
+    def hides_time(self) -> bool:
+        """Has the event time a hidden column?"""
+        return self.time == TIME
+
     @cached_property
     def arrow(self) -> pa.Schema:
-        hidden = [pa.field("__time", pa.int64(), nullable=False)] * self.time
+        hidden = [pa.field(TIME, pa.int64(), nullable=False)] * self.hides_time
         hidden += [pa.field(f"__origin{word}", pa.int64(), nullable=False) for word in range(self.origin)]
         return pa.schema(list(self.schema.arrow) + hidden)
 
     @cached_property
     def fingerprint(self) -> int:
-        return self.schema.fingerprint ^ self.origin ^ (not self.time) << 8
+        return self.schema.fingerprint ^ self.origin ^ (0 if self.hides_time else name_id(self.time))
 
     def to_arrow(self, batch: Batch) -> pa.RecordBatch:
         """The batch with its hidden columns."""
         arrays = list(columns_to_arrow(batch.columns, self.schema).columns)
-        arrays += [int64_array(batch.time)] * self.time
+        arrays += [int64_array(batch.time)] * self.hides_time
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
             arrays += [int64_array(batch.origin[:, word]) for word in range(self.origin)]
@@ -133,8 +148,9 @@ class Format:
         columns = columns_from_arrow(record_batch, self.schema)
         n, width = record_batch.num_rows, len(self.schema.fields)
         hidden = [_int64(record_batch.column(i)) for i in range(width, record_batch.num_columns)]
-        origin = np.stack(hidden[1:], axis=1) if self.origin else None
-        return Batch(columns, hidden[0] if n else np.zeros(0, np.int64), origin, created)
+        time = hidden.pop(0) if self.hides_time else columns[self.time].values
+        origin = np.stack(hidden, axis=1) if self.origin else None
+        return Batch(columns, time if n else np.zeros(0, np.int64), origin, created)
 
     @cached_property
     def layout(self) -> Layout | None:
@@ -151,7 +167,7 @@ class Format:
             if column.valid is not None:
                 return self.to_arrow(batch).serialize()
             arrays.append((np.ascontiguousarray(column.values),) if column.data is None else gathered(column))
-        arrays += [(np.ascontiguousarray(batch.time),)] * self.time
+        arrays += [(np.ascontiguousarray(batch.time),)] * self.hides_time
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
             arrays += [(np.ascontiguousarray(batch.origin[:, word]),) for word in range(self.origin)]
@@ -165,7 +181,8 @@ class Format:
             return self.from_arrow(pa.ipc.read_record_batch(message, self.arrow), created)
         fields, arrays = self.schema.fields, found[1]
         columns = {field.name: column_of(field.type, *each) for field, each in zip(fields, arrays, strict=False)}
-        time, *words = [array for (array,) in arrays[len(fields) :]]
+        words = [array for (array,) in arrays[len(fields) :]]
+        time = words.pop(0) if self.hides_time else columns[self.time].values
         return Batch(columns, time, _side_by_side(words) if words else None, created)
 
 

@@ -61,7 +61,7 @@ class Publisher:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
         self.disorder = stream.disorder or 0
-        self.format, self.stream_id = Format(stream.schema), wire.stream_id(stream.name)
+        self.format, self.stream_id = Format.published(stream), wire.stream_id(stream.name)
         self.readers: dict[int, Reader] = {}
         self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0
@@ -130,16 +130,19 @@ class Publisher:
     def _message(self, batch: pa.RecordBatch, times: np.ndarray, columns: list[pa.Array] | None) -> bytes | pa.Buffer:
         """As it travels: of few rows, whose `columns` are given, without Arrow's objects, which take longer than the rest."""
         layout = None if columns is None else self.format.layout
-        body = None if layout is None or columns is None else layout.write_arrow(batch.num_rows, columns, times)
+        body = None if layout is None or columns is None else layout.write_arrow(batch.num_rows, columns, *self._hidden(times))
         return self._whole(batch, times).serialize() if body is None else body
 
     def _whole(self, batch: pa.RecordBatch, times: np.ndarray) -> pa.RecordBatch:
-        """With its hidden column."""
-        return pa.RecordBatch.from_arrays([*batch.columns, wire.int64_array(times)], schema=self.format.arrow)
+        """With its hidden column, if it has one."""
+        return pa.RecordBatch.from_arrays([*batch.columns, *map(wire.int64_array, self._hidden(times))], schema=self.format.arrow)
+
+    def _hidden(self, times: np.ndarray) -> list[np.ndarray]:
+        return [times] * self.format.hides_time
 
     def _send_shares(self, route: Route, readers: list[Reader], whole: pa.RecordBatch, created_ns: int, before: int) -> None:
         """To each replica of a query the rows whose keys it has."""
-        numbered = Format(self.stream.schema, 1)
+        numbered = Format.published(self.stream, 1)
         batch = self.format.from_arrow(whole, created_ns)
         for replica, rows, stamp in shares(route, batch, before, self.max_time, self.disorder, self.record):
             body = numbered.to_arrow(rows).serialize()

@@ -238,7 +238,7 @@ class _Maker:
             source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
             edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == stream.name)
             numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
-            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format(stream.schema, int(numbered)))
+            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format.published(stream, int(numbered)))
             return source
         parser = parser_of(stream, columns.names)
         parser.warm()

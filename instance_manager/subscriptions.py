@@ -17,7 +17,7 @@ from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element, Watermark
 from cep.errors import QueryError
 from cep.plan.needed import restrict
 from cep.transport import Sockets
-from cep.wire import Format, Header
+from cep.wire import TIME, Format, Header
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0
@@ -50,7 +50,7 @@ class Terms:
     def format(self, whole: Format) -> Format:
         """What it gets, of a stream in format `whole`."""
         schema = whole.schema if self.columns is None else restrict(whole.schema, tuple(self.columns))
-        return Format(schema, whole.origin if self.origin else 0, self.event_time)
+        return Format(schema, whole.origin if self.origin else 0, TIME if self.event_time else "")
 
 
 class HeldCredit(Credit):
