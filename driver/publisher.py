@@ -28,7 +28,7 @@ from cep.wire import Format, Header
 from driver.arrow import event_times, plain_columns, record_batches
 from driver.data import DataPlane
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 2 << 20
 FEW_ROWS = 256
 ANSWER_S = 15.0
 
