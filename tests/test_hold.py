@@ -23,10 +23,10 @@ def batch(times: list[int], first: int) -> Batch:
     return Batch({"n": Column(INT64, numbers)}, np.array(times, np.int64), origin)
 
 
-@given(STEPS)
-def test_what_a_watermark_has_passed_comes_out_in_stream_order(steps: list[tuple[list[int], int, bool]]) -> None:
+@given(STEPS, st.integers(1, 4))
+def test_what_a_watermark_has_passed_comes_out_in_stream_order(steps: list[tuple[list[int], int, bool]], few_rows: int) -> None:
     with interpreted():
-        hold, watermark, count = Hold(SCHEMA, 2, ties=False), 0, 0
+        hold, watermark, count = Hold(SCHEMA, 2, ties=False, few_rows=few_rows), 0, 0
         held: set[tuple[int, int, int]] = set()
         for ahead, rise, in_order in [*steps, ([], 0, True)]:
             made = batch([watermark + each for each in (sorted(ahead) if in_order else ahead)], count)
@@ -38,4 +38,5 @@ def test_what_a_watermark_has_passed_comes_out_in_stream_order(steps: list[tuple
             passed = sorted(row for row in held if row[0] < watermark)
             assert [n for each in hold.release(watermark) for n in each.columns["n"].values] == [n for _, _, n in passed]
             held -= set(passed)
+            assert (len(hold), hold.first) == (len(held), min((time for time, _, _ in held), default=None))
         assert [n for each in hold.release(MAX_TIME) for n in each.columns["n"].values] == [n for _, _, n in sorted(held)]

@@ -15,7 +15,9 @@ from cep import wire
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, State, Stop, Watermark
 from cep.errors import ProtocolError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
+from cep.model.expr import col
 from cep.model.schema import Schema
+from cep.model.streams import Stream
 from cep.wire import Format, Header
 
 UNSIGNED64, SIGNED64 = st.integers(0, 2**64 - 1), st.integers(MIN_TIME, MAX_TIME)
@@ -92,6 +94,28 @@ def test_batches(made: tuple[Schema, pa.RecordBatch, Batch], shift: int) -> None
             assert array is None or array.ctypes.data % array.itemsize == 0
 
 
+@given(st.lists(st.tuples(SIGNED64, st.text(max_size=20)), max_size=20), st.booleans())
+def test_an_event_time_that_is_a_column_travels_once(rows: list[tuple[int, str]], plain: bool) -> None:
+    fields = {"t": "timestamp[us]", "s": "string", **({} if plain else {"b": "bool"})}  # with a bool Arrow reads and writes
+    stream = Stream("s", Schema.of(fields), col("t"), 0)
+    time, texts = np.array([t for t, _ in rows], np.int64), pa.array([s for _, s in rows], pa.string())
+    columns = [pa.array(time).cast(stream.schema["t"].type.arrow), texts, *([] if plain else [pa.array([True] * len(rows), pa.bool_())])]
+    batch = Batch(columns_from_arrow(pa.RecordBatch.from_arrays(columns, schema=stream.schema.arrow), stream.schema), time)
+    wire_format = Format.published(stream)
+    body = bytes(wire_format.encode(batch))
+    got = wire_format.decode(body)
+    assert got.time.tolist() == time.tolist() == got.columns["t"].values.tolist()
+    assert columns_to_arrow(got.columns, stream.schema).column("s").to_pylist() == texts.to_pylist()
+    assert len(body) <= len(bytes(Format(stream.schema).encode(batch))) - 8 * len(rows)
+
+
+def test_an_event_time_that_may_be_null_has_a_hidden_column() -> None:
+    fields = {"t": "timestamp[us]?", "u": "timestamp[us]"}
+    assert Format.published(Stream("s", Schema.of(fields), col("t"), 0)).time == wire.TIME
+    assert Format.published(Stream("s", Schema.of(fields), None, None)).time == wire.TIME
+    assert Format.published(Stream("s", Schema.of(fields), col("u"), 0)).time == "u"
+
+
 STATE = State("op", "held", 1, pa.record_batch({"k": ["a", None, "ü"], "n": pa.array([1, 2, None])}).slice(1))
 FAILS = Fail("SQ1", None, "no"), Fail("ü", 3, "'\n\"")
 BARRIERS = Barrier(7), Barrier(8, (0, 1, 1, 0))
@@ -117,6 +141,7 @@ def test_fingerprints_differ_with_everything_that_a_reader_must_know() -> None:
     plain = {"a": "int64", "b": "string"}
     schemas = [plain, {"b": "string", "a": "int64"}, {"a": "int32", "b": "string"}, {"a": "int64?", "b": "string"}, {"a": "int64"}]
     formats = [Format(Schema.of(fields), origin) for fields in schemas for origin in (0, 2, 3)]
+    formats += [Format(Schema.of(fields), origin, time) for fields in schemas for origin in (0, 2) for time in ("a", "")]
     assert len({each.fingerprint for each in formats}) == len(formats)
     assert Format(Schema.of(plain)).fingerprint == formats[0].fingerprint
 

@@ -24,15 +24,16 @@ from cep.model.schema import INT64, Field, Schema
 from cep.wire import Format
 
 ROWS_MAX = 65_536
-#: Neighbours of fewer rows are let out as one batch: to copy so many takes less time than what follows takes for a batch.
+#: To copy fewer rows takes less time than what follows takes for a batch of its own.
 FEW_ROWS = 8_192
 
 
 class Hold:
-    """Rows of `schema` with origins of `origin_words` words. `ties`: may rows tie? Then they have all columns of their stream."""
+    """Rows of `schema` with origins of `origin_words` words. `ties`: may rows tie? Then they have all columns of their stream. Neighbours
+    of fewer than `few_rows` rows are let out as one batch."""
 
-    def __init__(self, schema: Schema, origin_words: int, ties: bool) -> None:
-        self.schema, self.ties, self.format = schema, ties, Format(schema, origin_words)
+    def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS) -> None:
+        self.schema, self.ties, self.few_rows, self.format = schema, ties, few_rows, Format(schema, origin_words)
         self.bytes = 0
         self._batches: list[Batch] = []
         self._first = 0  # least event time of what is held, if there is anything
@@ -82,7 +83,7 @@ class Hold:
         held, in_order = self._batches, self._in_order
         self.clear()
         passed = self._passed(held, watermark) if in_order else [self._sorted(concat(held), watermark)]
-        for batch in _few_together(passed):
+        for batch in _few_together(passed, self.few_rows):
             for start in range(0, len(batch), ROWS_MAX):
                 yield batch if len(batch) <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
 
@@ -117,11 +118,11 @@ class Hold:
         self.add(self.format.from_arrow(batch.filter(pa.array(kept))))
 
 
-def _few_together(batches: Sequence[Batch]) -> Iterator[Batch]:
-    """The same rows in the same order: neighbours of few rows as one batch."""
+def _few_together(batches: Sequence[Batch], few_rows: int) -> Iterator[Batch]:
+    """The same rows in the same order: neighbours of fewer than `few_rows` as one batch."""
     few: list[Batch] = []
     for batch in batches:
-        if len(batch) < FEW_ROWS:
+        if len(batch) < few_rows:
             few += [batch] if len(batch) else []
             continue
         if few:
