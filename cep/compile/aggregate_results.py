@@ -45,9 +45,9 @@ class GroupFailure:
 
 def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]) -> Batch:
     """The answers of a window for `groups`; results that do not fit go to `failures`."""
-    end = window_start + spec.window.size
-    columns = answer_columns(spec, name, groups, (end - 1, window_start, end), failures)
-    origin = origins(name, groups.keys(0), window_start) if spec.origin else None
+    end, keys = window_start + spec.window.size, groups.keys(0)
+    columns = answer_columns(spec, name, groups, (end - 1, window_start, end), failures, decode_keys(keys, spec.by))
+    origin = origins(name, keys, window_start) if spec.origin else None
     return Batch(columns, np.full(len(groups), end - 1, np.int64), origin, groups.table.created)
 
 
