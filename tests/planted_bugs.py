@@ -170,8 +170,8 @@ BUGS = (
     Bug(
         "a watermark overtakes what it lets out",
         f"{_FLOW}/instance.py",
-        "        for out in node.operator.on_watermark(combined):\n            self.meter.charge(node.account)\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n        self.meter.charge(node.account)\n        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(combined)\n                self.meter.charge(output.account)\n",
-        "        for output in node.outputs:\n            if combined < MAX_TIME:\n                output.advance(node.operator.watermark_after(combined))\n        for out in node.operator.on_watermark(combined):\n            yield from self._emit(node, out)\n        combined = node.operator.watermark_after(combined)\n",
+        "        yield from self._iterate(node, node.operator.on_watermark(combined))\n        yield from self._promise(node, combined)\n",
+        "        fired = self._iterate(node, node.operator.on_watermark(combined))\n        yield from self._promise(node, combined)\n        yield from fired\n",
     ),
     Bug(
         "a watermark is lost at an input that ends",
