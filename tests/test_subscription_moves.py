@@ -25,8 +25,9 @@ SCHEMA = Schema.of({"i": "int64"})
 def subscription() -> Iterator[Subscription]:
     plane = DataPlane()
     made = Subscription(Rest("http://127.0.0.1:1", None), plane, "out")
-    made.query, made.schema, made.format = "q", SCHEMA, Format(SCHEMA)
+    made.query, made.schema = "q", SCHEMA
     producer = Producer({"endpoint": "ipc:///tmp/old", "instance": 0}, "q", "out", made.id)
+    producer.format = Format(SCHEMA)
     made.producers[producer.channel] = producer
     plane.listen(producer.endpoint, producer.channel, made._hear)
     yield made
