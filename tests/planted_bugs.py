@@ -99,8 +99,8 @@ BUGS = (
     Bug(
         "one of rows that came in order is let out a µs early",
         f"{_FLOW}/hold.py",
-        "np.searchsorted(batch.time, watermark)",
-        'np.searchsorted(batch.time, watermark, "right")',
+        "batch.time.searchsorted(watermark)",
+        'batch.time.searchsorted(watermark, "right")',
     ),
     # joins
     Bug("NULL joins NULL", f"{_COMPILE}/joined.py", "np.bitwise_or.reduce(null) if null else NO_NULLS", "NO_NULLS if null else NO_NULLS"),

@@ -186,12 +186,14 @@ def _check_sums(
     time: Instant,
     failures: list[GroupFailure],
 ) -> None:
-    times = np.broadcast_to(time, len(groups))
     for answer in spec.answers:
         if answer.function.name == "sum" and answer.field.type == INT64:
             low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
-            for row in np.flatnonzero(high != low >> 63).tolist():
-                failures.append(GroupFailure(name, SUM_OVERFLOW, describe(columns, spec.by, row), int(times[row])))
+            fails = high != low >> 63
+            if fails.any():
+                times = np.broadcast_to(time, len(groups))
+                where = [(describe(columns, spec.by, row), int(times[row])) for row in np.flatnonzero(fails).tolist()]
+                failures += [GroupFailure(name, SUM_OVERFLOW, group, at) for group, at in where]
 
 
 def describe(columns: dict[str, Column], by: tuple[Field, ...], row: int) -> str:

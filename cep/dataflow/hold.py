@@ -7,7 +7,6 @@ all its columns. Rows that come in that order, as from one partition in order of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +58,9 @@ class Hold:
     def add(self, batch: Batch) -> None:
         """The batch before it gets texts of its own; the last one need not, for it seldom stays."""
         if len(batch):
-            batch = replace(batch, columns={name: batch.columns[name] for name in self.schema.names})
+            if len(batch.columns) > len(self.schema.names):
+                columns = {name: batch.columns[name] for name in self.schema.names}
+                batch = Batch(columns, batch.time, batch.origin, batch.created, batch.source)
             self._look_at(batch)
             if self._batches:
                 self._batches[-1] = compacted(self._batches[-1])
@@ -68,10 +69,11 @@ class Hold:
 
     def _look_at(self, batch: Batch) -> None:
         """Is it in order, and behind what is held?"""
-        least, last = int(batch.time.min()), self._batches[-1] if self._batches else None
-        self._first = least if last is None else min(self._first, least)
+        last = self._batches[-1] if self._batches else None
         behind = last is None or (self._in_order and _place(last, -1) < _place(batch, 0))
         self._in_order = behind and is_in_order(batch)
+        least = int(batch.time[0] if self._in_order else batch.time.min())
+        self._first = least if last is None else min(self._first, least)
 
     def clear(self) -> None:
         self._batches, self.bytes = [], 0
@@ -89,12 +91,14 @@ class Hold:
 
     def _passed(self, held: Sequence[Batch], watermark: int) -> list[Batch]:
         """Of batches in stream order what is before `watermark`, as it lies there; the others stay."""
-        passed = []
-        for batch in held:
-            ready = int(np.searchsorted(batch.time, watermark))
-            passed.append(batch if ready == len(batch) else batch.take(slice(0, ready)))
-            self.add(batch if not ready else batch.take(slice(ready, None)))
-        return passed
+        for i, batch in enumerate(held):
+            if batch.time[-1] >= watermark:
+                ready = int(batch.time.searchsorted(watermark))
+                self.add(batch.take(slice(ready, None)) if ready else batch)
+                for after in held[i + 1 :]:
+                    self.add(after)
+                return [*held[:i], batch.take(slice(0, ready))] if ready else list(held[:i])
+        return list(held)
 
     def _sorted(self, held: Batch, watermark: int) -> Batch:
         """The rows of `held` before `watermark`, in stream order; the others stay."""
@@ -123,7 +127,7 @@ def _few_together(batches: Sequence[Batch], few_rows: int) -> Iterator[Batch]:
     few: list[Batch] = []
     for batch in batches:
         if len(batch) < few_rows:
-            few += [batch] if len(batch) else []
+            few.append(batch)
             continue
         if few:
             yield concat(few)
@@ -157,7 +161,7 @@ def _place(batch: Batch, row: int) -> tuple[int, ...]:
 
 def is_in_order(batch: Batch) -> bool:
     """Is every row strictly before the next one?"""
-    return bool(in_order(*_places(batch)))
+    return len(batch) == 1 or bool(in_order(*_places(batch)))
 
 
 @kernel("boolean(const int64[:], const int64[:, :])")

@@ -26,6 +26,7 @@ class SequentialOperator:
     def __init__(self, name: str, hold: Hold, state_limit: int, memory: GroupMemory | None = None) -> None:
         self.name, self.hold, self.state_limit, self.memory = name, hold, state_limit, memory
         self.since, self.incomplete = MIN_TIME, 0  # it has no windows
+        self._remembered = 0  # bytes of the memory, when last looked at; it grows with what is taken
 
     @property
     def state_bytes(self) -> int:
@@ -37,7 +38,8 @@ class SequentialOperator:
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         self.hold.add(batch)
-        self._check()
+        if self.hold.bytes + self._remembered > self.state_limit:
+            self._check()
         yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
@@ -77,7 +79,8 @@ class SequentialOperator:
         return batch
 
     def _check(self) -> None:
-        if self.state_bytes > self.state_limit:
+        self._remembered = 0 if self.memory is None else self.memory.bytes
+        if self.hold.bytes + self._remembered > self.state_limit:
             check_state(self.name, self.state_bytes, self.state_limit, self._contents())
 
     def _contents(self) -> str:

@@ -27,6 +27,7 @@ class SequentialAggregate:
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, limit, dead_letters
         self.since = MIN_TIME
         self.incomplete = 0  # windows dropped at the end, since they waited for more tuples
+        self._taken = 0  # bytes of the state, when last looked at; it grows with what is taken
         chain = _conditions(spec)
         self.conditions = None if chain is None else ChainOperator(name, chain, clock, dead_letters)
         self.flags = () if chain is None else chain.schema.names[-2:]
@@ -50,7 +51,8 @@ class SequentialAggregate:
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         for each in [batch] if self.conditions is None else self.conditions.on_batch(batch, 0):
             self.hold.add(each)
-        self._check()
+        if self.hold.bytes + self._taken > self.state_limit:
+            self._check()
         yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
@@ -89,7 +91,8 @@ class SequentialAggregate:
         self.state.clear()
 
     def _check(self) -> None:
-        if self.state_bytes > self.state_limit:
+        self._taken = self.state.bytes
+        if self.hold.bytes + self._taken > self.state_limit:
             what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
             check_state(self.name, self.state_bytes, self.state_limit, f"{what}; largest keys: {self.largest_keys(3)}")
 

@@ -56,7 +56,7 @@ class DataType:
     @property
     def is_bytes(self) -> bool:
         """Stored as bytes of any length rather than as a machine word: text and lists."""
-        return self.is_text or self.is_list
+        return self.element is not None or self.name in ("string", "binary")
 
     @property
     def arrow(self) -> pa.DataType:
