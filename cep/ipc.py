@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +56,15 @@ class Layout:
         of_words = [dtype for dtype in dtypes if dtype is not None and dtype.itemsize == 8]
         self._words = of_words if len(of_words) == len(self.dtypes) else None  # where nothing has to be filled up
         self._shape = lru_cache(SHAPES_KEPT)(self._shape_of)  # small batches are alike
+
+    @cached_property
+    def lines(self) -> tuple[int, np.ndarray] | None:
+        """Where all columns are eight bytes wide: the number of the word of the metadata that says how many rows there are, and int64[words, 2],
+        the word for none and what it grows by with each row; the columns follow, one behind the other. None elsewhere."""
+        if self._words is None:
+            return None
+        one, two = (np.frombuffer(self._shape_of(n, ()).metadata, np.int64) for n in (1, 2))
+        return self._rows // 8, np.stack([2 * one - two, two - one], axis=1)
 
     def write(self, n: int, columns: Sequence[Arrays]) -> bytes:
         """The message of `n` >= 1 rows."""

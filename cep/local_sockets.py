@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from struct import Struct
@@ -33,10 +34,29 @@ BODY_BYTES_MAX = 1 << 32
 BACKLOG = 4096  # peers that knock at once
 RETRY_S = 0.1
 LINGER_S = 1.0
-_SIZE = Struct("<Q")
+_SIZE = _CHANNEL = Struct("<Q")
 _HEAD_BYTES = _SIZE.size + HEADER_BYTES
+_CHANNEL_AT = _SIZE.size + 8  # the header's second word
 
 Message = tuple[Header, Any]
+#: (what was read, where a message begins, where what was read ends) -> behind the messages that it has taken; where they begin if it takes
+#: none.
+Taker = Callable[[np.ndarray, int, int], int]
+
+
+class Passing:
+    """Who takes the messages of a channel as they lie where they were read, before anybody has looked into them; used by the thread that
+    receives. What they take counts for nobody as arrived."""
+
+    def __init__(self, staging: np.ndarray) -> None:
+        self.bytes, self.staging = staging, staging.data
+        self.takers: dict[int, Taker] = {}  # by channel
+        self.begin: Callable[[], None] = _nobody_counts  # something will be read
+        self.used = False  # something was taken; for who waits for it
+
+
+def _nobody_counts() -> None:
+    """The time it takes is nobody's."""
 
 
 class LocalSockets:
@@ -53,7 +73,7 @@ class LocalSockets:
         self._epoll = select.epoll()
         for number in (self._listener.fileno(), self._waker):
             self._epoll.register(number, select.EPOLLIN)
-        self._staging = np.empty(STAGING_BYTES, np.uint8).data
+        self.passing = Passing(np.empty(STAGING_BYTES, np.uint8))
         self._arrived: deque[Message | ProtocolError] = deque()
         self._incoming: dict[int, _Incoming] = {}
         self._lock = threading.RLock()  # of what follows; a signal's handler may wake a thread that has it
@@ -77,6 +97,16 @@ class LocalSockets:
                 out.send(b"".join((head, body)))
             else:
                 out.send(head, memoryview(body).cast("B"))
+            if out.pending:
+                self._wait(out)
+
+    def relay(self, endpoint: str, messages: memoryview) -> None:
+        """Sends whole messages, sizes and headers with them, whose bytes may be written to again afterwards."""
+        with self._lock:
+            out = self._outgoing.get(endpoint)
+            if out is None:
+                out = self._outgoing[endpoint] = _Outgoing(endpoint.removeprefix(SCHEME))
+            out.send(bytes(messages))
             if out.pending:
                 self._wait(out)
 
@@ -135,8 +165,8 @@ class LocalSockets:
         return message
 
     def poll(self, span_ns: int) -> bool:
-        end = time.monotonic_ns() + span_ns
-        while not self._arrived and not self._look(0):
+        end, self.passing.used = time.monotonic_ns() + span_ns, False
+        while not self._arrived and not self._look(0) and not self.passing.used:
             if time.monotonic_ns() > end:
                 return False
             os.sched_yield()
@@ -176,8 +206,10 @@ class LocalSockets:
             self._epoll.register(connection.fileno(), select.EPOLLIN)
 
     def _read(self, number: int, incoming: _Incoming) -> None:
+        if self.passing.takers:
+            self.passing.begin()
         try:
-            open_ = incoming.read(self._staging, self._arrived)
+            open_ = incoming.read(self.passing, self._arrived)
         except (ProtocolError, OSError) as error:  # who talks nonsense once is not understood any more
             open_ = False
             if isinstance(error, ProtocolError):
@@ -307,22 +339,28 @@ class _Incoming:
         self._body = memoryview(b"")
         self._filled = 0
 
-    def read(self, staging: memoryview, arrived: deque[Message | ProtocolError]) -> bool:
+    def read(self, passing: Passing, arrived: deque[Message | ProtocolError]) -> bool:
         """Takes what is there, whole messages to `arrived`. False: the peer has gone. Raises ProtocolError: these are no messages."""
         if self._header is not None:
             count = self.connection.recv_into(self._body[self._filled :])
             self._filled += count
             self._end_body(arrived)
             return count > 0
-        kept = len(self._rest)
-        staging[:kept] = self._rest
-        count = self.connection.recv_into(staging[kept:])
-        self._take(staging[: kept + count], arrived)
+        kept, staging = len(self._rest), passing.staging
+        if kept:
+            staging[:kept] = self._rest
+        count = self.connection.recv_into(staging[kept:] if kept else staging)
+        self._take(staging, kept + count, passing, arrived)
         return count > 0
 
-    def _take(self, found: memoryview, arrived: deque[Message | ProtocolError]) -> None:
-        at, end = 0, len(found)
+    def _take(self, found: memoryview, end: int, passing: Passing, arrived: deque[Message | ProtocolError]) -> None:
+        at, takers = 0, passing.takers
         while end - at >= _HEAD_BYTES:
+            if takers and (taker := takers.get(_CHANNEL.unpack_from(found, at + _CHANNEL_AT)[0])) is not None:
+                behind = taker(passing.bytes, at, end)
+                if behind > at:
+                    at, passing.used = behind, True
+                    continue
             begin = at + _HEAD_BYTES
             (size,) = _SIZE.unpack_from(found, at)
             header = wire.unpack_from(found, at + _SIZE.size)
@@ -330,10 +368,10 @@ class _Incoming:
                 raise ProtocolError(f"message body: expected at most {BODY_BYTES_MAX} bytes, got {size}")
             at = begin + size
             if at > end:
-                self._begin_body(header, size, found[begin:])
+                self._begin_body(header, size, found[begin:end])
                 return
             arrived.append((header, bytes(found[begin:at]) if size else b""))
-        self._rest = bytes(found[at:])
+        self._rest = bytes(found[at:end]) if at < end else b""
 
     def _begin_body(self, header: Header, size: int, part: memoryview) -> None:
         self._rest = b""

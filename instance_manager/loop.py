@@ -24,6 +24,7 @@ from instance_manager.hosting import Hosted
 from instance_manager.moves import Moves
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
 from instance_manager.ready import Ready
+from instance_manager.short_way import ShortWays
 
 SLICE_NS = 5_000_000
 POLL_NS = 1_000_000  # how long the loop waits awake where a query asks for it
@@ -59,6 +60,8 @@ class Loop:
         self.clients = Clients(sockets, budget_bytes)
         self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
         self.feeds = Feeds(self.network)
+        self.short_ways = ShortWays(sockets, self.clients, self.meter)
+        self.network.passed_by = self.short_ways.entered
         self.hosted: dict[str, Hosted] = {}
         self.ready = Ready()
         self.senders: dict[tuple[str, int], tuple[Hosted, LocalChannel]] = {}  # by channel, of those that end in this process
@@ -73,8 +76,10 @@ class Loop:
         while not self.stopping:
             if not self.turn():
                 self.meter.charge(self.account)
+                self.short_ways.meanwhile = self.idle
                 self._park()
                 self.meter.charge(self.idle)
+                self.short_ways.meanwhile = self.account
 
     def _park(self) -> None:
         """Until there is something to do, at most until the next tick; as the most eager of the queries here asks (ISE 4.3)."""
@@ -116,6 +121,7 @@ class Loop:
 
     def _step(self, hosted: Hosted) -> bool:
         end = time.monotonic_ns() + SLICE_NS
+        self.short_ways.leave(hosted)
         self.meter.charge(self.account)
         try:
             moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
@@ -153,6 +159,7 @@ class Loop:
                 sender = self.senders.get((name, hosted.epoch))
                 if sender is not None and sender[1].settle():
                     self.ready.wake(sender[0])
+            self.short_ways.enter(hosted)
         self.meter.charge(self.network.account)
 
     def _tick(self) -> None:
@@ -160,6 +167,8 @@ class Loop:
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_NS
+        for hosted in self.short_ways.leave_all():
+            hosted.wake()
         for hosted in self.ready.untold():
             hosted.instance.tick()
         self.clients.tick()
@@ -195,6 +204,7 @@ class Loop:
 
     def _change(self, command: Command, hosted: Hosted) -> None:
         instance = hosted.instance
+        self.short_ways.leave(hosted)
         hosted.wake()
         match command.verb:
             case "subscribe" if instance.arriving:
@@ -244,6 +254,7 @@ class Loop:
         self.clients.add(hosted)
         self.feeds.add(hosted)
         self.moves.add(hosted)
+        self.short_ways.add(hosted)
         self.polls |= hosted.polls
         gc.freeze()  # what was made for it lives as long as it does; a full collection would walk it, too
         hosted.wake()
@@ -252,6 +263,7 @@ class Loop:
     def _remove(self, hosted: Hosted) -> None:
         self.leaving = [each for each in self.leaving if each is not hosted]
         del self.hosted[hosted.key]
+        self.short_ways.remove(hosted)
         if hosted.polls:
             self.polls = any(each.polls for each in self.hosted.values())
         self.ready.forget(hosted)

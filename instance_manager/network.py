@@ -9,7 +9,7 @@ import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from cep import wire
 from cep.dataflow.channel import Credit, Inbox, watermark_after
@@ -75,6 +75,13 @@ class RemoteInbox:
     told: int = MIN_TIME  # the combined watermark that the sender knows of
 
 
+class Passage(Protocol):
+    """A way around what follows (`instance_manager.short_way`)."""
+
+    def leave(self) -> bool:
+        """Whoever it leads around is looked at next."""
+
+
 class Network:
     """Moves messages between the sockets and the channels."""
 
@@ -90,6 +97,7 @@ class Network:
         self.meter, self.account = meter, Account()  # the account: credits, and messages that belong to no stream
         self.inboxes: dict[int, RemoteInbox] = {}
         self.channels: dict[int, RemoteChannel] = {}
+        self.passed_by: Mapping[int, Passage] = {}  # instances whose messages do not come here unless they have to, by what these may name
         self.strays = 0  # messages for channels that are not (any more) here
 
     def receive(self) -> None:
@@ -107,6 +115,8 @@ class Network:
 
     def _dispatch(self, header: Header, body: Any) -> Account:
         """Who the message was for."""
+        if header.channel in self.passed_by:
+            self.passed_by[header.channel].leave()
         if header.kind == wire.CREDIT and header.channel in self.channels:
             channel = self.channels[header.channel]
             channel.credit.grant(header.sequence, header.record, header.watermark)

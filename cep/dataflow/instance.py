@@ -158,6 +158,12 @@ class SubqueryInstance:
     def done(self) -> bool:
         return self.state in ("ended", "stopped", "failed", "moved")
 
+    @property
+    def rests(self) -> bool:
+        """Does it run, and is nothing under way in it?"""
+        under_way = self._cursor is not None or self._barrier is not None or self._aligned or self._finished or self.moving is not None
+        return self.state == "running" and not under_way and not self._blocked()
+
     def barrier(self, number: int) -> None:
         """Tells its sources of a Barrier, which has its place behind what they have read so far."""
         self._barrier = Barrier(number)

@@ -125,7 +125,7 @@ def gather(data: np.ndarray, starts: np.ndarray, offsets: np.ndarray, body: np.n
 
 
 @inlined
-def _is_late(time: Any, max_time: int, disorder: int) -> bool:
+def is_late(time: Any, max_time: int, disorder: int) -> bool:
     return bool(time < max(max_time, _MIN_TIME + disorder) - disorder)
 
 
@@ -133,7 +133,7 @@ def _is_late(time: Any, max_time: int, disorder: int) -> bool:
 def on_time(time: np.ndarray, max_time: int, disorder: int, most: int) -> bool:
     """Is no row late, and every event time within ±`most`?"""
     for i in range(len(time)):
-        if time[i] < -most or time[i] > most or _is_late(time[i], max_time, disorder):
+        if time[i] < -most or time[i] > most or is_late(time[i], max_time, disorder):
             return False
         max_time = max(max_time, time[i])
     return True
@@ -147,7 +147,7 @@ def late(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray) -> in
     greatest before the first row, MIN_TIME if there is none; the greatest after the last row is returned.
     """
     for i in range(len(time)):
-        mask[i] = _is_late(time[i], max_time, disorder)
+        mask[i] = is_late(time[i], max_time, disorder)
         max_time = max(max_time, time[i])
     return max_time
 
@@ -164,7 +164,7 @@ def late_among(time: np.ndarray, max_time: int, disorder: int, mask: np.ndarray,
             max_time = max(max_time, bad_times[bad])
             bad += 1
         if i < len(time):
-            mask[i] = _is_late(time[i], max_time, disorder)
+            mask[i] = is_late(time[i], max_time, disorder)
             max_time = max(max_time, time[i])
     return max_time
 

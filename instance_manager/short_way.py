@@ -1,0 +1,397 @@
+"""The short way of a message through an instance that only passes tuples on.
+
+A small message costs the general way (receive, decode, inbox, step, operators, output, encode, send) some forty microseconds, nearly all of
+it the interpreter. Where an instance only picks and renames columns, between one channel in and one out, a kernel takes the message as it
+was received and writes the one that leaves (`cep.kernels.passing`). Rules:
+
+1. What leaves, and what is counted, is what the general way would have sent and counted. The kernel leaves every message that is not
+   plainly simple to that, untouched.
+2. While an instance is on the short way its counters stand in the words that the kernel writes. `leave` gives them back to the objects
+   that own them before anybody else looks at the instance: at a message about it that goes the general way, a step, a command, every tick.
+3. Nothing may be under way when it is entered: nothing queued, gathered, blocked or held back.
+4. Who tries in vain, or leaves without having passed anything on, waits twice as many steps before the next try as before this one.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep import wire
+from cep.compile.chain import Loop
+from cep.dataflow.balancer import RouteKey
+from cep.dataflow.channel import Credit, Inbox, WatermarkMerge, slack
+from cep.dataflow.instance import Node
+from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, Meter
+from cep.dataflow.operators import ChainOperator, PassOperator
+from cep.dataflow.output import Target
+from cep.dataflow.source import PARTITION_BITS, PublishedSource, Publisher
+from cep.elements import EVENT_TIME_MAX, MIN_TIME
+from cep.kernels import passing
+from cep.kernels.jit import warm
+from cep.kernels.passing import pass_on
+from cep.local_sockets import LocalSockets
+from cep.wire import Format, Header
+from instance_manager.clients import Clients
+from instance_manager.hosting import Hosted, clock_us, publisher_channel
+from instance_manager.network import RemoteChannel
+from instance_manager.subscriptions import Subscription
+
+OUT_BYTES = 64 << 10  # written for what is taken at once
+WAIT_MAX = 1 << 10  # steps
+
+#: Name of a column -> the column of the input that it is.
+Renamed = dict[str, str]
+
+
+class ShortWays:
+    """Those of a loop's instances that have one; used by the loop's thread. None is taken where sockets are of another kind."""
+
+    def __init__(self, sockets: object, clients: Clients, meter: Meter) -> None:
+        self.sockets, self.clients, self.meter = sockets, clients, meter
+        self.ways: dict[str, ShortWay] = {}  # by the key of their instance
+        self.entered: dict[int, ShortWay] = {}  # by every id that a message about their instance may bear
+        self.out = np.empty(OUT_BYTES, np.uint8)
+        self.meanwhile = Account()  # whose time it is until a message comes
+        if isinstance(sockets, LocalSockets):
+            sockets.passing.begin = lambda: meter.charge(self.meanwhile)
+
+    def add(self, hosted: Hosted) -> None:
+        line = line_of(hosted)
+        if line is not None and isinstance(self.sockets, LocalSockets):
+            self.ways[hosted.key] = ShortWay(self, self.sockets, hosted, *line)
+
+    def remove(self, hosted: Hosted) -> None:
+        self.leave(hosted)
+        self.ways.pop(hosted.key, None)
+
+    def enter(self, hosted: Hosted) -> None:
+        """If it can, now."""
+        if (way := self.ways.get(hosted.key)) is not None:
+            way.enter()
+
+    def leave(self, hosted: Hosted) -> None:
+        if (way := self.ways.get(hosted.key)) is not None:
+            way.leave()
+
+    def leave_all(self) -> list[Hosted]:
+        """Who has passed something on since it entered."""
+        return [way.hosted for way in dict.fromkeys(self.entered.values()) if way.leave()]
+
+
+def line_of(hosted: Hosted) -> tuple[list[Node], Renamed] | None:
+    """The operators of an instance that only picks and renames columns, in a straight line from its one way in to its one way out, and
+    what its columns are; None: it is none such. `Hosted` of one stream or channel that nobody waits for."""
+    instance = hosted.instance
+    ways_in = len(hosted.entries) + len(hosted.remotes)
+    if (
+        ways_in != 1
+        or len(instance.sources) + len(instance.inputs) != 1
+        or len(hosted.inboxes) != len(hosted.remotes)
+        or len(instance.outputs) != 1
+        or hosted.attachments
+        or hosted.paced
+    ):
+        return None
+    (output,) = instance.outputs
+    node = instance.sources[0][1] if instance.sources else instance.inputs[0].node
+    names = next(iter((hosted.entries or hosted.remotes).values())).format.schema.names
+    line, renamed = [node], _renamed(node, {name: name for name in names})
+    while renamed is not None and len(node.consumers) == 1 and not node.outputs:
+        ((node, _),) = node.consumers
+        line.append(node)
+        renamed = _renamed(node, renamed)
+    straight = node.outputs == [output] and not node.consumers and len(line) == len(instance.nodes)
+    return (line, renamed) if renamed is not None and straight and not isinstance(output.balancer, RouteKey) else None
+
+
+def _renamed(node: Node, renamed: Renamed) -> Renamed | None:
+    """The columns after `node`; None: it does more than to pick and rename."""
+    if type(node.operator) is PassOperator:
+        return renamed
+    if type(node.operator) is not ChainOperator:
+        return None
+    for part in node.operator.chain.parts:
+        if not isinstance(part, Loop) or part.kernel is not None:
+            return None
+        renamed = {name: renamed[source] for name, source in part.source.passed.items() if source in renamed}
+    return renamed
+
+
+@dataclass(slots=True)
+class Entrance:
+    """The one channel that messages come by: of another instance, or of a publisher."""
+
+    id: int
+    named: int  # what else a message about it may bear
+    inbox: Inbox
+    format: Format
+    account: Account
+    merge: WatermarkMerge
+    source: PublishedSource | None = None
+    publisher: Publisher | None = None
+
+    @property
+    def open(self) -> bool:
+        """Does nothing wait there, and is no credit due?"""
+        inbox = self.inbox
+        return not (inbox.queue or inbox.ended or inbox.credit_due) and inbox.granted > 0
+
+    @property
+    def head(self) -> Header:
+        return Header(wire.BATCH, self.id, 0, self.inbox.epoch, 0, self.format.fingerprint, since=self.inbox.since)
+
+
+@dataclass(slots=True)
+class Exit:
+    """The one target that tuples leave for, and what is known of its channel. `weighs`: bytes of a message beside its columns that count
+    where it is asked whether credit allows it."""
+
+    target: Target
+    channel: RemoteChannel | Subscription
+    endpoint: str
+    credit: Credit
+    head: Header
+    weighs: int = 0
+
+
+class ShortWay:
+    """Of one instance, whose operators are a `line`."""
+
+    def __init__(self, ways: ShortWays, sockets: LocalSockets, hosted: Hosted, line: list[Node], renamed: Renamed) -> None:
+        self.ways, self.sockets, self.hosted, self.line, self.renamed = ways, sockets, hosted, line, renamed
+        self.output = hosted.instance.outputs[0]
+        self.account = Account()  # what it has cost since it was entered
+        self.state, self.form = np.zeros(passing.STATE_WORDS, np.int64), np.zeros(0, np.int64)
+        self.read_to, self.written = self.state[passing.READ_TO :].data, ways.out.data
+        self.formed: tuple[object, ...] = ()  # what `form` was made of
+        self.entrance: Entrance | None = None
+        self.exit: Exit | None = None  # both while it is entered
+        self.endpoint = ""
+        self.now = 0  # of the last message, µs since the epoch
+        self._skip, self._skipped = 1, 0  # steps before it is tried again, and of those what is left
+        warm(pass_on)
+
+    # On the way
+
+    def take(self, staging: np.ndarray, at: int, end: int) -> int:
+        """A `cep.local_sockets.Taker`; at the first message that is not simple it stands aside."""
+        self.now = clock_us()
+        size = pass_on(staging, at, end, self.now, self.state, self.form, self.ways.out)
+        if not size:
+            self._stand_aside()
+            return at
+        self.sockets.relay(self.endpoint, self.written[:size])
+        self.ways.meter.charge(self.account)
+        return self.read_to[0]
+
+    def _stand_aside(self) -> None:
+        if self.entrance is not None:
+            self.sockets.passing.takers.pop(self.entrance.id, None)
+
+    # Entering
+
+    def enter(self) -> None:
+        """If nothing is under way, and what comes and leaves is eight bytes wide."""
+        if self._skipped:
+            self._skipped -= 1
+            return
+        exit_ = self._exit()
+        entrance = None if exit_ is None else self._entrance()
+        if entrance is None or exit_ is None or not self._promised(entrance) or not self._formed(entrance, exit_):
+            self._in_vain()
+            return
+        self.entrance, self.exit, self.endpoint = entrance, exit_, exit_.endpoint
+        self._fill(entrance, exit_)
+        for id_ in (entrance.id, entrance.named, exit_.channel.id, *self.hosted.outlets):
+            self.ways.entered[id_] = self
+        self.sockets.passing.takers[entrance.id] = self.take
+
+    def _in_vain(self) -> None:
+        self._skip = self._skipped = min(2 * self._skip, WAIT_MAX)
+
+    def _entrance(self) -> Entrance | None:
+        """None: something is under way."""
+        instance = self.hosted.instance
+        if not instance.rests:
+            return None
+        found = self._publisher() if self.hosted.entries else self._channel()
+        return found if found is not None and found.open and found.inbox.since <= instance.since else None
+
+    def _channel(self) -> Entrance:
+        ((id_, remote),) = self.hosted.remotes.items()
+        return Entrance(id_, id_, remote.inbox, remote.format, remote.account, self.hosted.instance.inputs[0].merge)
+
+    def _publisher(self) -> Entrance | None:
+        ((named, entry),) = self.hosted.entries.items()
+        source = entry.source
+        if len(source.publishers) != 1 or source.expected or source.ending or source.since > MIN_TIME or source.late.batches:
+            return None
+        (publisher,) = source.publishers.values()
+        id_ = publisher_channel(named, publisher.name)
+        if id_ not in self.ways.clients.publishers:
+            return None
+        return Entrance(id_, named, publisher.inbox, entry.format, entry.account, source.merge, source, publisher)
+
+    def _exit(self) -> Exit | None:
+        """None: there are several targets, or none, or something waits there."""
+        target = self.output.targets[0] if len(self.output.targets) == 1 else None
+        if target is None or target.queue or target.parts:
+            return None
+        match target.channel:
+            case RemoteChannel() as channel:
+                return Exit(target, channel, channel.endpoint, channel.credit, self._head(channel, channel.epoch))
+            case Subscription() as channel if not channel.held and not channel.terms.reader:
+                layout = channel.format.layout
+                weighs = 0 if layout is None else layout.metadata_bytes
+                return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel, 0), weighs)
+        return None
+
+    def _head(self, channel: RemoteChannel | Subscription, epoch: int) -> Header:
+        return Header(wire.BATCH, channel.id, 0, epoch, channel.stream, channel.format.fingerprint, since=self.output.since)
+
+    def _merges(self, entrance: Entrance) -> list[WatermarkMerge]:
+        return [entrance.merge, *[node.merge for node in self.line]]
+
+    def _promised(self, entrance: Entrance) -> bool:
+        """Is what everybody has promised the same, and by one alone?"""
+        return all(
+            len(merge.times) == 1 and not merge.idle and merge.combined == self.output.watermark == min(merge.times.values())
+            for merge in self._merges(entrance)
+        )
+
+    def _formed(self, entrance: Entrance, exit_: Exit) -> bool:
+        """Is there a form of what comes and leaves? The one made last, if they are as they were."""
+        formed = entrance.head, exit_.head
+        if formed != self.formed:
+            form = self._form(entrance, exit_)
+            if form is None:
+                return False
+            self.formed, self.form = formed, form
+        return True
+
+    def _form(self, entrance: Entrance, exit_: Exit) -> np.ndarray | None:
+        """What `cep.kernels.passing` calls so; None: a column is not eight bytes wide, or origins change."""
+        come, leave = entrance.format, exit_.channel.format
+        lines = _lines(come), _lines(leave)
+        origin = _origin(entrance, leave.origin) if exit_.target.origin == bool(leave.origin) else None
+        if lines[0] is None or lines[1] is None or origin is None:
+            return None
+        (at, taken), (_, given) = lines
+        names = come.schema.names
+        picked = [*[names.index(self.renamed[name]) for name in leave.schema.names], len(names), *origin]
+        timed = self.output.latency is not None
+        sizes = len(names) + 1 + come.origin, len(picked), len(taken), len(given), at
+        first = [*_judged(entrance), exit_.weighs, timed, len(names), *sizes]
+        form = np.concatenate([first, _words(entrance.head), _words(exit_.head), LATENCY_BOUNDS_US, picked, taken.ravel(), given.ravel()])
+        longest = passing.HEAD_WORDS + len(given) + passing.ROWS_MAX * len(picked)
+        return form.astype(np.int64) if 8 * longest <= OUT_BYTES else None
+
+    def _fill(self, entrance: Entrance, exit_: Exit) -> None:
+        inbox, credit, state = entrance.inbox, exit_.credit, self.state
+        state[:] = 0
+        state[passing.NEXT], state[passing.NEXT_OUT] = inbox.sequence, exit_.channel.sequence
+        state[passing.PROMISED], state[passing.SENT_UNTIL] = self.output.watermark, self.output.sent_until
+        state[passing.OWED] = slack(inbox.share) - (inbox.consumed - inbox.granted)
+        state[passing.SENT], state[passing.CONSUMED], state[passing.LIMIT] = credit.sent, credit.consumed, credit.limit
+        if entrance.source is not None and entrance.publisher is not None:
+            state[passing.NUMBERED] = entrance.source.records.get(entrance.publisher.name, 0)
+
+    # Leaving
+
+    def leave(self) -> bool:
+        """Has it passed anything on since it was entered?"""
+        entrance, exit_ = self.entrance, self.exit
+        if entrance is None or exit_ is None:
+            return False
+        self._stand_aside()
+        self.entrance = self.exit = None
+        for id_ in (entrance.id, entrance.named, exit_.channel.id, *self.hosted.outlets):
+            self.ways.entered.pop(id_, None)
+        if not self.state[passing.MESSAGES]:
+            self._in_vain()
+            return False
+        self._skip = 1
+        self._settle_entrance(entrance)
+        self._settle_line(entrance)
+        self._settle_exit(exit_)
+        self._settle_account(entrance)
+        return True
+
+    def _settle_entrance(self, entrance: Entrance) -> None:
+        state, inbox = self.state, entrance.inbox
+        size = int(state[passing.BYTES])
+        inbox.sequence = int(state[passing.NEXT])
+        inbox.received += size
+        inbox.consumed += size
+        self._take(entrance.account, size)
+        if entrance.source is not None and entrance.publisher is not None:
+            entrance.source.watermark = int(state[passing.PROMISED])
+            entrance.source.records[entrance.publisher.name] = int(state[passing.NUMBERED])
+            entrance.publisher.last_row_us = self.now
+            self.ways.clients.publishers[entrance.id].peer.heard = time.monotonic()
+
+    def _settle_line(self, entrance: Entrance) -> None:
+        promised = int(self.state[passing.PROMISED])
+        for merge in self._merges(entrance):
+            (port,) = merge.times
+            merge.times[port] = merge.combined = promised
+        for node in self.line:
+            self._take(node.account)
+            node.rows_out += int(self.state[passing.ROWS])
+
+    def _settle_exit(self, exit_: Exit) -> None:
+        state, output, channel = self.state, self.output, exit_.channel
+        rows, promised = int(state[passing.ROWS]), int(state[passing.PROMISED])
+        self._take(output.account)
+        output.sent_until, output.watermark = int(state[passing.SENT_UNTIL]), promised
+        exit_.target.promised = promised
+        exit_.target.sent_bytes += 8 * rows * int(self.form[passing.COLUMNS_OUT])
+        exit_.credit.sent, channel.sequence = int(state[passing.SENT]), int(state[passing.NEXT_OUT])
+        if isinstance(channel, Subscription):
+            channel.rows += rows
+        if output.latency is not None:
+            output.latency.sum_us += int(state[passing.LATENCY])
+            counts = state[passing.COUNTS :].tolist()
+            output.latency.counts = [before + more for before, more in zip(output.latency.counts, counts, strict=True)]
+
+    def _take(self, account: Account, size: int = 0) -> None:
+        account.rows += int(self.state[passing.ROWS])
+        account.batches += int(self.state[passing.MESSAGES])
+        account.bytes += size
+
+    def _settle_account(self, entrance: Entrance) -> None:
+        """Its time is that of the steps that it stands for, in equal parts."""
+        accounts = [entrance.account, *[node.account for node in self.line], self.output.account]
+        for account in accounts:
+            account.busy_ns += self.account.busy_ns // len(accounts)
+        entrance.account.busy_ns += self.account.busy_ns % len(accounts)
+        self.account.busy_ns = 0
+
+
+def _lines(format_: Format) -> tuple[int, np.ndarray] | None:
+    return None if format_.layout is None else format_.layout.lines
+
+
+def _origin(entrance: Entrance, words: int) -> list[int] | None:
+    """Where the `words` of the origins that leave are, in the words of `cep.kernels.passing`; None: they are not those that come."""
+    if entrance.source is None:
+        behind = len(entrance.format.schema.names) + 1
+        return list(range(behind, behind + words)) if words in (0, entrance.format.origin) else None
+    if entrance.format.origin or (words and not entrance.source.origin):
+        return None
+    return {0: [], 2: [passing.OF_PARTITION, passing.OF_RECORD]}.get(words)
+
+
+def _judged(entrance: Entrance) -> list[int]:
+    source, publisher = entrance.source, entrance.publisher
+    if source is None or publisher is None:
+        return [0, 0, 0, 0]
+    return [1, source.disorder, EVENT_TIME_MAX, source.source_index << PARTITION_BITS | publisher.partition]
+
+
+def _words(header: Header) -> np.ndarray:
+    """int64[HEAD_WORDS]: the size of the body, left open, and the header."""
+    return np.frombuffer(bytes(8) + header.pack(), np.int64)
