@@ -59,8 +59,8 @@ class Layout:
 
     @cached_property
     def lines(self) -> tuple[int, np.ndarray] | None:
-        """Where all columns are eight bytes wide: the number of the word of the metadata that says how many rows there are, and int64[words, 2],
-        the word for none and what it grows by with each row; the columns follow, one behind the other. None elsewhere."""
+        """Where all columns are eight bytes wide, which follow the metadata one behind the other: the number of the word of the metadata
+        that says how many rows there are, and int64[words, 2], each word without rows and what it grows by with each. None elsewhere."""
         if self._words is None:
             return None
         one, two = (np.frombuffer(self._shape_of(n, ()).metadata, np.int64) for n in (1, 2))

@@ -333,6 +333,10 @@ class Clients:
         size = len(body) if header.kind == wire.BATCH else 0
         publisher.inbox.accept(element, size, header.sequence, 0, header.watermark, MIN_TIME)
 
+    def hear(self, publisher: int) -> None:
+        """Something has come from a publisher, known by its channel."""
+        self.publishers[publisher].peer.heard = time.monotonic()
+
     def _hear(self, header: Header) -> None:
         """A heartbeat: of a client, or of an instance manager for one of its readers."""
         peer = self.peers.get(header.channel)

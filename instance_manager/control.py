@@ -30,6 +30,7 @@ from cep.plan.physical import PhysicalPlan, Worker
 from instance_manager.accounts import steps
 from instance_manager.hosting import Hosted, Preparation, is_arriving
 from instance_manager.loop import Command
+from instance_manager.straight_line import prepare
 
 LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
@@ -213,6 +214,7 @@ class Control(threading.Thread):
         try:
             plan = self._placed(physical.from_json(plans[document["query"]]), document)
             hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id), publishers)
+            prepare(hosted)
         except _GONE:
             raise
         except Exception as error:  # what cannot be built is that query's failure

@@ -14,36 +14,23 @@ was received and writes the one that leaves (`cep.kernels.passing`). Rules:
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-
 import numpy as np
 
 from cep import wire
-from cep.compile.chain import Loop
-from cep.dataflow.balancer import RouteKey
-from cep.dataflow.channel import Credit, Inbox, WatermarkMerge, slack
-from cep.dataflow.instance import Node
-from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, Meter
-from cep.dataflow.operators import ChainOperator, PassOperator
-from cep.dataflow.output import Target
-from cep.dataflow.source import PARTITION_BITS, PublishedSource, Publisher
-from cep.elements import EVENT_TIME_MAX, MIN_TIME
+from cep.dataflow.channel import WatermarkMerge, slack
+from cep.dataflow.meter import Account, Meter
+from cep.elements import MIN_TIME
 from cep.kernels import passing
-from cep.kernels.jit import warm
 from cep.kernels.passing import pass_on
 from cep.local_sockets import LocalSockets
-from cep.wire import Format, Header
+from cep.wire import Header
 from instance_manager.clients import Clients
 from instance_manager.hosting import Hosted, clock_us, publisher_channel
 from instance_manager.network import RemoteChannel
+from instance_manager.straight_line import OUT_BYTES, Entrance, Exit, Line, form_of, line_of
 from instance_manager.subscriptions import Subscription
 
-OUT_BYTES = 64 << 10  # written for what is taken at once
 WAIT_MAX = 1 << 10  # steps
-
-#: Name of a column -> the column of the input that it is.
-Renamed = dict[str, str]
 
 
 class ShortWays:
@@ -61,7 +48,7 @@ class ShortWays:
     def add(self, hosted: Hosted) -> None:
         line = line_of(hosted)
         if line is not None and isinstance(self.sockets, LocalSockets):
-            self.ways[hosted.key] = ShortWay(self, self.sockets, hosted, *line)
+            self.ways[hosted.key] = ShortWay(self, self.sockets, hosted, line)
 
     def remove(self, hosted: Hosted) -> None:
         self.leave(hosted)
@@ -81,87 +68,11 @@ class ShortWays:
         return [way.hosted for way in dict.fromkeys(self.entered.values()) if way.leave()]
 
 
-def line_of(hosted: Hosted) -> tuple[list[Node], Renamed] | None:
-    """The operators of an instance that only picks and renames columns, in a straight line from its one way in to its one way out, and
-    what its columns are; None: it is none such. `Hosted` of one stream or channel that nobody waits for."""
-    instance = hosted.instance
-    ways_in = len(hosted.entries) + len(hosted.remotes)
-    if (
-        ways_in != 1
-        or len(instance.sources) + len(instance.inputs) != 1
-        or len(hosted.inboxes) != len(hosted.remotes)
-        or len(instance.outputs) != 1
-        or hosted.attachments
-        or hosted.paced
-    ):
-        return None
-    (output,) = instance.outputs
-    node = instance.sources[0][1] if instance.sources else instance.inputs[0].node
-    names = next(iter((hosted.entries or hosted.remotes).values())).format.schema.names
-    line, renamed = [node], _renamed(node, {name: name for name in names})
-    while renamed is not None and len(node.consumers) == 1 and not node.outputs:
-        ((node, _),) = node.consumers
-        line.append(node)
-        renamed = _renamed(node, renamed)
-    straight = node.outputs == [output] and not node.consumers and len(line) == len(instance.nodes)
-    return (line, renamed) if renamed is not None and straight and not isinstance(output.balancer, RouteKey) else None
-
-
-def _renamed(node: Node, renamed: Renamed) -> Renamed | None:
-    """The columns after `node`; None: it does more than to pick and rename."""
-    if type(node.operator) is PassOperator:
-        return renamed
-    if type(node.operator) is not ChainOperator:
-        return None
-    for part in node.operator.chain.parts:
-        if not isinstance(part, Loop) or part.kernel is not None:
-            return None
-        renamed = {name: renamed[source] for name, source in part.source.passed.items() if source in renamed}
-    return renamed
-
-
-@dataclass(slots=True)
-class Entrance:
-    """The one channel that messages come by: of another instance, or of a publisher."""
-
-    id: int
-    named: int  # what else a message about it may bear
-    inbox: Inbox
-    format: Format
-    account: Account
-    merge: WatermarkMerge
-    source: PublishedSource | None = None
-    publisher: Publisher | None = None
-
-    @property
-    def open(self) -> bool:
-        """Does nothing wait there, and is no credit due?"""
-        inbox = self.inbox
-        return not (inbox.queue or inbox.ended or inbox.credit_due) and inbox.granted > 0
-
-    @property
-    def head(self) -> Header:
-        return Header(wire.BATCH, self.id, 0, self.inbox.epoch, 0, self.format.fingerprint, since=self.inbox.since)
-
-
-@dataclass(slots=True)
-class Exit:
-    """The one target that tuples leave for, and what is known of its channel. `weighs`: bytes of a message beside its columns that count
-    where it is asked whether credit allows it."""
-
-    target: Target
-    channel: RemoteChannel | Subscription
-    endpoint: str
-    credit: Credit
-    head: Header
-    weighs: int = 0
-
-
 class ShortWay:
     """Of one instance, whose operators are a `line`."""
 
-    def __init__(self, ways: ShortWays, sockets: LocalSockets, hosted: Hosted, line: list[Node], renamed: Renamed) -> None:
-        self.ways, self.sockets, self.hosted, self.line, self.renamed = ways, sockets, hosted, line, renamed
+    def __init__(self, ways: ShortWays, sockets: LocalSockets, hosted: Hosted, line: Line) -> None:
+        self.ways, self.sockets, self.hosted, self.line = ways, sockets, hosted, line
         self.output = hosted.instance.outputs[0]
         self.account = Account()  # what it has cost since it was entered
         self.state, self.form = np.zeros(passing.STATE_WORDS, np.int64), np.zeros(0, np.int64)
@@ -172,7 +83,6 @@ class ShortWay:
         self.endpoint = ""
         self.now = 0  # of the last message, µs since the epoch
         self._skip, self._skipped = 1, 0  # steps before it is tried again, and of those what is left
-        warm(pass_on)
 
     # On the way
 
@@ -253,7 +163,7 @@ class ShortWay:
         return Header(wire.BATCH, channel.id, 0, epoch, channel.stream, channel.format.fingerprint, since=self.output.since)
 
     def _merges(self, entrance: Entrance) -> list[WatermarkMerge]:
-        return [entrance.merge, *[node.merge for node in self.line]]
+        return [entrance.merge, *[node.merge for node in self.line.nodes]]
 
     def _promised(self, entrance: Entrance) -> bool:
         """Is what everybody has promised the same, and by one alone?"""
@@ -266,28 +176,11 @@ class ShortWay:
         """Is there a form of what comes and leaves? The one made last, if they are as they were."""
         formed = entrance.head, exit_.head
         if formed != self.formed:
-            form = self._form(entrance, exit_)
+            form = form_of(self.line.renamed, entrance, exit_, self.output.latency is not None)
             if form is None:
                 return False
             self.formed, self.form = formed, form
         return True
-
-    def _form(self, entrance: Entrance, exit_: Exit) -> np.ndarray | None:
-        """What `cep.kernels.passing` calls so; None: a column is not eight bytes wide, or origins change."""
-        come, leave = entrance.format, exit_.channel.format
-        lines = _lines(come), _lines(leave)
-        origin = _origin(entrance, leave.origin) if exit_.target.origin == bool(leave.origin) else None
-        if lines[0] is None or lines[1] is None or origin is None:
-            return None
-        (at, taken), (_, given) = lines
-        names = come.schema.names
-        picked = [*[names.index(self.renamed[name]) for name in leave.schema.names], len(names), *origin]
-        timed = self.output.latency is not None
-        sizes = len(names) + 1 + come.origin, len(picked), len(taken), len(given), at
-        first = [*_judged(entrance), exit_.weighs, timed, len(names), *sizes]
-        form = np.concatenate([first, _words(entrance.head), _words(exit_.head), LATENCY_BOUNDS_US, picked, taken.ravel(), given.ravel()])
-        longest = passing.HEAD_WORDS + len(given) + passing.ROWS_MAX * len(picked)
-        return form.astype(np.int64) if 8 * longest <= OUT_BYTES else None
 
     def _fill(self, entrance: Entrance, exit_: Exit) -> None:
         inbox, credit, state = entrance.inbox, exit_.credit, self.state
@@ -331,14 +224,14 @@ class ShortWay:
             entrance.source.watermark = int(state[passing.PROMISED])
             entrance.source.records[entrance.publisher.name] = int(state[passing.NUMBERED])
             entrance.publisher.last_row_us = self.now
-            self.ways.clients.publishers[entrance.id].peer.heard = time.monotonic()
+            self.ways.clients.hear(entrance.id)
 
     def _settle_line(self, entrance: Entrance) -> None:
         promised = int(self.state[passing.PROMISED])
         for merge in self._merges(entrance):
             (port,) = merge.times
             merge.times[port] = merge.combined = promised
-        for node in self.line:
+        for node in self.line.nodes:
             self._take(node.account)
             node.rows_out += int(self.state[passing.ROWS])
 
@@ -364,34 +257,8 @@ class ShortWay:
 
     def _settle_account(self, entrance: Entrance) -> None:
         """Its time is that of the steps that it stands for, in equal parts."""
-        accounts = [entrance.account, *[node.account for node in self.line], self.output.account]
+        accounts = [entrance.account, *[node.account for node in self.line.nodes], self.output.account]
         for account in accounts:
             account.busy_ns += self.account.busy_ns // len(accounts)
         entrance.account.busy_ns += self.account.busy_ns % len(accounts)
         self.account.busy_ns = 0
-
-
-def _lines(format_: Format) -> tuple[int, np.ndarray] | None:
-    return None if format_.layout is None else format_.layout.lines
-
-
-def _origin(entrance: Entrance, words: int) -> list[int] | None:
-    """Where the `words` of the origins that leave are, in the words of `cep.kernels.passing`; None: they are not those that come."""
-    if entrance.source is None:
-        behind = len(entrance.format.schema.names) + 1
-        return list(range(behind, behind + words)) if words in (0, entrance.format.origin) else None
-    if entrance.format.origin or (words and not entrance.source.origin):
-        return None
-    return {0: [], 2: [passing.OF_PARTITION, passing.OF_RECORD]}.get(words)
-
-
-def _judged(entrance: Entrance) -> list[int]:
-    source, publisher = entrance.source, entrance.publisher
-    if source is None or publisher is None:
-        return [0, 0, 0, 0]
-    return [1, source.disorder, EVENT_TIME_MAX, source.source_index << PARTITION_BITS | publisher.partition]
-
-
-def _words(header: Header) -> np.ndarray:
-    """int64[HEAD_WORDS]: the size of the body, left open, and the header."""
-    return np.frombuffer(bytes(8) + header.pack(), np.int64)

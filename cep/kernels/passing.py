@@ -47,11 +47,11 @@ STATE_WORDS = COUNTS + CLASSES
 #: Instead of the number of a column: the two words of the origins of a publisher's rows, one word for all and their numbers.
 OF_PARTITION, OF_RECORD = -1, -2
 
-#: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the greatest event time `MOST` and `PARTITION`, the
-#: first word of its rows' origins; `MORE`: bytes beside the columns that count for credit; `TIMED`:
-#: latencies are noted; `TIME`: the number of the column of event times; `ROWS_AT`: where the metadata say how many rows there are. Then the heads of what comes and
-#: leaves (words that vary are passed over), the bounds of the classes of latencies, the number of the column that each column which leaves
-#: comes from, and the lines of both metadata.
+#: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the greatest event time `MOST` and `PARTITION`,
+#: the first word of its rows' origins; `MORE`: bytes beside the columns that count for credit; `TIMED`: latencies are noted; `TIME`: the
+#: number of the column of event times; `ROWS_AT`: where the metadata say how many rows there are. Then the heads of what comes and leaves
+#: (words that vary are passed over), the bounds of the classes of latencies, the number of the column that each column which leaves comes
+#: from, and the lines of both metadata.
 JUDGED, DISORDER, MOST, PARTITION, MORE, TIMED, TIME, COLUMNS_IN, COLUMNS_OUT, WORDS_IN, WORDS_OUT, ROWS_AT, HEAD_IN = range(13)
 HEAD_OUT = HEAD_IN + HEAD_WORDS
 BOUNDS = HEAD_OUT + HEAD_WORDS

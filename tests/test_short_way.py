@@ -1,0 +1,340 @@
+"""The short way and the general one send the same messages and count the same, whatever comes and whoever looks in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from plans import one_node
+
+from cep import wire
+from cep.config import ClusterConfig, InstanceManagerConfig
+from cep.dataflow.channel import Credit, Inbox
+from cep.dataflow.source import stamp_of
+from cep.elements import MIN_TIME, Batch
+from cep.kernels.columns import Column
+from cep.kernels.jit import interpreted, nothing_compiles
+from cep.kernels.passing import MESSAGES
+from cep.local_sockets import LocalSockets
+from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US
+from cep.plan import planner
+from cep.plan.physical import PhysicalPlan, Worker, channel_name
+from cep.wire import Format, Header
+from driver import Query, col, stream
+from instance_manager.accounts import steps
+from instance_manager.hosting import Preparation, entry_id, outlet_id, publisher_channel, subscription_name
+from instance_manager.loop import Command, Loop
+from instance_manager.straight_line import prepare
+from instance_manager.subscriptions import Subscription
+
+DISORDER_US = 3
+NEVER = 1 << 62
+EVENTS = stream("events", at="timestamp[us]", key="int64?", price="float64", event_time="at", disorder="3us")
+COLUMNS = {"at": TIMESTAMP_US, "key": INT64, "price": FLOAT64}
+
+
+def plan_of(folder: str) -> PhysicalPlan:
+    query = Query("q").source(EVENTS).map("first", price=col("price"), at=col("at"), number=col("key"))
+    query = query.map("second", key=col("number"), price=col("price"), when=col("at"))
+    query = query.output("answers").options(split="per-operator", parallelism=1)
+    workers = [Worker(f"im-{i}", None, None, f"ipc://{folder}/im{i}") for i in (0, 1)]
+    return planner.plan(query.build(), {}, workers, one_node(2), numa=False)
+
+
+@dataclass
+class Sender:
+    """A publisher or an instance above: its numbers, and a stamp that moves as its rows do."""
+
+    channel: int
+    format: Format
+    publisher: bool
+    sequence: int = 0
+    max_time: int = 1_000
+    record: int = 0
+    epoch: int = 0
+
+    def batch(self, offsets: list[int], nulls: bool = False, created: int = 0, since: int = MIN_TIME) -> tuple[Header, Any]:
+        """Rows so many µs from the greatest event time so far; an instance sends none that is late."""
+        n = len(offsets)
+        times = np.array([self.max_time + (offset if self.publisher else max(offset, 0)) for offset in offsets], np.int64)
+        numbers = np.arange(self.record, self.record + n)
+        valid = np.zeros(n, np.uint8) if nulls else None
+        arrays = {"at": times, "key": numbers, "number": numbers, "price": numbers / 3}
+        types = {**COLUMNS, "number": INT64}
+        names = self.format.schema.names
+        columns = {name: Column(types[name], arrays[name], valid if name in ("key", "number") else None) for name in names}
+        origin = np.stack([numbers * 7, numbers], axis=1) if self.format.origin else None
+        stamp, self.max_time = self.max_time, max(self.max_time, int(times.max(initial=MIN_TIME)))
+        more: dict[str, Any] = {"stamp": stamp, "record": self.record} if self.publisher else {"since": since}
+        self.record += n
+        body = self.format.encode(Batch(columns, times, origin))
+        return self.header(wire.BATCH, created=created, fingerprint=self.format.fingerprint, **more), body
+
+    def header(self, kind: int, **more: Any) -> Header:
+        watermark = stamp_of(self.max_time, DISORDER_US) if self.publisher else self.max_time
+        self.sequence += 1
+        return Header(kind, self.channel, self.sequence - 1, **{"epoch": self.epoch, "watermark": watermark, **more})
+
+
+class Station:
+    """An instance at home, the first of the query, which reads publishers, or the second; `near` sends to it, `far` takes what leaves."""
+
+    def __init__(self, folder: str, first: bool, short: bool, budget: int) -> None:
+        self.first, self.plan = first, plan_of(folder)
+        here, other = (f"ipc://{folder}/im{i}" for i in ((0, 1) if first else (1, 0)))
+        self.sockets = LocalSockets(here)
+        self.far, self.near = (LocalSockets(name) for name in ((other, f"{other}p") if first else (f"{other}s", other)))
+        self.loop = Loop(self.sockets, budget, lambda hosted: None, lambda loop, at_once: None)
+        cluster = ClusterConfig(folder, "", "", 0, f"{here}m", f"{here}n", budget_bytes=budget)
+        preparation = Preparation(InstanceManagerConfig(cluster, "im", None, None, here), self.sockets, self.loop.inbox, self.loop.meter)
+        preparation.config = replace(preparation.config, id=f"im-{0 if first else 1}")
+        assignment = {"subquery": f"SQ{1 if first else 2}", "instance": 0, "epoch": 1, "subscriptions": []}
+        self.hosted = preparation.prepare(self.plan, assignment, 1, {})
+        prepare(self.hosted)
+        for verb in ("add", "run"):
+            self.loop.ask(Command(verb, self.hosted.key, self.hosted))
+        self.loop.turn()
+        assert self.loop.short_ways.ways
+        if not short:
+            self.loop.short_ways.ways.clear()
+        self.found: list[tuple[str, Header, bytes]] = []
+        self.got = dict[int, int]()  # bytes by channel, for credit
+
+    def close(self) -> None:
+        for sockets in (self.sockets, self.near, self.far):
+            sockets.close()
+
+    def send(self, *messages: tuple[Header, Any], by_far: bool = False) -> None:
+        for header, body in messages:
+            (self.far if by_far else self.near).send(self.sockets.endpoint, header, body)
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(3):  # who has not been heard of is let in first
+            self.loop._next_tick = NEVER
+            while self.loop.turn():
+                pass
+        for name, sockets in (("near", self.near), ("far", self.far)):
+            for _ in range(3):
+                while (message := sockets.receive()) is not None:
+                    self.found.append((name, message[0], bytes(message[1])))
+                    self.got[message[0].channel] = self.got.get(message[0].channel, 0) + len(message[1])
+
+    def tick(self) -> None:
+        self.settle()
+        self.loop._next_tick = 0
+        self.loop.turn()
+        self.settle()
+
+    def look(self) -> dict[str, Any]:
+        """All that is counted."""
+        for hosted in self.loop.short_ways.leave_all():
+            hosted.wake()
+        self.settle()
+        return counters(self)
+
+
+def plain(state: object) -> dict[str, Any]:
+    return {name: each for name, each in vars(state).items() if isinstance(each, int)}
+
+
+def counters(station: Station) -> dict[str, Any]:
+    instance, hosted = station.hosted.instance, station.hosted
+    publishers = [p for entry in hosted.entries.values() for p in entry.source.publishers.values()]
+    merges = [i.merge for i in instance.inputs] + [n.merge for n in instance.nodes] + [e.source.merge for e in hosted.entries.values()]
+    inboxes: list[Inbox] = [inbox for inbox, _, _ in hosted.inboxes.values()] + [p.inbox for p in publishers]
+    outputs = []
+    for output in instance.outputs:
+        targets = [(t.promised, t.sent_bytes, t.bytes, plain(t.channel), channel_credit(t.channel)) for t in output.targets]
+        assert output.latency is not None or station.first
+        outputs.append((plain(output), output.latency and output.latency.counts, output.rows, output.bytes, targets))
+    return {
+        "instance": (instance.state, instance.cause, instance.since, instance.watermark, sorted(instance.snapshots)),
+        "steps": [(s.step, s.name, s.account.rows, s.account.bytes, s.account.batches, s.rows_out) for s in steps(hosted)],
+        "inboxes": [plain(inbox) for inbox in inboxes],
+        "merges": [(dict(merge.times), merge.combined, set(merge.idle)) for merge in merges],
+        "outputs": outputs,
+        "sources": [(plain(e.source), e.source.records, sorted(e.source.publishers)) for e in hosted.entries.values()],
+        "dead": dict(instance.dead_letters.counts),
+    }
+
+
+def channel_credit(channel: Any) -> list[dict[str, Any]]:
+    credits: list[Credit] = [channel.credit, *([channel.client] if isinstance(channel, Subscription) else [])]
+    return [plain(credit) for credit in credits]
+
+
+@dataclass
+class Script:
+    """What happens, done to every station alike."""
+
+    stations: list[Station]
+    share: int
+    senders: list[Sender] = field(default_factory=list)
+    subscribed: list[str] = field(default_factory=list)
+
+    @property
+    def first(self) -> bool:
+        return self.stations[0].first
+
+    def send(self, *messages: tuple[Header, Any], by_far: bool = False) -> None:
+        for station in self.stations:
+            station.send(*messages, by_far=by_far)
+
+    def begin(self) -> None:
+        if self.first:
+            self.open("p0")
+        else:
+            name = channel_name("q", self.stations[0].plan.edges_into("SQ2")[0].name, 0, 0)
+            wire_format = self.stations[0].hosted.inboxes[name][1]
+            self.senders.append(Sender(wire.name_id(name), wire_format, False))
+            self.subscribe("s0")
+        self.grant()
+
+    def open(self, name: str) -> None:
+        entry = entry_id("q", "events", 0)
+        if all(sender.channel != publisher_channel(entry, name) for sender in self.senders):
+            self.senders.append(Sender(publisher_channel(entry, name), Format(EVENTS.schema), True))
+            for station in self.stations:
+                document = {"publisher": name, "endpoint": station.near.endpoint, "sent_until": MIN_TIME}
+                station.send((Header(wire.OPEN, entry), wire.to_json(document)))
+
+    def subscribe(self, name: str) -> None:
+        self.subscribed.append(name)
+        for station in self.stations:
+            document = {"id": name, "endpoint": station.far.endpoint}
+            station.send((Header(wire.SUBSCRIBE, outlet_id("q", "answers", 0)), wire.to_json(document)), by_far=True)
+
+    def unsubscribe(self) -> None:
+        if self.subscribed:
+            self.send((Header(wire.UNSUBSCRIBE, self.channel(self.subscribed.pop())), None), by_far=True)
+
+    def channel(self, subscription: str = "") -> int:
+        if self.first:
+            return wire.name_id(channel_name("q", self.stations[0].plan.edges_into("SQ2")[0].name, 0, 0))
+        return wire.name_id(subscription_name("q", "answers", 0, subscription))
+
+    def grant(self) -> None:
+        for channel in [self.channel()] if self.first else map(self.channel, self.subscribed):
+            for station in self.stations:
+                got = station.got.get(channel, 0)
+                station.send((Header(wire.CREDIT, channel, got, record=got + self.share), None), by_far=True)
+
+    def act(self, action: str, offsets: list[int], which: int, created: int) -> None:
+        sender = self.senders[which % len(self.senders)]
+        match action:
+            case "batch":
+                self.send(sender.batch(offsets, created=created))
+            case "burst":
+                self.send(*[sender.batch(offsets, created=created) for _ in range(which + 2)])
+            case "nulls":
+                self.send(sender.batch(offsets, nulls=True))
+            case "many":
+                self.send(sender.batch([1] * 300, created=created))
+            case "since" if not sender.publisher:
+                self.send(sender.batch(offsets, since=sender.max_time))
+            case "far off" if sender.publisher:
+                self.send(sender.batch([*offsets, 1 << 61]))
+            case "watermark":
+                self.send((sender.header(wire.WATERMARK), None))
+            case "idle" | "barrier" | "epoch" | "end" if not sender.publisher:
+                self.control(action, sender)
+            case "end" if sender.publisher:
+                self.close(sender)
+            case "gap":
+                sender.sequence += 1
+            case "open" if sender.publisher:
+                self.open(f"p{which % 2}")
+            case "subscribe" if not self.first and len(self.subscribed) < 2:
+                self.subscribe(f"s{which}")
+            case "unsubscribe":
+                self.unsubscribe()
+            case "grant":
+                self.grant()
+            case "drain" | "stop":
+                for station in self.stations:
+                    station.loop.ask(Command(action, station.hosted.key))
+                    station.settle()
+            case "tick":
+                for station in self.stations:
+                    station.tick()
+
+    def control(self, action: str, sender: Sender) -> None:
+        if action == "epoch":
+            sender.epoch, sender.sequence = sender.epoch + 1, 0
+            return
+        kind = {"idle": wire.IDLE, "barrier": wire.BARRIER, "end": wire.END}[action]
+        self.send((sender.header(kind), wire.to_json({"number": sender.sequence}) if kind == wire.BARRIER else None))
+
+    def close(self, sender: Sender) -> None:
+        header = sender.header(wire.CLOSE)
+        for station in self.stations:
+            document = {
+                "entry": entry_id("q", "events", 0),
+                "endpoint": station.near.endpoint,
+                "last": len(self.senders) == 1,
+                "others": [],
+            }
+            station.send((header, wire.to_json(document)))
+        if len(self.senders) > 1:
+            self.senders.remove(sender)
+
+
+@contextmanager
+def script(first: bool, share: int, budget: int) -> Iterator[Script]:
+    """A station that takes the short way, and one that does not."""
+    with ExitStack() as stack:
+        stations = []
+        for short in (True, False):
+            folder = stack.enter_context(TemporaryDirectory(prefix="cep-"))
+            stations.append(Station(folder, first, short, budget))
+            stack.callback(stations[-1].close)
+        made = Script(stations, share)
+        made.begin()
+        yield made
+
+
+ACTIONS = (
+    ["batch"] * 12
+    + ["grant", "tick", "look"] * 2
+    + ["nulls", "many", "since", "far off", "watermark", "idle", "barrier", "epoch", "gap", "end", "open", "subscribe", "unsubscribe"]
+    + ["drain", "stop"]
+)
+OFFSETS = st.lists(st.integers(-DISORDER_US - 1, 4), min_size=1, max_size=4)
+STEPS = st.lists(st.tuples(st.sampled_from(ACTIONS), OFFSETS, st.integers(0, 3), st.sampled_from([0, 1_000, 2_000_000])), max_size=25)
+SHARES = st.sampled_from([100, 2_000, 1 << 20])
+
+
+@given(first=st.booleans(), share=SHARES, budget=st.sampled_from([16_000, 1 << 20]), drawn=STEPS)
+def test_both_ways_send_and_count_the_same(first: bool, share: int, budget: int, drawn: list[tuple[str, list[int], int, int]]) -> None:
+    with interpreted(), script(first, share, budget) as made, nothing_compiles():
+        for action, offsets, which, created in drawn:
+            if action == "look":
+                check(made)
+            else:
+                made.act(action, offsets, which, created)
+        check(made)
+
+
+def test_what_is_simple_takes_the_short_way() -> None:
+    for first in (True, False):
+        with interpreted(), script(first, 1 << 20, 1 << 20) as made:
+            for _ in range(8):
+                made.act("batch", [1, 0, 1], 0, 1_000)
+            (way,) = made.stations[0].loop.short_ways.ways.values()
+            assert way.state[MESSAGES] == 7, "the first asks for credit"
+            made.act("nulls", [1], 0, 0)
+            assert not made.stations[0].loop.sockets.passing.takers.keys() - {way.entrance.id if way.entrance else 0}
+            check(made)
+
+
+def check(made: Script) -> None:
+    short, long = made.stations
+    assert short.found == long.found
+    assert short.look() == long.look()
