@@ -124,11 +124,10 @@ class ShortWay:
 
     def _entrance(self) -> Entrance | None:
         """None: something is under way."""
-        instance = self.hosted.instance
-        if not instance.rests:
+        if not self.hosted.instance.rests:
             return None
         found = self._publisher() if self.hosted.entries else self._channel()
-        return found if found is not None and found.open and found.inbox.since <= instance.since else None
+        return found if found is not None and found.open else None
 
     def _channel(self) -> Entrance:
         ((id_, remote),) = self.hosted.remotes.items()

@@ -18,11 +18,13 @@ from plans import one_node
 from cep import wire
 from cep.config import ClusterConfig, InstanceManagerConfig
 from cep.dataflow.channel import Credit, Inbox
+from cep.dataflow.meter import LATENCY_BOUNDS_US, Latency
 from cep.dataflow.source import stamp_of
 from cep.elements import MIN_TIME, Batch
+from cep.kernels import passing
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreted, nothing_compiles
-from cep.kernels.passing import MESSAGES
+from cep.kernels.passing import MESSAGES, pass_on
 from cep.local_sockets import LocalSockets
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US
 from cep.plan import planner
@@ -57,7 +59,7 @@ class Sender:
     format: Format
     publisher: bool
     sequence: int = 0
-    max_time: int = 1_000
+    max_time: int = -1_000
     record: int = 0
     epoch: int = 0
 
@@ -253,7 +255,7 @@ class Script:
             case "since" if not sender.publisher:
                 self.send(sender.batch(offsets, since=sender.max_time))
             case "far off" if sender.publisher:
-                self.send(sender.batch([*offsets, 1 << 61]))
+                self.send(sender.batch([*offsets, 1 << 62]))
             case "watermark":
                 self.send((sender.header(wire.WATERMARK), None))
             case "idle" | "barrier" | "epoch" | "end" if not sender.publisher:
@@ -319,12 +321,12 @@ def script(first: bool, share: int, budget: int) -> Iterator[Script]:
 ACTIONS = {
     "batch": 30,
     **dict.fromkeys(["grant", "tick", "look"], 3),
-    **dict.fromkeys(["nulls", "many", "cut", "since", "far off", "watermark", "idle", "barrier", "open", "subscribe", "unsubscribe"], 1),
+    **dict.fromkeys(["nulls", "many", "cut", "since", "far off", "watermark", "idle", "barrier", "open", "subscribe", "unsubscribe"], 1.5),
     **dict.fromkeys(["epoch", "gap", "end", "drain", "stop"], 0.2),
 }
 
 
-@settings(max_examples=50)
+@settings(max_examples=150)
 @given(seed=st.integers(0, 1 << 32))
 def test_both_ways_send_and_count_the_same(seed: int) -> None:
     """Made from a seed: what Hypothesis draws is mostly short, and then little passes."""
@@ -374,6 +376,35 @@ def test_what_is_simple_takes_the_short_way() -> None:
             made.act("nulls", [1], 0, 0)
             assert not made.stations[0].loop.sockets.passing.takers.keys() - {way.entrance.id if way.entrance else 0}
             check(made)
+
+
+def test_every_word_of_the_metadata_counts() -> None:
+    """A message that differs in one of them is not what is expected."""
+    with interpreted(), script(True, 1 << 20, 1 << 20) as made:
+        for _ in range(2):
+            made.act("batch", [1, 1], 0, 1_000)
+        (way,) = made.stations[0].loop.short_ways.ways.values()
+        header, body = made.senders[0].batch([1, 1])
+        whole = np.frombuffer(len(body).to_bytes(8, "little") + header.pack() + bytes(body), np.int64)
+        words = np.arange(passing.HEAD_WORDS, passing.HEAD_WORDS + way.form[passing.WORDS_IN])
+        for word in words.tolist():
+            other = whole.copy()
+            other[word] += 1
+            assert pass_on(other.view(np.uint8), 0, other.nbytes, 0, way.state.copy(), way.form, way.ways.out) == 0
+        assert pass_on(whole.view(np.uint8), 0, whole.nbytes, 0, way.state.copy(), way.form, way.ways.out) > 0
+
+
+@given(latency=st.integers(-10, 10**9), rows=st.integers(1, 5))
+def test_latencies_are_classed_alike(latency: int, rows: int) -> None:
+    created = 1_000_000
+    noted = Latency(lambda: created + latency)
+    noted.note(created * 1000, rows)
+    staging, state = np.zeros(8 * 64, np.uint8), np.zeros(passing.STATE_WORDS, np.int64)
+    form = np.zeros(passing.PICKED, np.int64)
+    form[passing.TIMED], form[passing.BOUNDS :] = 1, LATENCY_BOUNDS_US
+    staging.view(np.int64)[passing.CREATED] = created * 1000
+    passing.count(staging, 0, rows, created + latency, state, form)
+    assert (state[passing.LATENCY], state[passing.COUNTS :].tolist()) == (noted.sum_us, noted.counts)
 
 
 def check(made: Script) -> None:

@@ -141,7 +141,7 @@ def _write(staging: np.ndarray, at: int, rows: int, state: np.ndarray, form: np.
 
 
 @inlined
-def _count(staging: np.ndarray, at: int, rows: int, now: int, state: np.ndarray, form: np.ndarray) -> None:
+def count(staging: np.ndarray, at: int, rows: int, now: int, state: np.ndarray, form: np.ndarray) -> None:
     """What the message at `at` changes, but for the sequence numbers."""
     body = 8 * (form[WORDS_IN] + rows * form[COLUMNS_IN])
     times = _column(at, form[TIME], rows, form)
@@ -179,7 +179,7 @@ def pass_on(staging: np.ndarray, at: int, end: int, now: int, state: np.ndarray,
             break
         if form[JUDGED] and not _in_time(staging, _column(at, form[TIME], rows, form), rows, _word(staging, at + 8 * STAMP), form):
             break
-        _count(staging, at, rows, now, state, form)
+        count(staging, at, rows, now, state, form)
         to = _write(staging, at, rows, state, form, out, to)
         state[NEXT] += 1
         state[NEXT_OUT] += 1
