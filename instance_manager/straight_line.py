@@ -110,7 +110,7 @@ class Entrance:
     def open(self) -> bool:
         """Does nothing wait there, and is no credit due?"""
         inbox = self.inbox
-        return not (inbox.queue or inbox.ended or inbox.credit_due) and inbox.granted > 0
+        return not inbox.queue and not inbox.credit_due and inbox.granted > 0
 
     @property
     def head(self) -> Header:

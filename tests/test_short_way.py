@@ -373,6 +373,12 @@ def test_what_is_simple_takes_the_short_way() -> None:
                 made.act("batch", [1, 0, 1], 0, 1_000)
             (way,) = made.stations[0].loop.short_ways.ways.values()
             assert way.state[MESSAGES] == 7, "the first asks for credit"
+            station = made.stations[0]
+            assert list(station.loop.ready.unreported()) == [station.hosted]
+            made.act("batch", [1], 0, 0)
+            assert not station.loop.ready.has_unreported
+            station.tick()
+            assert list(station.loop.ready.unreported()) == [station.hosted], "what has passed is reported"
             made.act("nulls", [1], 0, 0)
             assert not made.stations[0].loop.sockets.passing.takers.keys() - {way.entrance.id if way.entrance else 0}
             check(made)
