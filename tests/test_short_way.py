@@ -19,7 +19,7 @@ from cep import wire
 from cep.config import ClusterConfig, InstanceManagerConfig
 from cep.dataflow.channel import Credit, Inbox
 from cep.dataflow.meter import LATENCY_BOUNDS_US, Latency
-from cep.dataflow.source import stamp_of
+from cep.dataflow.source import greatest_of, stamp_of
 from cep.elements import MIN_TIME, Batch
 from cep.kernels import passing
 from cep.kernels.columns import Column
@@ -74,7 +74,7 @@ class Sender:
         names = self.format.schema.names
         columns = {name: Column(types[name], arrays[name], valid if name in ("key", "number") else None) for name in names}
         origin = np.stack([numbers * 7, numbers], axis=1) if self.format.origin else None
-        stamp, self.max_time = self.max_time, max(self.max_time, int(times.max(initial=MIN_TIME)))
+        stamp, self.max_time = self.max_time, max(self.max_time, greatest_of(times))
         more: dict[str, Any] = {"stamp": stamp, "record": self.record} if self.publisher else {"since": since}
         self.record += n
         body = self.format.encode(Batch(columns, times, origin))
