@@ -129,9 +129,12 @@ class ShortWay:
         found = self._publisher() if self.hosted.entries else self._channel()
         return found if found is not None and found.open else None
 
-    def _channel(self) -> Entrance:
-        ((id_, remote),) = self.hosted.remotes.items()
-        return Entrance(id_, id_, remote.inbox, remote.format, remote.account, self.hosted.instance.inputs[0].merge)
+    def _channel(self) -> Entrance | None:
+        (input_,) = self.hosted.instance.inputs
+        for id_, remote in self.hosted.remotes.items():
+            if remote.inbox is input_.inboxes[0]:
+                return Entrance(id_, id_, remote.inbox, remote.format, remote.account, input_.merge)
+        return None
 
     def _publisher(self) -> Entrance | None:
         ((named, entry),) = self.hosted.entries.items()
@@ -153,9 +156,7 @@ class ShortWay:
             case RemoteChannel() as channel:
                 return Exit(target, channel, channel.endpoint, channel.credit, self._head(channel, channel.epoch))
             case Subscription() as channel if not channel.held and not channel.terms.reader:
-                layout = channel.format.layout
-                weighs = 0 if layout is None else layout.metadata_bytes
-                return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel, 0), weighs)
+                return Exit(target, channel, channel.terms.endpoint, channel.client, self._head(channel, 0))
         return None
 
     def _head(self, channel: RemoteChannel | Subscription, epoch: int) -> Header:
@@ -240,7 +241,7 @@ class ShortWay:
         self._take(output.account)
         output.sent_until, output.watermark = int(state[passing.SENT_UNTIL]), promised
         exit_.target.promised = promised
-        exit_.target.sent_bytes += 8 * rows * int(self.form[passing.COLUMNS_OUT])
+        exit_.target.sent_bytes += rows * exit_.row_bytes
         exit_.credit.sent, channel.sequence = int(state[passing.SENT]), int(state[passing.NEXT_OUT])
         if isinstance(channel, Subscription):
             channel.rows += rows

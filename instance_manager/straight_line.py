@@ -48,8 +48,8 @@ def prepare(hosted: Hosted) -> None:
 
 
 def line_of(hosted: Hosted) -> Line | None:
-    """The operators of an instance that only picks and renames columns of eight bytes, from the one way in, of a publisher or another
-    process, to the one way out; None: it is none such."""
+    """The operators of an instance that only picks and renames columns of eight bytes, from the one way in to the one way out; None: it is
+    none such."""
     instance, wire_format = hosted.instance, _format_in(hosted)
     if wire_format is None or lines_of(wire_format) is None or len(instance.outputs) != 1:
         return None
@@ -65,11 +65,11 @@ def line_of(hosted: Hosted) -> Line | None:
 def _format_in(hosted: Hosted) -> Format | None:
     """Of the one channel that comes in; None: there are several, or one of another kind, or one whose sender waits for our watermark."""
     instance = hosted.instance
-    if len(instance.sources) + len(instance.inputs) != 1 or hosted.attachments or hosted.paced:
+    inboxes = [inbox for input_ in instance.inputs for inbox in input_.inboxes]
+    if len(instance.sources) + len(inboxes) != 1 or hosted.attachments or hosted.paced:
         return None
-    remote = [wire_format for _, wire_format, endpoint in hosted.inboxes.values() if endpoint is not None]
-    found = [*remote, *[entry.format for entry in hosted.entries.values()]]
-    return found[0] if len(found) == 1 and len(remote) == len(hosted.inboxes) else None
+    found = [hosted.inboxes[inbox.name][1] for inbox in inboxes] + [entry.format for entry in hosted.entries.values()]
+    return found[0] if found else None
 
 
 def _ends(instance: SubqueryInstance, nodes: list[Node]) -> bool:
@@ -119,15 +119,26 @@ class Entrance:
 
 @dataclass(slots=True)
 class Exit:
-    """The one target that tuples leave for, and what is known of its channel. `weighs`: bytes of a message beside its columns that count
-    where it is asked whether credit allows it."""
+    """The one target that tuples leave for, and what is known of its channel."""
 
     target: Target
     channel: RemoteChannel | Subscription
     endpoint: str
     credit: Credit
     head: Header
-    weighs: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """As `cep.dataflow.channel.batch_bytes` counts a tuple, which has its event time whether it travels or not."""
+        return 8 * (len(self.channel.format.schema.names) + 1 + self.channel.format.origin)
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """Bytes of a message, and of each of its tuples, where it is asked whether credit allows it: a client's counts what travels."""
+        wire_format = self.channel.format
+        if isinstance(self.channel, RemoteChannel) or wire_format.layout is None:
+            return 0, self.row_bytes
+        return wire_format.layout.metadata_bytes, 8 * len(wire_format.arrow)
 
 
 def form_of(renamed: Renamed, entrance: Entrance, exit_: Exit, timed: bool) -> np.ndarray | None:
@@ -139,9 +150,9 @@ def form_of(renamed: Renamed, entrance: Entrance, exit_: Exit, timed: bool) -> n
         return None
     (at, taken), (_, given) = lines
     names = come.schema.names
-    picked = [*[names.index(renamed[name]) for name in leave.schema.names], len(names), *origin]
-    sizes = len(names) + 1 + come.origin, len(picked), len(taken), len(given), at
-    first = [*_judged(entrance), exit_.weighs, timed, len(names), *sizes]
+    time = len(names) if come.hides_time else names.index(come.time)
+    picked = [*[names.index(renamed[name]) for name in leave.schema.names], *[time] * leave.hides_time, *origin]
+    first = [*_judged(entrance), *exit_.weight, timed, time, len(come.arrow), len(picked), len(taken), len(given), at]
     form = np.concatenate([first, _words(entrance.head), _words(exit_.head), LATENCY_BOUNDS_US, picked, taken.ravel(), given.ravel()])
     longest = passing.HEAD_WORDS + len(given) + passing.ROWS_MAX * len(picked)
     return form.astype(np.int64) if 8 * longest <= OUT_BYTES else None
@@ -155,7 +166,7 @@ def lines_of(wire_format: Format) -> tuple[int, np.ndarray] | None:
 def _origin(entrance: Entrance, words: int) -> list[int] | None:
     """Where the `words` of the origins that leave are, in the words of `cep.kernels.passing`; None: they are not those that come."""
     if entrance.source is None:
-        behind = len(entrance.format.schema.names) + 1
+        behind = len(entrance.format.arrow) - entrance.format.origin
         return list(range(behind, behind + words)) if words in (0, entrance.format.origin) else None
     if entrance.format.origin or (words and not entrance.source.origin):
         return None

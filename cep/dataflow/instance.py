@@ -161,7 +161,8 @@ class SubqueryInstance:
     @property
     def rests(self) -> bool:
         """Does it run, and is nothing under way in it?"""
-        under_way = self._cursor is not None or self._barrier is not None or self._aligned or self._finished or self.moving is not None
+        moves = self.arriving or self._leaving or self.next_inboxes or self.moving is not None
+        under_way = moves or self._cursor is not None or self._barrier is not None or self._aligned or self._finished
         return self.state == "running" and not under_way and not self._blocked()
 
     def barrier(self, number: int) -> None:

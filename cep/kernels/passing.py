@@ -37,22 +37,23 @@ ROWS_MAX, CLASSES = 256, 19
     READ_TO,  # behind the last message that was taken
     MESSAGES,
     ROWS,
-    BYTES,
-    BYTES_OUT,  # of bodies
+    BYTES,  # of bodies taken
     LATENCY,  # the sum, µs
     COUNTS,  # tuples by class of latency
-) = range(16)
+) = range(15)
 STATE_WORDS = COUNTS + CLASSES
 
 #: Instead of the number of a column: the two words of the origins of a publisher's rows, one word for all and their numbers.
 OF_PARTITION, OF_RECORD = -1, -2
 
 #: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the greatest event time `MOST` and `PARTITION`,
-#: the first word of its rows' origins; `MORE`: bytes beside the columns that count for credit; `TIMED`: latencies are noted; `TIME`: the
-#: number of the column of event times; `ROWS_AT`: where the metadata say how many rows there are. Then the heads of what comes and leaves
-#: (words that vary are passed over), the bounds of the classes of latencies, the number of the column that each column which leaves comes
-#: from, and the lines of both metadata.
-JUDGED, DISORDER, MOST, PARTITION, MORE, TIMED, TIME, COLUMNS_IN, COLUMNS_OUT, WORDS_IN, WORDS_OUT, ROWS_AT, HEAD_IN = range(13)
+#: the first word of its rows' origins; `WEIGHT` and `ROW_WEIGHT`: bytes of a message and of each of its rows that credit has to allow;
+#: `TIMED`: latencies are noted; `TIME`: the number of the column of event times; `ROWS_AT`: where the metadata say how many rows there are.
+#: Then the heads of what comes and leaves (words that vary are passed over), the bounds of the classes of latencies, the number of the
+#: column that each column which leaves comes from, and the lines of both metadata.
+JUDGED, DISORDER, MOST, PARTITION, WEIGHT, ROW_WEIGHT, TIMED, TIME, COLUMNS_IN, COLUMNS_OUT, WORDS_IN, WORDS_OUT, ROWS_AT, HEAD_IN = range(
+    14
+)
 HEAD_OUT = HEAD_IN + HEAD_WORDS
 BOUNDS = HEAD_OUT + HEAD_WORDS
 PICKED = BOUNDS + CLASSES - 1
@@ -108,7 +109,7 @@ def _in_time(staging: np.ndarray, begin: int, rows: int, stamp: int, form: np.nd
 @inlined
 def _affordable(rows: int, state: np.ndarray, form: np.ndarray) -> bool:
     """Is no credit due after it, and does credit allow what it becomes?"""
-    size = 8 * rows * form[COLUMNS_OUT] + form[MORE]
+    size = form[WEIGHT] + rows * form[ROW_WEIGHT]
     allowed = state[SENT] - state[CONSUMED] <= (state[LIMIT] - state[CONSUMED]) >> 3 or state[SENT] + size <= state[LIMIT]
     return bool(allowed and 8 * (form[WORDS_IN] + rows * form[COLUMNS_IN]) <= state[OWED])
 
@@ -151,7 +152,6 @@ def count(staging: np.ndarray, at: int, rows: int, now: int, state: np.ndarray, 
     state[NUMBERED] = max(state[NUMBERED], _word(staging, at + 8 * RECORD) + rows)
     state[OWED] -= body
     state[SENT] += 8 * (form[WORDS_OUT] + rows * form[COLUMNS_OUT])
-    state[BYTES_OUT] += 8 * (form[WORDS_OUT] + rows * form[COLUMNS_OUT])
     state[BYTES] += body
     state[ROWS] += rows
     state[MESSAGES] += 1
