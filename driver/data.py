@@ -1,11 +1,15 @@
-"""The client's end of the data plane: one inbound socket, one thread that takes what arrives and sends heartbeats.
+"""The client's end of the data plane: one inbound socket, one thread that sends heartbeats and takes what arrives while nobody waits.
 
 All publishers and subscriptions of a client share it, however many they are: to each instance manager there is one socket, and one
-heartbeat a second. Users' threads send under a lock; handlers run in the plane's thread and only put things into queues or grant credit.
+heartbeat a second. Users' threads send under a lock. One thread at a time reads: a user's that waits for rows reads for all, so that what
+it waits for wakes no other thread first; when it has found something it goes and makes another one that waits its successor. The plane's
+own thread reads when none has for a while, or at once when somebody waits for something else (`attend`). Handlers run in the thread that
+reads, and only put things into queues or grant credit.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections import Counter
@@ -18,6 +22,7 @@ from cep.wire import Header
 from driver.processes import Home
 
 BEAT_S = 1.0
+ABSENCE_S = 0.01  # after this long without a reader, or twice that, the plane's own thread reads
 Handler = Callable[[Header, Any], None]
 
 
@@ -39,6 +44,11 @@ class DataPlane:
         self.on_beat: dict[object, Callable[[], None]] = {}
         self.lock = threading.RLock()
         self.closed = False
+        self.reading = threading.Lock()  # held by the thread that reads
+        self.led = False  # that is a user's, or will be in a moment
+        self.turns = 0  # of users' threads at reading
+        self.waiting: list[queue.SimpleQueue[Any]] = []  # of users' threads that do not read, what they wait for
+        self.called = threading.Event()  # the plane's own thread is wanted
         self.thread = threading.Thread(target=self._run, name="cep-data", daemon=True)
         self.thread.start()
 
@@ -69,20 +79,99 @@ class DataPlane:
             return
         with self.lock:
             self.closed = True
+        self.called.set()
         self.sockets.wake()
         if threading.current_thread() is not self.thread:
             self.thread.join()
 
+    # Reading
+
+    def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
+        """The next of `messages`, which handlers fill; the calling thread reads meanwhile if no other user's does. Raises queue.Empty
+        after `timeout` seconds without one."""
+        deadline = time.monotonic() + timeout
+        while True:
+            if not messages.empty():
+                if (found := messages.get()) is not None:
+                    return found
+                continue  # it may be its turn to read
+            left = deadline - time.monotonic()
+            if left > 0 and self._lead():
+                self._read(messages, deadline)
+            elif (found := self._wait(messages, left)) is not None:
+                return found
+
+    def attend(self) -> None:
+        """Somebody is about to wait for what handlers do, and does not read."""
+        if not self.led and not self.reading.locked():
+            self.called.set()
+
+    def _lead(self) -> bool:
+        """Is it this thread that reads from now on? The plane's own makes room."""
+        with self.lock:
+            if self.led or self.closed:
+                return False
+            self.led = True
+        if not self.reading.acquire(blocking=False):
+            self.sockets.wake()
+            self.reading.acquire()
+        return True
+
+    def _read(self, messages: queue.SimpleQueue[Any], deadline: float) -> None:
+        """Until there is one of `messages`."""
+        try:
+            self._take_arrived()
+            while messages.empty() and not self.closed and (left := deadline - time.monotonic()) > 0:
+                self.sockets.park(int(left * 1000) + 1)
+                self._take_arrived()
+        finally:
+            self.turns += 1
+            self.led = False
+            self.reading.release()
+            self._call_successor()
+
+    def _wait(self, messages: queue.SimpleQueue[Any], left: float) -> Any:
+        """The next of `messages`; None: it may be this thread's turn to read. Raises queue.Empty."""
+        if left <= 0:
+            return messages.get_nowait()
+        with self.lock:
+            self.waiting.append(messages)
+        try:
+            return messages.get(timeout=left)
+        finally:
+            with self.lock:
+                self.waiting = [each for each in self.waiting if each is not messages]
+            if not self.led:
+                self._call_successor()
+
+    def _call_successor(self) -> None:
+        if self.waiting:
+            with self.lock:
+                for messages in self.waiting[:1]:
+                    messages.put(None)
+
+    def _take_arrived(self) -> None:
+        while (message := self.sockets.receive()) is not None:
+            self._dispatch(*message)
+
     def _run(self) -> None:
-        due = 0.0
+        due, turns = 0.0, 0
         while not self.closed:
-            while (message := self.sockets.receive()) is not None:
-                self._dispatch(*message)
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_S
                 self._beat()
-            self.sockets.park(200)
-        self.sockets.close()
+            if self.led or turns != self.turns:
+                turns = self.turns
+                self.called.wait(ABSENCE_S)
+                self.called.clear()
+                continue
+            with self.reading:
+                self._take_arrived()
+                if not self.led:
+                    self.sockets.park(200)
+                self._take_arrived()
+        with self.reading:
+            self.sockets.close()
         self.home.leave(keep=False)
 
     def _dispatch(self, header: Header, body: Any) -> None:

@@ -178,6 +178,7 @@ class Publisher:
             over = self.closing.is_set() or any(r.closed for r in readers) or all(r.gone for r in readers)
             return over or _first_with_credit(readers, size) is not None
 
+        self.plane.attend()
         with self.changed:
             self.changed.wait_for(settled)
             if self.closing.is_set():
@@ -246,6 +247,7 @@ class Publisher:
 
     def await_opened(self, asked: list[Reader]) -> None:
         """Until those who were asked have answered, or are gone."""
+        self.plane.attend()
         for reader in asked:
             with self.changed:
                 if not self.changed.wait_for(partial(_has_answered, reader), timeout=ANSWER_S):
@@ -300,6 +302,7 @@ class Publisher:
 
     def await_closed(self) -> None:
         """Until all readers have taken what they were sent."""
+        self.plane.attend()
         with self.changed:
             self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
 

@@ -178,7 +178,8 @@ class Subscription:
 
     def _next(self, timeout: float) -> tuple[Header, Any] | tuple[None, None]:
         try:
-            return self.messages.get(timeout=timeout) if timeout > 0 else self.messages.get_nowait()
+            header, body = self.plane.next_of(self.messages, timeout)
+            return header, body
         except queue.Empty:
             return None, None
 

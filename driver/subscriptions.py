@@ -24,7 +24,7 @@ class Subscriptions:
     """
 
     def __init__(self, rest: Rest, plane: DataPlane, streams: Sequence[str], **options: Any) -> None:
-        self.rest = rest
+        self.rest, self.plane = rest, plane
         self.messages: queue.SimpleQueue[tuple[Subscription, Header, Any]] = queue.SimpleQueue()
         self.members = {s: Subscription(rest, plane, s, **options, into=lambda *each: self.messages.put(each)) for s in streams}
         self.held: list[tuple[Subscription, Header, Any]] = []
@@ -47,7 +47,7 @@ class Subscriptions:
         deadline = time.monotonic() + ANSWER_S
         while waiting:
             try:
-                member, header, body = self.messages.get(timeout=max(0.0, deadline - time.monotonic()))
+                member, header, body = self.plane.next_of(self.messages, deadline - time.monotonic())
             except queue.Empty:
                 self.close()
                 raise ClusterError(f"{len(waiting)} instances of {len(self.members)} streams do not answer") from None
@@ -84,7 +84,8 @@ class Subscriptions:
         if self.held:
             return self.held.pop(0)
         try:
-            return self.messages.get(timeout=timeout) if timeout > 0 else self.messages.get_nowait()
+            member, header, body = self.plane.next_of(self.messages, timeout)
+            return member, header, body
         except queue.Empty:
             return None
 

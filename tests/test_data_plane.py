@@ -1,0 +1,108 @@
+"""Whoever waits reads for all: nobody misses what is his, and heartbeats go on whoever reads."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from waiting import HANG_S, until
+
+from cep import wire
+from cep.local_sockets import LocalSockets
+from cep.wire import Header
+from driver.data import BEAT_S, DataPlane
+
+Queue = queue.SimpleQueue[tuple[Header, bytes]]
+
+
+@pytest.fixture
+def plane() -> Iterator[DataPlane]:
+    made = DataPlane()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def peer(plane: DataPlane) -> Iterator[LocalSockets]:
+    sockets = LocalSockets(f"{plane.endpoint}-peer")
+    yield sockets
+    sockets.close()
+
+
+def listening(plane: DataPlane, peer: LocalSockets, channel: int) -> Queue:
+    messages: Queue = queue.SimpleQueue()
+    plane.listen(peer.endpoint, channel, lambda header, body: messages.put((header, body)))
+    return messages
+
+
+def test_readers_find_what_is_theirs_whoever_reads(plane: DataPlane, peer: LocalSockets) -> None:
+    """Each answers what it gets; only then does the next message for it come."""
+    channels, count = range(4), 300
+    queues = [listening(plane, peer, channel) for channel in channels]
+    answered = queue.SimpleQueue[int]()
+
+    def read(channel: int) -> list[int]:
+        found = []
+        for _ in range(count):
+            found.append(plane.next_of(queues[channel], HANG_S)[0].sequence)
+            answered.put(channel)
+        return found
+
+    with ThreadPoolExecutor(len(channels)) as pool:
+        readers = [pool.submit(read, channel) for channel in channels]
+        sent = dict.fromkeys(channels, 0)
+        for channel in channels:
+            peer.send(plane.endpoint, Header(wire.BATCH, channel, 0))
+        for _ in range(count * len(channels)):
+            channel = answered.get(timeout=HANG_S)
+            sent[channel] += 1
+            peer.send(plane.endpoint, Header(wire.BATCH, channel, sent[channel]))
+        assert [reader.result(HANG_S) for reader in readers] == [list(range(count))] * len(channels)
+
+
+def test_what_comes_while_nobody_waits_is_taken(plane: DataPlane, peer: LocalSockets) -> None:
+    mine, other = listening(plane, peer, 1), listening(plane, peer, 2)
+    for sequence in range(3):
+        peer.send(plane.endpoint, Header(wire.BATCH, 1, sequence))
+        assert plane.next_of(mine, HANG_S)[0].sequence == sequence
+        peer.send(plane.endpoint, Header(wire.BATCH, 2, sequence))
+        plane.attend()
+        assert other.get(timeout=HANG_S)[0].sequence == sequence
+
+
+def test_time_limits_hold(plane: DataPlane, peer: LocalSockets) -> None:
+    messages = listening(plane, peer, 1)
+    for timeout in (-1.0, 0.0, 0.02):
+        with pytest.raises(queue.Empty):
+            plane.next_of(messages, timeout)
+
+
+def test_heartbeats_go_on_while_a_user_reads(plane: DataPlane, peer: LocalSockets) -> None:
+    messages = listening(plane, peer, 1)
+    with pytest.raises(queue.Empty):
+        plane.next_of(messages, 1.5 * BEAT_S)
+    found = []
+    while (message := peer.receive() or peer.receive()) is not None:
+        found.append(message[0].kind)
+    assert wire.BEAT in found
+
+
+def test_closing_waits_for_nobody_that_reads(plane: DataPlane, peer: LocalSockets) -> None:
+    messages = listening(plane, peer, 1)
+    left = threading.Event()
+
+    def read() -> None:
+        with pytest.raises(queue.Empty):
+            plane.next_of(messages, 0.5)
+        left.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    until(lambda: plane.led)
+    plane.close()
+    assert not plane.reading.locked()
+    reader.join(HANG_S)
+    assert left.is_set()
