@@ -9,6 +9,7 @@ reads, and only put things into queues or grant credit.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -17,10 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from cep import wire
+from cep.errors import ProtocolError
 from cep.transport import open_sockets
 from cep.wire import Header
 from driver.processes import Home
 
+LOG = logging.getLogger(__name__)
 BEAT_S = 1.0
 ABSENCE_S = 0.01  # after this long without a reader, or twice that, the plane's own thread reads
 Handler = Callable[[Header, Any], None]
@@ -120,10 +123,8 @@ class DataPlane:
     def _read(self, messages: queue.SimpleQueue[Any], deadline: float) -> None:
         """Until there is one of `messages`."""
         try:
-            self._take_arrived()
             while messages.empty() and not self.closed and (left := deadline - time.monotonic()) > 0:
-                self.sockets.park(int(left * 1000) + 1)
-                self._take_arrived()
+                self._take_arrived(int(left * 1000) + 1)
         finally:
             self.turns += 1
             self.led = False
@@ -150,8 +151,17 @@ class DataPlane:
                 for messages in self.waiting[:1]:
                     messages.put(None)
 
-    def _take_arrived(self) -> None:
-        while (message := self.sockets.receive()) is not None:
+    def _take_arrived(self, timeout_ms: int) -> None:
+        """What comes first, and what has come with it."""
+        self.sockets.park(timeout_ms)
+        while True:
+            try:
+                message = self.sockets.receive(look=False)
+            except ProtocolError as error:  # whose it was is not known; its reader notices by the numbers of what follows
+                LOG.warning("message not understood: %s", error)
+                continue
+            if message is None:
+                return
             self._dispatch(*message)
 
     def _run(self) -> None:
@@ -166,10 +176,7 @@ class DataPlane:
                 self.called.clear()
                 continue
             with self.reading:
-                self._take_arrived()
-                if not self.led:
-                    self.sockets.park(200)
-                self._take_arrived()
+                self._take_arrived(200 if not self.led else 0)
         with self.reading:
             self.sockets.close()
         self.home.leave(keep=False)
