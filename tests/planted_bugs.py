@@ -182,8 +182,8 @@ BUGS = (
     Bug(
         "late is judged with the row itself",
         f"{_KERNELS}/text.py",
-        '        mask[i] = _is_late(time[i], max_time, disorder)\n        max_time = max(max_time, time[i])\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
-        '        max_time = max(max_time, time[i])\n        mask[i] = _is_late(time[i], max_time - 1, disorder)\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
+        '        mask[i] = is_late(time[i], max_time, disorder)\n        max_time = max(max_time, time[i])\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
+        '        max_time = max(max_time, time[i])\n        mask[i] = is_late(time[i], max_time - 1, disorder)\n    return max_time\n\n\n@kernel("int64(const int64[:], int64, int64, uint8[:], const int64[:], const int64[:])")',
     ),
     Bug(
         "a partial result belongs to the next pane",
@@ -214,5 +214,20 @@ BUGS = (
         f"{_FLOW}/delay.py",
         "min(watermark + self.by, EVENT_TIME_MAX)",
         "min(watermark + 2 * self.by, EVENT_TIME_MAX)",
+    ),
+    # the short way
+    Bug("late rows take the short way", f"{_KERNELS}/passing.py", " and not is_late(time, stamp, form[DISORDER])", ""),
+    Bug("no credit is due on the short way", f"{_KERNELS}/passing.py", "<= state[OWED])", "<= 1 << 40)"),
+    Bug(
+        "a message is lost on the short way, and nobody notices",
+        f"{_KERNELS}/passing.py",
+        "state[NEXT] == _word(staging, at + 8 * SEQUENCE)",
+        "state[NEXT] <= _word(staging, at + 8 * SEQUENCE)",
+    ),
+    Bug(
+        "a message is answered from counters that stand elsewhere",
+        "instance_manager/network.py",
+        "            self.passed_by[header.channel].leave()\n",
+        "            pass\n",
     ),
 )
