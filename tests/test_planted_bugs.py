@@ -68,7 +68,7 @@ def test_every_planted_bug_is_found(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def _tried(bug: Bug, folder: Path) -> Found:
-    for name in ("cep", "tests", "orchestrator"):
+    for name in ("cep", "driver", "instance_manager", "orchestrator", "tests"):
         shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     path = folder / bug.file
