@@ -23,6 +23,7 @@ from driver.rest import Rest, path
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 ANSWER_S = 15.0
 BUDGET_BYTES = 64 << 20
+ENOUGH_ROWS, SMALL_BYTES = 1024, 16 << 10  # batches are taken together up to so many rows, if none is larger
 _RUNNING, _OVER = frozenset(("ready", "running", "draining")), frozenset(("ended", "stopped", "failed"))
 IDLE_S = 1.0  # after this long without a message we ask the orchestrator what is the matter
 
@@ -198,13 +199,31 @@ class Subscription:
             if header is not None:
                 batch = self.take(header, body)
                 if batch is not None:
-                    return batch
+                    return self._with_following(header.channel, batch)
             elif deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
             else:
                 self._ask()
         self.close()
         return None
+
+    def _with_following(self, channel: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Small batches that have come behind each other are one: who is slow catches up, for a batch of few rows costs him as much as one
+        of many."""
+        batches, rows, producer = [batch], batch.num_rows, self.producers[channel]
+        while rows < ENOUGH_ROWS and not self.held and not self.messages.empty():
+            message = self.messages.get()
+            if message is None:  # a hint to a thread that waits (`DataPlane.next_of`)
+                continue
+            header, body = message
+            expected = header.kind == wire.BATCH and header.channel == channel and header.sequence == producer.sequence
+            if not expected or producer.ahead is not None or len(body) > SMALL_BYTES:
+                self.held.append(message)
+                break
+            batches.append(self._batch(producer, body))
+            producer.sequence += 1
+            rows += batches[-1].num_rows
+        return batch if len(batches) == 1 else pa.concat_batches(batches)
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
         """What a message means; None: no rows."""

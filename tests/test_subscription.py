@@ -1,4 +1,4 @@
-"""A subscription whose producer moves: what comes from its new place waits for what is still on its way from the old one."""
+"""The reading end of a subscription: what it makes of messages that wait, and of a producer that moves."""
 
 from __future__ import annotations
 
@@ -47,6 +47,25 @@ def has_moved(subscription: Subscription) -> None:
     (producer,) = subscription.producers.values()
     place = {"endpoint": "ipc:///tmp/new", "channel": producer.channel}
     subscription._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json({"id": subscription.id, "place": place}))
+
+
+def test_small_batches_that_wait_come_as_one(subscription: Subscription) -> None:
+    for n in range(3000):
+        subscription.messages.put(message(subscription, n, 3000))
+        subscription.messages.put(None)  # as to a thread that waits
+    subscription.messages.put(message(subscription, 3000, 3000))
+    found = list(subscription)
+    assert [len(batch) for batch in found] == [1024, 1024, 952]
+    assert [row["i"] for batch in found for row in batch.to_pylist()] == list(range(3000))
+    assert subscription.rows == 3000
+
+
+def test_a_loss_is_told_behind_what_came_before_it(subscription: Subscription) -> None:
+    for n in (0, 1, 3):
+        subscription.messages.put(message(subscription, n, 9))
+    assert subscription.next_batch().to_pydict() == {"i": [0, 1]}
+    with pytest.raises(ClusterError, match="expected element 2, got 3: messages were lost"):
+        subscription.next_batch()
 
 
 def test_what_overtakes_waits(subscription: Subscription) -> None:
