@@ -30,7 +30,7 @@ from instance_manager.network import RemoteChannel
 from instance_manager.straight_line import OUT_BYTES, Entrance, Exit, Line, form_of, line_of
 from instance_manager.subscriptions import Subscription
 
-WAIT_MAX = 1 << 10  # steps
+WAIT_MAX = 16  # steps; it costs what a quarter of a step does, and one that could be short and is not costs five times as much
 
 
 class ShortWays:

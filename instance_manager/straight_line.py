@@ -27,7 +27,7 @@ from instance_manager.hosting import Hosted
 from instance_manager.network import RemoteChannel
 from instance_manager.subscriptions import Subscription
 
-OUT_BYTES = 64 << 10  # written for what is taken at once
+OUT_BYTES = 512 << 10  # written for what is taken at once
 
 #: Name of a column -> the column of the input that it is.
 Renamed = dict[str, str]

@@ -21,7 +21,7 @@ HEAD_WORDS = 1 + HEADER_WORDS  # the size of the body stands before the header
 #: Words of a message before its metadata: the size of the body, then the header.
 SIZE, KIND, CHANNEL, SEQUENCE, EPOCH, FINGERPRINT, WATERMARK, CREATED, STAMP, SINCE, RECORD = range(HEAD_WORDS)
 #: Rows of a message that is worth it; `CLASSES` of latencies.
-ROWS_MAX, CLASSES = 256, 19
+ROWS_MAX, CLASSES = 2048, 19
 
 #: The words of `state`: what is expected of the next message and of the channel that it leaves by, and what has been counted.
 (
