@@ -85,7 +85,8 @@ class Loop:
         """Until there is something to do, at most until the next tick; as the most eager of the queries here asks (ISE 4.3)."""
         if self.polls and self.sockets.poll(POLL_NS):
             return
-        self.sockets.park(max(0, (self._next_tick - time.monotonic_ns()) // 1_000_000))
+        # Rounded up: what is less than a millisecond would be spent awake, and others want the core.
+        self.sockets.park(max(0, -((time.monotonic_ns() - self._next_tick) // 1_000_000)))
 
     def turn(self) -> bool:
         """Receive · process · emit. Is there more to do, whatever comes meanwhile?"""
@@ -167,15 +168,18 @@ class Loop:
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_NS
-        for hosted in self.short_ways.leave_all():
-            hosted.wake()
-        for hosted in self.ready.untold():
+        passed = self.short_ways.leave_all()
+        for hosted in passed:
+            self.ready.report(hosted)
+        for hosted in (*passed, *self.ready.untold()):
             hosted.instance.tick()
         self.clients.tick()
         self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
             self._remove(hosted)
         self.on_tick(self, False)
+        for hosted in passed:
+            self.short_ways.enter(hosted)
 
     # messages
 
