@@ -164,6 +164,11 @@ class LocalSockets:
             raise message
         return message
 
+    @property
+    def at_hand(self) -> bool:
+        """Is there a message that `receive` gives out without a look?"""
+        return bool(self._arrived)
+
     def poll(self, span_ns: int) -> bool:
         end, self.passing.used = time.monotonic_ns() + span_ns, False
         while not self._arrived and not self._look(0) and not self.passing.used:
@@ -263,9 +268,9 @@ class _Outgoing:
         return 0 < self.leave_at < now or (self.connection is None and self.retry_at <= now)
 
     def send(self, *message: Any) -> None:
-        """The parts of one message."""
+        """The parts of one message. What waits is tried again, too: the thread that looks for room may have to wait for the interpreter."""
         self.pending.append(message)
-        if len(self.pending) == 1:
+        if len(self.pending) == 1 or self.connection is not None:
             self.flush()
 
     def flush(self) -> None:
