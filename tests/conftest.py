@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from control_plane import Keeper, keeper
 from hypothesis import HealthCheck, Phase, settings
 
 from cep.compile.user_functions import allowed
@@ -47,6 +48,13 @@ def quick_java() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
         yield
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
+    """A real one; each test takes a tree of its own in it (`fresh`)."""
+    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
+        yield kept
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

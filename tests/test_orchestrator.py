@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
+from control_plane import HANG_S, Cluster, Keeper, cluster, reached, until
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.handlers.threading import KazooTimeoutError
@@ -24,12 +24,6 @@ from orchestrator.models import QUERY_EXAMPLE
 from orchestrator.registry import NODE_BYTES_MAX, Deposed, Registry, encode
 from orchestrator.service import NotLeading, Service
 from orchestrator.state import ClusterState
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
-        yield kept
 
 
 @pytest.fixture

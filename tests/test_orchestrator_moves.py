@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, reached, until
+from control_plane import HANG_S, Cluster, Keeper, cluster, reached, until
 from test_orchestrator import deploy, state_is, written
 
 from cep.errors import Conflict
@@ -16,12 +16,6 @@ from orchestrator.instance_balancing import LOOKS, InstanceBalancing
 from orchestrator.metric_server import Metrics
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
-        yield kept
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.dataflow import reroute
 from cep.dataflow.local import LocalRun
 from cep.kernels.jit import interpreted
 from cep.model.query import Options, Query
@@ -23,16 +21,9 @@ from tests.strategies import Case, Execution
 from tests.strategies.directed import directed
 from tests.test_properties import everything, in_order
 from tests.test_reroute import NUMBERS, TEXTS, families, grown, joins
+from tests.test_reroute import small_pieces as small_pieces
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_pieces() -> Iterator[None]:
-    """So that the little state there is goes in several."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reroute, "PIECE_BYTES", 100)
-        yield
 
 
 def check(case: Case, execution: Execution, seed: int, moves_max: int) -> LocalRun:

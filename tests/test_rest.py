@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 import yaml
 import zmq
-from control_plane import HANG_S, Cluster, Keeper, cluster, keeper, until
+from control_plane import HANG_S, Cluster, Keeper, cluster, until
 
 import driver
 from cep.config import ClusterConfig, argument
@@ -56,12 +56,6 @@ class Server:
         self._server.should_exit = True
         self._thread.join(HANG_S)
         self.metrics.close()
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
-        yield kept
 
 
 @pytest.fixture

@@ -5,22 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from control_plane import HANG_S, Keeper, keeper, until
+from control_plane import HANG_S, Keeper, until
 from kazoo.client import KazooClient, KazooState
 
 from cep.errors import ClusterError
 from driver.java import SUPPORTED, java_home, java_version
 from driver.zookeeper import reserve_port, spark_jars
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
-    with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:
-        yield kept
 
 
 class TestJava:

@@ -15,6 +15,7 @@ What an operator with state promises (`StatefulOperator`):
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
@@ -94,11 +95,11 @@ class Stateless:
         return watermark
 
 
-class OneForOne(Stateless):
+class OneForOne(Stateless, ABC):
     """It makes one batch of each, which may be empty: whoever has it in hand need not iterate."""
 
-    def apply(self, batch: Batch) -> Batch:
-        raise NotImplementedError
+    @abstractmethod
+    def apply(self, batch: Batch) -> Batch: ...
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         out = self.apply(batch)
