@@ -103,6 +103,26 @@ class Layout:
             return n, [(part if dtype == _INT64 else part.view(dtype),) for part, dtype in zip(parts, self._words, strict=True)]
         return n, [tuple([np.frombuffer(message, *each) for each in views]) for views in shape.views]
 
+    def rows_of(self, found: memoryview, begin: int, end: int) -> int:
+        """How many rows the message `found[begin:end]` has whose columns are all eight bytes wide; 0 if it is none such, or has NULLs."""
+        if self._words is None or end - begin < self.metadata_bytes:
+            return 0
+        (n,) = _WORD.unpack_from(found, begin + self._rows)
+        if not 0 < n <= end - begin:
+            return 0
+        shape = self._shape(n, ())
+        return n if end - begin == shape.size and bytes(found[begin : begin + self.metadata_bytes]) == shape.metadata else 0
+
+    def size_of(self, n: int) -> int:
+        """Bytes of a message of `n` rows whose columns are all eight bytes wide."""
+        return self.metadata_bytes + 8 * n * len(self.dtypes)
+
+    def join(self, found: memoryview, parts: Sequence[tuple[int, int]]) -> bytes:
+        """One message with the rows of several. `parts`: where each begins, and its rows as of `rows_of`."""
+        begins = [(begin + self.metadata_bytes, 8 * n) for begin, n in parts]
+        values = [found[at + i * size : at + i * size + size] for i in range(len(self.dtypes)) for at, size in begins]
+        return b"".join((self._shape(sum([n for _, n in parts]), ()).metadata, *values))
+
     def _shape_of(self, n: int, texts: tuple[int, ...]) -> _Shape:
         """`texts`: bytes of each column of texts."""
         before, between, behind, last = self._constant

@@ -24,6 +24,8 @@ import numpy as np
 
 from cep import wire
 from cep.errors import ProtocolError
+from cep.ipc import Layout
+from cep.joint import Joint
 from cep.wire import HEADER_BYTES, Header
 
 SCHEME = "ipc://"
@@ -46,11 +48,12 @@ Taker = Callable[[np.ndarray, int, int], int]
 
 class Passing:
     """Who takes the messages of a channel as they lie where they were read, before anybody has looked into them; used by the thread that
-    receives. What they take counts for nobody as arrived."""
+    receives. What `takers` take counts for nobody as arrived."""
 
     def __init__(self, staging: np.ndarray) -> None:
         self.bytes, self.staging = staging, staging.data
         self.takers: dict[int, Taker] = {}  # by channel
+        self.joints: dict[int, Joint] = {}  # by channel; see `LocalSockets.join`
         self.begin: Callable[[], None] = _nobody_counts  # something will be read
         self.used = False  # something was taken; for who waits for it
 
@@ -163,6 +166,13 @@ class LocalSockets:
         if isinstance(message, ProtocolError):
             raise message
         return message
+
+    def join(self, channel: int, layout: Layout | None) -> None:
+        """From any thread: where several small batches of the channel have come they are `cep.joint.Joined` into one."""
+        if layout is None:
+            self.passing.joints.pop(channel, None)
+        elif layout.lines is not None:
+            self.passing.joints[channel] = Joint(layout)
 
     @property
     def at_hand(self) -> bool:
@@ -375,7 +385,11 @@ class _Incoming:
             if at > end:
                 self._begin_body(header, size, found[begin:end])
                 return
-            arrived.append((header, bytes(found[begin:at]) if size else b""))
+            if at < end and header.kind == wire.BATCH and (joint := passing.joints.get(header.channel)) is not None:
+                header, body, at = joint.join(header, found, begin, at, end)
+                arrived.append((header, body))
+            else:
+                arrived.append((header, bytes(found[begin:at]) if size else b""))
         self._rest = bytes(found[at:end]) if at < end else b""
 
     def _begin_body(self, header: Header, size: int, part: memoryview) -> None:

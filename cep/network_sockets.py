@@ -15,6 +15,7 @@ import zmq
 
 from cep import wire
 from cep.errors import ProtocolError
+from cep.ipc import Layout
 from cep.wire import HEADER_BYTES, Header
 
 COPY_BYTES_MAX = 64 << 10  # below this a copy is quicker than ZeroMQ's bookkeeping for a shared buffer
@@ -100,6 +101,9 @@ class NetworkSockets:
                 return False
             os.sched_yield()
         return True
+
+    def join(self, channel: int, layout: Layout | None) -> None:
+        """Here messages come one by one."""
 
     def park(self, timeout_ms: int) -> None:
         if timeout_ms != self.timeout_ms:

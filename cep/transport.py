@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from cep.ipc import Layout
 from cep.local_sockets import SCHEME, LocalSockets
 from cep.network_sockets import NetworkSockets
 from cep.wire import Header
@@ -27,6 +28,9 @@ class Sockets(Protocol):
     def receive(self, look: bool = True) -> tuple[Header, Any] | None:
         """The next message, or None. Raises ProtocolError for one that is none; it is gone then. Without `look`: if it is at hand, where
         it takes a system call to see whether more has come."""
+
+    def join(self, channel: int, layout: Layout | None) -> None:
+        """Batches of the channel may come as one where several have come (`cep.joint`); None: no longer."""
 
     def poll(self, span_ns: int) -> bool:
         """Looks for a message again and again, for that long. Others who wait for the core get it between two looks. Is there one?"""

@@ -76,6 +76,7 @@ class DataPlane:
         with self.lock:
             if self.handlers.pop(channel, None) is not None:
                 self.beats[endpoint] -= 1
+            self.sockets.join(channel, None)
 
     def close(self) -> None:
         if self.closed:

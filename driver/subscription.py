@@ -14,6 +14,7 @@ import pyarrow as pa
 from cep import wire
 from cep.dataflow.channel import slack
 from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
+from cep.joint import bytes_of, last_of
 from cep.model.schema import Schema
 from cep.wire import Format, Header
 from driver.arrow import without_hidden
@@ -174,6 +175,7 @@ class Subscription:
             return 1
         self.schema = Schema.from_json(answer["schema"])
         producer.format = Format(self.schema, time=answer["time"])
+        self.plane.sockets.join(producer.channel, producer.format.layout)
         self._grant(producer)
         return 0
 
@@ -220,8 +222,8 @@ class Subscription:
             if not expected or producer.ahead is not None or len(body) > SMALL_BYTES:
                 self.held.append(message)
                 break
-            batches.append(self._batch(producer, body))
-            producer.sequence += 1
+            producer.sequence = last_of(header) + 1
+            batches.append(self._batch(producer, header, body))
             rows += batches[-1].num_rows
         return batch if len(batches) == 1 else pa.concat_batches(batches)
 
@@ -241,12 +243,12 @@ class Subscription:
                 raise ClusterError(
                     f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost"
                 )
-            producer.sequence += 1
+            producer.sequence = last_of(header) + 1
             if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
                 self.held.insert(0, following)
         match header.kind:
             case wire.BATCH:
-                return self._batch(producer, body)
+                return self._batch(producer, header, body)
             case wire.END:
                 producer.open = False
             case wire.UNSUBSCRIBE:
@@ -263,10 +265,10 @@ class Subscription:
                 raise QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"])
         return None
 
-    def _batch(self, producer: Producer, body: Any) -> pa.RecordBatch:
+    def _batch(self, producer: Producer, header: Header, body: Any) -> pa.RecordBatch:
         assert self.schema is not None and producer.format is not None
         batch = pa.ipc.read_record_batch(wire.aligned(body), producer.format.arrow)
-        producer.consumed += len(body)
+        producer.consumed += bytes_of(header, body)
         self.rows += batch.num_rows
         if producer.consumed - producer.granted > slack(self.window):
             self._grant(producer)

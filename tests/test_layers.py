@@ -32,9 +32,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.ipc": set(),
     "cep.wire": {"cep.errors", "cep.model", "cep.kernels", "cep.elements", "cep.ipc"},
     "cep.dataflow": {"cep.errors", "cep.model", "cep.kernels", "cep.plan", "cep.elements", "cep.compile", "cep.wire", "cep.values"},
-    "cep.transport": {"cep.wire", "cep.local_sockets", "cep.network_sockets"},
-    "cep.local_sockets": {"cep.errors", "cep.wire"},
-    "cep.network_sockets": {"cep.errors", "cep.wire"},
+    "cep.joint": {"cep.ipc", "cep.wire"},
+    "cep.transport": {"cep.ipc", "cep.wire", "cep.local_sockets", "cep.network_sockets"},
+    "cep.local_sockets": {"cep.errors", "cep.ipc", "cep.wire", "cep.joint"},
+    "cep.network_sockets": {"cep.errors", "cep.ipc", "cep.wire"},
     "cep.yaml_documents": set(),
     # the processes around it, which never import each other
     "instance_manager": {"cep"},

@@ -11,6 +11,7 @@ import pytest
 from cep import wire
 from cep.elements import Batch, End
 from cep.errors import ClusterError
+from cep.joint import Joint, last_of
 from cep.kernels.columns import column_of
 from cep.model.schema import INT64, Schema
 from cep.wire import Format, Header
@@ -58,6 +59,20 @@ def test_small_batches_that_wait_come_as_one(subscription: Subscription) -> None
     assert [len(batch) for batch in found] == [1024, 1024, 952]
     assert [row["i"] for batch in found for row in batch.to_pylist()] == list(range(3000))
     assert subscription.rows == 3000
+
+
+def test_batches_joined_where_they_came_count_one_by_one(subscription: Subscription) -> None:
+    """For the order and for credit, which the sender spends for each."""
+    (producer,) = subscription.producers.values()
+    sent = [message(subscription, n, 5) for n in range(5)]
+    raw = b"".join(len(body).to_bytes(8, "little") + header.pack() + body for header, body in sent)
+    begin, size = 8 + wire.HEADER_BYTES, len(sent[0][1])
+    header, body, end = Joint(Format(SCHEMA).layout).join(sent[0][0], memoryview(raw), begin, begin + size, len(raw))
+    assert (end, last_of(header)) == (len(raw), 4)
+    for each in ((header, body), message(subscription, 5, 5)):
+        subscription.messages.put(each)
+    assert [batch.to_pydict() for batch in subscription] == [{"i": [0, 1, 2, 3, 4]}]
+    assert producer.consumed == 5 * size
 
 
 def test_a_loss_is_told_behind_what_came_before_it(subscription: Subscription) -> None:
