@@ -42,6 +42,7 @@ from typing import Any, ParamSpec, TypeVar
 import llvmlite.binding as llvm
 import numba
 import numpy as np
+import numpy.ma  # Numba looks into it when a kernel is first called, and to import it then takes 20 ms of the data path
 from numba.core import config as numba_config
 from numba.core import sigutils
 from numba.core.errors import NumbaError
