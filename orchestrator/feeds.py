@@ -9,6 +9,7 @@ from cep.plan.feeds import feed_of
 from cep.plan.physical import Feed
 from cep.plan.split import streams_read
 from orchestrator.life_cycle import is_over
+from orchestrator.observed import rows
 from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
 
@@ -41,7 +42,7 @@ def _feed(state: ClusterState, query: Query, record: QueryRecord, stream: str) -
 
 def _over(state: ClusterState, record: QueryRecord, stream: str) -> str:
     what = {
-        "ended": f"which has ended after {state.rows(record).get(stream, 0)} rows",
+        "ended": f"which has ended after {rows(state, record).get(stream, 0)} rows",
         "failed": f"which has failed: {record.cause.text if record.cause else 'no cause is known'}",
     }.get(record.state, f"which is {record.state}")
     return f"{what}; a query that reads it is deployed while it runs, or before it starts"

@@ -21,7 +21,7 @@ _AT_WORK = frozenset(("running", "draining", "stopping"))
 
 
 class Seen(Protocol):
-    """The part of `ClusterState` that a move depends on."""
+    """The part of `Known` that a move depends on."""
 
     plans: dict[str, PhysicalPlan]
     managers: Mapping[str, Manager]

@@ -15,6 +15,7 @@ from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.validate import validate
 from orchestrator.life_cycle import READABLE, is_over
+from orchestrator.observed import operators, rows
 from orchestrator.records import QueryRecord
 from orchestrator.state import ClusterState
 from orchestrator.tables import planned_table
@@ -34,7 +35,7 @@ def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "times": dict(record.times),
         "subqueries": len(plan.subqueries),
         "instances": len(plan.instances),
-        "rows": state.rows(record),
+        "rows": rows(state, record),
     }
 
 
@@ -51,7 +52,7 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         },
         "placed": [_placed(state, record, instance) for instance in plan.instances],
         "outputs": outputs(plan, record),
-        "operators": state.operators(record) if is_over(record.state) else {},
+        "operators": operators(state, record) if is_over(record.state) else {},
         "schemas": schemas(plan),
         "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
         "moved": _moved(record),

@@ -1,0 +1,188 @@
+"""What the orchestrator knows, and the indices that answer questions about it. Nothing here decides anything.
+
+How things should be (queries, plans, streams, publishers, subscriptions) is kept in ZooKeeper too and comes back from there; how they
+are (instance managers, statuses) is as it was last seen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import Any
+
+from cep.errors import Conflict, NotFound
+from cep.model import streams as stream_documents
+from cep.model.query import Query
+from cep.model.streams import Stream
+from cep.plan.moving import moving_together
+from cep.plan.physical import Instance, PhysicalPlan, Worker
+from orchestrator import moves
+from orchestrator.life_cycle import is_over
+from orchestrator.records import BucketTable, Manager, Publisher, QueryRecord, Relocation, Status, Subscription
+from orchestrator.tables import planned_table
+
+
+class Known:
+    """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
+
+    def __init__(self) -> None:
+        self.queries: dict[str, QueryRecord] = {}
+        self.plans: dict[str, PhysicalPlan] = {}
+        self.plan_documents: dict[str, Any] = {}
+        self.tables: dict[str, dict[str, BucketTable]] = defaultdict(dict)  # query -> subquery -> its buckets, where they have moved
+        self.streams: dict[str, Stream] = {}
+        self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
+        self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
+        self.managers: Mapping[str, Manager] = {}
+        self.has_looked = False  # before it has, no instance manager is missing
+        self.judge_from = 0.0  # before this steady time nobody who is missing is taken for dead
+        self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
+        self.changes = 0  # so far
+        self._changed: dict[str, int] = {}  # stream -> number of the last change of a query that reads it; the latest last
+        self._read_by: dict[str, set[str]] = defaultdict(set)  # query -> those that read its outputs
+        self._putting_out: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that put it out, oldest first
+        self._reading: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that read it, oldest first
+        self._hosting: Counter[str] = Counter()  # instance manager -> instances of queries that are not over
+        self._at: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)  # endpoint -> (stream, publisher) open there
+
+    # --- queries
+
+    def query(self, name: str) -> QueryRecord:
+        """Raises NotFound."""
+        if name not in self.queries:
+            there = ", ".join(map(repr, sorted(self.queries)[:10])) or "none"
+            raise NotFound(f"there is no query {name!r}; there is {there}")
+        return self.queries[name]
+
+    def check_new(self, query: Query) -> None:
+        """Raises Conflict: the name is taken, a stream is declared differently, or another query feeds an output stream."""
+        if query.name in self.queries:
+            raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
+        for stream in query.streams:
+            self.check_declared(stream)
+        for name in sorted({output.stream for output in query.outputs}):
+            for other in self.putting_out(name):
+                if not is_over(other.state):
+                    raise Conflict(f"stream {name!r} is the output of query {other.name!r}, which is {other.state}")
+
+    def outputs_of(self, query: str) -> frozenset[str]:
+        """The names of its output streams."""
+        return frozenset(edge.consumer for edge in self.plans[query].edges if edge.is_output)
+
+    def readers_of(self, query: str) -> list[str]:
+        """The queries that read its outputs."""
+        return sorted(self._read_by[query])
+
+    def subscriptions_of(self, record: QueryRecord) -> list[Subscription]:
+        """Who reads its outputs. Of a query that is over: who did then; who came later waits for the next."""
+        all_ = [s for stream in sorted(self.outputs_of(record.name)) for s in self.subscriptions[stream].values()]
+        return [s for s in all_ if (s.stream, s.id) in record.readers] if is_over(record.state) else all_
+
+    def table(self, query: str, head: str) -> BucketTable:
+        """Where the buckets of `head` are, or are on their way to."""
+        return self.tables.get(query, {}).get(head) or BucketTable(0, planned_table(self.plans[query], head))
+
+    def is_moving(self, record: QueryRecord, head: str) -> bool:
+        """Are some of its instances not yet where its table says?"""
+        version, together = self.table(record.name, head).version, moving_together(self.plans[record.name], head)
+        statuses = [self.status(record, i) for i in self.plans[record.name].instances if i.subquery in together]
+        return any(status is None or (status.table < version and status.state != "ended") for status in statuses)
+
+    def remember_plan(self, name: str, plan: PhysicalPlan, document: Any) -> None:
+        """Of a query that is known already."""
+        self.plans[name], self.plan_documents[name] = plan, document
+        for feed in plan.feeds.values():
+            self._read_by[feed.query].add(name)
+        for stream in sorted(self.outputs_of(name)):
+            self._putting_out[stream][name] = None
+        for stream in plan.streams:
+            self._reading[stream][name] = None
+        if not is_over(self.queries[name].state):
+            self._hosting.update(instance.im for instance in plan.instances)
+
+    def has_moved(self, plan: PhysicalPlan, document: Any, move: Relocation) -> None:
+        """An instance is elsewhere by the plan of its query."""
+        self.plans[plan.query.name], self.plan_documents[plan.query.name] = plan, document
+        self._hosting.update({move.target: 1})
+        self._hosting.subtract({move.source: 1})
+
+    def is_hosted_no_more(self, query: str) -> None:
+        """It is over: its instances use no core."""
+        self._hosting.subtract(instance.im for instance in self.plans[query].instances)
+
+    def forget_query(self, name: str) -> None:
+        for feed in self.plans[name].feeds.values():
+            self._read_by[feed.query].discard(name)
+        for stream in self.outputs_of(name):
+            self._putting_out[stream].pop(name, None)
+        for stream in self.plans[name].streams:
+            self._reading[stream].pop(name, None)
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents):
+            kept.pop(name, None)
+
+    # --- streams
+
+    def check_declared(self, stream: Stream) -> None:
+        """Raises Conflict: a stream of this name is declared, and differently."""
+        known = self.streams.get(stream.name)
+        if known is not None and stream_documents.to_json(known) != stream_documents.to_json(stream):
+            raise Conflict(
+                f"stream {stream.name!r} is declared already, and differently: as {stream_documents.to_json(known)}, "
+                f"not as {stream_documents.to_json(stream)}; a changed stream needs a new name, such as {stream.name}@2"
+            )
+
+    def putting_out(self, stream: str) -> list[QueryRecord]:
+        """The queries of which `stream` is an output, the oldest first."""
+        return [self.queries[name] for name in self._putting_out.get(stream, ())]
+
+    def feeding(self, stream: str) -> list[str]:
+        """The queries whose output is `stream` and from which something may still be read."""
+        return [record.name for record in self.putting_out(stream) if not record.released]
+
+    def reading(self, stream: str) -> list[QueryRecord]:
+        """The queries that read `stream`, the oldest first."""
+        return [self.queries[name] for name in self._reading.get(stream, ())]
+
+    def remember_publisher(self, publisher: Publisher) -> None:
+        self.publishers[publisher.stream][publisher.name] = publisher
+        self._at[publisher.endpoint][publisher.stream, publisher.name] = None
+
+    def forget_publisher(self, stream: str, name: str) -> bool:
+        """Was it open?"""
+        known = self.publishers[stream].pop(name, None)
+        if known is not None:
+            self._at[known.endpoint].pop((stream, name), None)
+        return known is not None
+
+    def opened_at(self, endpoint: str) -> list[tuple[str, str]]:
+        """(stream, publisher) of those that are open at an endpoint."""
+        return list(self._at.get(endpoint, ()))
+
+    def note_change(self, query: str) -> None:
+        """Something of it may be different, which publishers of the streams that it reads want to know."""
+        self.changes += 1
+        for stream in self.plans[query].streams:
+            self._changed.pop(stream, None)
+            self._changed[stream] = self.changes
+
+    def read_anew(self, endpoint: str, since: int) -> list[str]:
+        """The streams published at `endpoint` of whose readers there may be news since change number `since`."""
+        published = {stream for stream, _ in self._at.get(endpoint, ())}
+        return sorted(published.intersection(takewhile(lambda stream: self._changed[stream] > since, reversed(self._changed))))
+
+    # --- instance managers
+
+    def workers(self) -> tuple[Worker, ...]:
+        """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
+        managers = (self.managers[im] for im in sorted(self.managers))
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im])) for m in managers)
+
+    def status(self, record: QueryRecord, instance: Instance) -> Status | None:
+        """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""
+        return self.status_at(record, moves.home(self, record, instance), instance)
+
+    def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None:
+        """What instance manager `im` says of it."""
+        seen = self.statuses.get((im, moves.node_name(record.name, instance)))
+        return seen if seen is not None and seen.epoch == record.epoch else None
