@@ -62,9 +62,11 @@ class TextRows:
         starts = [np.ascontiguousarray(column.starts) for column in fields]
         lengths = [np.ascontiguousarray(lengths_of(column)) for column in fields]
         start, stop = int(starts[0][0]), int(starts[-1][-1] + lengths[-1][-1]) + 1
-        following = [*starts[1:], np.append(starts[0][1:], stop)]
+        following = [*starts[1:], starts[0][1:]]
         ends = [self.separator] * (len(fields) - 1) + [NEWLINE]
-        if stop > len(data) or not all(adjoin(data, *each) for each in zip(starts, lengths, following, ends, strict=True)):
+        if stop > len(data) or data[stop - 1] != NEWLINE:
+            return None
+        if not all(adjoin(data, *each) for each in zip(starts, lengths, following, ends, strict=True)):
             return None
         return data[start:stop] if marks_between(data, start, stop, self.separator) == rows * len(fields) else None
 
