@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cep.compile.text import TextParser
 from cep.compile.text_rows import TextRows
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.sink import FileSink
+from cep.dataflow.sink import WRITE_BYTES, FileSink
 from cep.elements import MAX_TIME, MIN_TIME, Batch, End, Fail
 from cep.errors import ClusterError, QueryError
 from cep.kernels.columns import columns_from_arrow, to_arrow
@@ -121,6 +121,16 @@ def test_what_cannot_be_written_is_a_dead_letter(tmp_path: Path, field: str, val
     assert repr(field) in letter.reason
     assert reason in letter.reason
     assert letter.source.endswith("out-00000.csv")
+
+
+def test_a_file_holds_all_that_was_sent_however_it_is_cut_for_the_kernel(tmp_path: Path) -> None:
+    sink = FileSink(Files(str(tmp_path), header=True), "out", 0, Schema.of({"text": str}), DeadLetters())
+    texts = ["a" * length for length in (WRITE_BYTES - 7, 5, 2 * WRITE_BYTES + 1, WRITE_BYTES - 1)]
+    for text in texts:
+        rows = pa.RecordBatch.from_pydict({"text": [text]}, schema=Schema.of({"text": str}).arrow)
+        sink.send(Batch(columns_from_arrow(rows, Schema.of({"text": str})), np.zeros(1, np.int64)), 0, MIN_TIME, MIN_TIME)
+    sink.send(End(), 0, MAX_TIME, MIN_TIME)
+    assert (tmp_path / "out-00000.csv").read_text().splitlines() == ["text", *texts]
 
 
 def test_arrow_files_are_streams_that_arrow_reads(tmp_path: Path) -> None:
