@@ -29,7 +29,7 @@ class ClusterConfig:
         home: the folder for logs and sockets of this machine's processes.
         zookeeper: its servers, `host:port,host:port`.
         rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs a token.
-        metrics_in: ZeroMQ endpoint at which the metric server pulls reports.
+        metrics_in: the metric server's endpoint for reports, of the same kind as the instance managers' own (`cep.transport`).
         metrics_out: ZeroMQ endpoint at which it answers questions.
         data: the folders under which file sources and sinks may be; none: no files.
         modules: the modules whose functions queries may call; none: no functions of users.

@@ -125,21 +125,3 @@ class NetworkSockets:
         for socket in (self.inbound, *self.outbound.values()):
             socket.close()
         self.context.term()
-
-
-class Reports:
-    """Documents for a process that may be away for a while; those that it is not there for wait."""
-
-    def __init__(self, endpoint: str) -> None:
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.PUSH)
-        self.socket.set_hwm(0)
-        self.socket.linger = 1000
-        self.socket.connect(endpoint)
-
-    def send(self, document: bytes) -> None:
-        self.socket.send(document)
-
-    def close(self) -> None:
-        self.socket.close()
-        self.context.term()

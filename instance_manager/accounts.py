@@ -7,7 +7,7 @@ out what is next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,10 +68,8 @@ def _more(node: Node) -> dict[str, int]:
     return {}
 
 
-def settle(hosted: Hosted, share: float) -> int:
-    """Makes CPU time of what has elapsed; the instance's CPU time in all, in ns."""
-    total = 0
-    for step in steps(hosted):
+def settle(billed: Sequence[Step], share: float) -> int:
+    """Makes CPU time of what has elapsed; that of all these steps, in ns."""
+    for step in billed:
         step.account.settle(share)
-        total += step.account.cpu_ns
-    return total
+    return sum(step.account.cpu_ns for step in billed)

@@ -6,7 +6,8 @@ import gc
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -168,16 +169,21 @@ class Loop:
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_NS
-        passed = self.short_ways.leave_all()
-        for hosted in passed:
-            self.ready.report(hosted)
-        for hosted in (*passed, *self.ready.untold()):
+        for hosted in self.ready.untold():
             hosted.instance.tick()
         self.clients.tick()
         self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
             self._remove(hosted)
         self.on_tick(self, False)
+
+    @contextmanager
+    def settled(self) -> Iterator[None]:
+        """Everything that is counted is where it is looked for, and who has passed something on is to be reported."""
+        passed = self.short_ways.leave_all()
+        for hosted in passed:
+            self.ready.report(hosted)
+        yield
         for hosted in passed:
             self.short_ways.enter(hosted)
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.dataflow.source import PublishedSource
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
-from cep.network_sockets import Reports
+from cep.transport import Sockets
+from cep.wire import Header
 from instance_manager.accounts import settle, steps
 from instance_manager.hosting import Hosted, clock_us
 from instance_manager.loop import Loop
@@ -41,8 +43,8 @@ ROUND = 500  # reports in which every instance comes at least once: 250 s
 class Reporter:
     """Sends a report when it is due; `tick` is called by the loop."""
 
-    def __init__(self, config: InstanceManagerConfig) -> None:
-        self.config, self.reports = config, Reports(config.cluster.metrics_in)
+    def __init__(self, config: InstanceManagerConfig, sockets: Sockets) -> None:
+        self.config, self.sockets = config, sockets
         self._due = 0
         self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
         self._round: deque[str] = deque()  # who has not come in this round
@@ -54,7 +56,9 @@ class Reporter:
             return
         self._due = now + INTERVAL_NS
         try:
-            self.reports.send(wire.to_json(self._report(loop)))
+            with loop.settled():
+                report = self._report(loop)
+            self.sockets.send(self.config.cluster.metrics_in, Header(wire.REPORT, 0), wire.to_json(report))
         except Exception:  # a report that cannot be made must not end the queries it is about
             LOG.exception("no report this time")
 
@@ -115,13 +119,18 @@ def _goes_on(hosted: Hosted) -> bool:
 
 
 def _resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * PAGE_BYTES
+    return int(os.pread(_statm(), 128, 0).split()[1]) * PAGE_BYTES
+
+
+@cache
+def _statm() -> int:
+    """Kept open: to look the name up takes as long as an instance's figures."""
+    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
-    cpu_ns = settle(hosted, share)
-    instance = hosted.instance
+    billed, instance = list(steps(hosted)), hosted.instance
+    cpu_ns = settle(billed, share)
     query, subquery, index = instance.name.rsplit("/", 2)
     letters = instance.dead_letters.take(LETTERS_MAX)
     stateful = [node.stateful for node in instance.nodes if node.stateful is not None]
@@ -138,7 +147,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "rows_out": sum(output.rows for output in instance.outputs),
         "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()) + _published_bytes(hosted),
         "cpu_ns": cpu_ns,
-        "bytes_in": sum(step.account.bytes for step in steps(hosted)),
+        "bytes_in": sum(step.account.bytes for step in billed),
         "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
@@ -152,7 +161,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         **_moves(hosted),
         "buckets": _buckets(hosted),
         "notes": instance.notes,
-        "operators": [step.to_json() for step in steps(hosted)],
+        "operators": [step.to_json() for step in billed],
         "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
             "count": sorted(instance.dead_letters.counts.items()),

@@ -28,7 +28,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     logging.info("binding: %s", binding.to_json())
     take()
     sockets = open_sockets(config.endpoint)
-    reporter = Reporter(config)
+    reporter = Reporter(config, sockets)
     loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
     control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox, loop.meter), loop.ask)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -39,7 +39,6 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     loop.run()
     control.close()
     sockets.close()
-    reporter.reports.close()
     return 0
 
 

@@ -7,7 +7,7 @@ was received and writes the one that leaves (`cep.kernels.passing`). Rules:
 1. What leaves, and what is counted, is what the general way would have sent and counted. The kernel leaves every message that is not
    plainly simple to that, untouched.
 2. While an instance is on the short way its counters stand in the words that the kernel writes. `leave` gives them back to the objects
-   that own them before anybody else looks at the instance: at a message about it that goes the general way, a step, a command, every tick.
+   that own them before anybody else looks at the instance: at a message about it that goes the general way, a step, a command, a report.
 3. Nothing may be under way when it is entered: nothing queued, gathered, blocked or held back.
 4. Who tries in vain, or leaves without having passed anything on, waits twice as many steps before the next try as before this one.
 """

@@ -1,6 +1,6 @@
 """Counts what the instance managers report (`python -m orchestrator.metric_server '<config>'`).
 
-A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON on a PULL socket and hold totals,
+A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON in messages (`cep.transport`) and hold totals,
 so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
 are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
 `{"time", "instances", "managers"}`; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`; `{"get": "load", "query"}` ->
@@ -15,6 +15,7 @@ import logging
 import re
 import signal
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,14 +25,19 @@ from typing import Any, NamedTuple
 
 import zmq
 
+from cep import wire
 from cep.config import ClusterConfig
 from cep.dataflow.meter import LATENCY_BOUNDS_US
+from cep.errors import ProtocolError
+from cep.transport import Sockets, open_sockets
 
 LETTERS_MAX = 10_000
 """Dead letters kept per query; counts are exact whatever is kept (DESIGN 4.9)."""
 
 SILENT_S_MAX = 600.0
 """How long the last figures of an instance outlive its last report. An idle one is reported every 250 s."""
+
+_PARK_MS = 60_000
 
 _AGO = re.compile(r"last row (\d+) s ago")  # in what an instance waits for: so it was when it was reported
 
@@ -290,19 +296,37 @@ def _text(labels: Mapping[str, str]) -> str:
 
 def serve(config: ClusterConfig) -> None:
     """For ever."""
-    context = zmq.Context()
-    reports, questions = context.socket(zmq.PULL), context.socket(zmq.REP)
-    reports.bind(config.metrics_in)
-    questions.bind(config.metrics_out)
-    poller, metrics = zmq.Poller(), Metrics()
-    poller.register(reports, zmq.POLLIN)
-    poller.register(questions, zmq.POLLIN)
+    metrics, lock = Metrics(), threading.Lock()
+    reports = open_sockets(config.metrics_in)
+    threading.Thread(target=_answer_all, args=(config.metrics_out, metrics, lock), name="cep-questions", daemon=True).start()
     while True:
-        ready = dict(poller.poll())
-        if reports in ready:
-            _take(metrics, reports.recv())
-        if questions in ready:
-            questions.send(_answer(metrics, questions.recv()))
+        reports.park(_PARK_MS)
+        while (message := _next(reports)) is not None:
+            with lock:
+                _take(metrics, message)
+
+
+def _next(reports: Sockets) -> bytes | None:
+    """What has been reported next; None: no more for now."""
+    while True:
+        try:
+            message = reports.receive()
+        except ProtocolError as error:
+            _LOG.warning("message not understood: %s", error)
+            continue
+        if message is None or message[0].kind == wire.REPORT:
+            return None if message is None else bytes(message[1])
+        _LOG.warning("not a report: %s", message[0])
+
+
+def _answer_all(endpoint: str, metrics: Metrics, lock: threading.Lock) -> None:
+    questions = zmq.Context.instance().socket(zmq.REP)
+    questions.bind(endpoint)
+    while True:
+        question = questions.recv()
+        with lock:
+            answer = _answer(metrics, question)
+        questions.send(answer)
 
 
 def _take(metrics: Metrics, message: bytes) -> None:

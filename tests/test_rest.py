@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -18,13 +19,15 @@ import pyarrow.parquet
 import pytest
 import uvicorn
 import yaml
-import zmq
 from control_plane import HANG_S, Cluster, Keeper, cluster, until
 
 import driver
+from cep import wire
 from cep.config import ClusterConfig, argument
 from cep.errors import ClusterError, QueryError, QueryFailed
 from cep.model.streams import TextFiles
+from cep.transport import open_sockets
+from cep.wire import Header
 from orchestrator.__main__ import listen
 from orchestrator.door import Gateway
 from orchestrator.file_sources import resolve
@@ -481,18 +484,17 @@ class TestMetrics:
     def test_nonsense_is_answered_with_what_was_expected(self) -> None:
         assert "expected" in Metrics().answer({"get": "lost"}, now=0.0)["error"]
 
-    def test_the_process_serves_rest(self, two: Cluster, client: httpx.Client) -> None:
+    def test_the_process_serves_rest(self, two: Cluster, client: httpx.Client, tmp_path: Path) -> None:
         is_problem(client.get("/metrics"), 503, "ClusterError", "the metric server does not answer")
         command = [sys.executable, "-m", "orchestrator.metric_server", argument(two.config)]
         server = subprocess.Popen(command, cwd=Path(__file__).parent.parent)
         try:
             body = client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()
-            message = json.loads(json.dumps(report(epoch=body["epoch"], letters=1, dead=1)).replace('"q"', '"per-ip"'))
-            with zmq.Context() as context, context.socket(zmq.PUSH) as push:
-                push.connect(two.config.metrics_in)
-                push.send(b"nonsense")
-                push.send_json(message)
-                until(lambda: 'cep_rows_in_total{query="per-ip"' in client.get("/metrics").text)
+            message = wire.to_json(report(epoch=body["epoch"], letters=1, dead=1)).replace(b'"q"', b'"per-ip"')
+            with contextlib.closing(open_sockets(f"ipc://{tmp_path}/im")) as sockets:
+                for header, body in ((Header(wire.BEAT, 0), b""), (Header(wire.REPORT, 0), b"nonsense"), (Header(wire.REPORT, 0), message)):
+                    sockets.send(two.config.metrics_in, header, body)
+                until(lambda: sockets.park(10) or 'cep_rows_in_total{query="per-ip"' in client.get("/metrics").text)
             assert client.get("/queries/per-ip/dead-letters").json()["letters"][0]["reason"] == "0"
             assert client.get("/queries/per-ip").json()["placed"][0]["waits_for"] == "a publisher"
         finally:
