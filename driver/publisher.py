@@ -21,15 +21,14 @@ from cep.dataflow.source import greatest_of, stamp_of
 from cep.elements import MIN_TIME
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
-from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.route import Route
 from cep.wire import Format, Header
-from driver.arrow import event_times, plain_columns, record_batches
+from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
+from driver.small_batches import ROWS_MAX, Written, small_batches
 
 BATCH_BYTES = 2 << 20
-FEW_ROWS = 256
 ANSWER_S = 15.0
 
 Closer = Callable[["list[Publisher]", bool], None]
@@ -49,6 +48,11 @@ class Reader:
         self.watermark = MIN_TIME  # the last one it was told
         self.opened = self.gone = self.closed = False
 
+    @property
+    def takes_all(self) -> bool:
+        """Is it there for us, and no replica that gets a part of the rows?"""
+        return self.opened and not self.gone and not self.closed and self.route is None
+
 
 class Publisher:
     """Use it as a context manager: leaving the block closes it and, if it was the last one open, ends the stream for the
@@ -61,14 +65,15 @@ class Publisher:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{uuid.uuid4().hex[:12]}"
         self.disorder = stream.disorder or 0
-        self.format, self.stream_id = Format.published(stream), wire.stream_id(stream.name)
+        self.small = small_batches(stream)
+        self.format = Format.published(stream) if self.small is None else self.small.format
+        self.fingerprint, self.stream_id = self.format.fingerprint, wire.stream_id(stream.name)
         self.readers: dict[int, Reader] = {}
         self.max_time = self.sent_until = MIN_TIME  # what the stamp follows; the greatest event time of a row that was sent
         self.record = 0
         self.changed = threading.Condition()
         self.sending = threading.RLock()
-        self.closing = threading.Event()
-        self.closed = False  # the last word is said
+        self.closing = self.closed = False  # no more is taken; the last word is said
         self._times = _event_time_of(stream)
         self._turn = 0
         if stream.event_time is None:
@@ -97,41 +102,62 @@ class Publisher:
             DataError: they do not fit the stream; none was taken.
             ClusterError: the publisher is closed.
         """
-        if self.closing.is_set():
+        if self.closing:
             raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
-        rows = 0
         with self.sending:
-            columns = _few_rows(data, self.stream.schema)
-            if columns is not None:
-                self._send(data, created_ns or time.time_ns(), columns)
-                rows = data.num_rows
-            else:
-                for batch in record_batches(data, self.stream):
-                    for piece in _cut(batch):
-                        self._send(piece, created_ns or time.time_ns())
-                    rows += batch.num_rows
-            self._tell_watermark()
+            now_ns, written = time.time_ns(), None
+            if self.small is not None and isinstance(data, pa.RecordBatch):
+                written = self.small.write(data, max(self.max_time, now_ns // 1000))
+            if written is None:
+                return self._send_any(data, created_ns)
+            if not self._send_straight(written, created_ns or now_ns):
+                self._send(written.rows, written.greatest, created_ns or now_ns, written.body)
+                self._tell_watermark()
+            return written.rows
+
+    def _send_straight(self, written: Written, created_ns: int) -> bool:
+        """As nearly always: to the only reader that there is, which has credit. False: it is not so."""
+        reader = next(iter(self.readers.values())) if len(self.readers) == 1 else None
+        if reader is None or not reader.takes_all or not reader.credit.allows(len(written.body)):
+            return False
+        before = self._advance(written.greatest)
+        self._transmit(reader, written.body, created_ns, before)
+        self.record += written.rows
+        return True
+
+    def _send_any(self, data: Any, created_ns: int | None) -> int:
+        rows = 0
+        for batch in record_batches(data, self.stream):
+            for piece in _cut(batch):
+                times, greatest = self._times(piece, self.max_time)
+                whole = self._whole(piece, times)
+                self._send(piece.num_rows, greatest, created_ns or time.time_ns(), self._few_rows(piece, times), whole)
+            rows += batch.num_rows
+        self._tell_watermark()
         return rows
 
-    def _send(self, batch: pa.RecordBatch, created_ns: int, columns: list[pa.Array] | None = None) -> None:
-        times, greatest = self._times(batch, self.max_time)
-        before = self.max_time
-        self.max_time, self.sent_until = max(self.max_time, greatest), max(self.sent_until, greatest)
-        body: bytes | pa.Buffer | None = None
+    def _send(self, rows: int, greatest: int, created_ns: int, body: Any, whole: pa.RecordBatch | None = None) -> None:
+        """To a reader of each query. What is None, of a message and the batch with its hidden column, is made of the other where needed."""
+        before = self._advance(greatest)
         for readers in self._by_query():
-            if readers[0].route is not None:
-                self._send_shares(readers[0].route, readers, self._whole(batch, times), created_ns, before)
-                continue
-            if body is None:
-                body = self._message(batch, times, columns)
-            self._send_to(readers, body, created_ns, before)
-        self.record += batch.num_rows
+            if readers[0].route is None:
+                body = whole.serialize() if body is None and whole is not None else body
+                self._send_to(readers, body, created_ns, before)
+            else:
+                whole = pa.ipc.read_record_batch(body, self.format.arrow) if whole is None else whole
+                self._send_shares(readers[0].route, readers, whole, created_ns, before)
+        self.record += rows
 
-    def _message(self, batch: pa.RecordBatch, times: np.ndarray, columns: list[pa.Array] | None) -> bytes | pa.Buffer:
-        """As it travels: of few rows, whose `columns` are given, without Arrow's objects, which take longer than the rest."""
-        layout = None if columns is None else self.format.layout
-        body = None if layout is None or columns is None else layout.write_arrow(batch.num_rows, columns, *self._hidden(times))
-        return self._whole(batch, times).serialize() if body is None else body
+    def _advance(self, greatest: int) -> int:
+        """Rows are to be sent with `greatest` as their greatest event time; the greatest before them."""
+        before = self.max_time
+        self.max_time, self.sent_until = max(before, greatest), max(self.sent_until, greatest)
+        return before
+
+    def _few_rows(self, batch: pa.RecordBatch, times: np.ndarray) -> bytes | None:
+        """The message of few rows without NULLs, however their batch lies."""
+        layout = self.format.layout if batch.num_rows <= ROWS_MAX else None
+        return None if layout is None else layout.write_arrow(batch.num_rows, batch.columns, *self._hidden(times))
 
     def _whole(self, batch: pa.RecordBatch, times: np.ndarray) -> pa.RecordBatch:
         """With its hidden column, if it has one."""
@@ -152,9 +178,12 @@ class Publisher:
         """To the first of `readers` that has credit."""
         reader = self._with_credit(readers, len(body))
         if reader is not None:
-            header = self._header(wire.BATCH, reader, created=created_ns, stamp=stamp, record=self.record)
-            reader.credit.spend(len(body))
-            self.plane.send(reader.endpoint, header if fingerprint is None else header._replace(fingerprint=fingerprint), body)
+            self._transmit(reader, body, created_ns, stamp, fingerprint)
+
+    def _transmit(self, reader: Reader, body: Any, created_ns: int, stamp: int, fingerprint: int | None = None) -> None:
+        reader.credit.spend(len(body))
+        header = self._header(wire.BATCH, reader, created_ns, stamp, self.record, fingerprint)
+        self.plane.send(reader.endpoint, header, body)
 
     def _by_query(self) -> list[list[Reader]]:
         """The readers of each query, beginning with the one whose turn it is."""
@@ -169,19 +198,19 @@ class Publisher:
 
     def _with_credit(self, readers: list[Reader], size: int) -> Reader | None:
         """The first with credit, waited for if there is none; None: the query is over. Raises ClusterError: we are closed, or count so."""
-        if not self.closing.is_set() and not any([reader.closed for reader in self.readers.values()]):
+        if not self.closing and not any([reader.closed for reader in self.readers.values()]):
             reader = _first_with_credit(readers, size)
             if reader is not None:
                 return reader
 
         def settled() -> bool:
-            over = self.closing.is_set() or any(r.closed for r in readers) or all(r.gone for r in readers)
+            over = self.closing or any(r.closed for r in readers) or all(r.gone for r in readers)
             return over or _first_with_credit(readers, size) is not None
 
         self.plane.attend()
         with self.changed:
             self.changed.wait_for(settled)
-            if self.closing.is_set():
+            if self.closing:
                 raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} was closed while it waited for credit")
             self.check_heard()
             return _first_with_credit(readers, size)
@@ -193,19 +222,14 @@ class Publisher:
             silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
             raise ClusterError(f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one")
 
-    def _header(self, kind: int, reader: Reader, **fields: Any) -> Header:
+    def _header(
+        self, kind: int, reader: Reader, created: int = 0, stamp: int = MIN_TIME, record: int = 0, fingerprint: int | None = None
+    ) -> Header:
         watermark = stamp_of(self.max_time, self.disorder)
         reader.watermark, sequence = watermark, reader.sequence
         reader.sequence += 1
-        return Header(
-            kind,
-            reader.channel,
-            sequence,
-            stream=self.stream_id,
-            fingerprint=self.format.fingerprint,
-            watermark=watermark,
-            **fields,
-        )
+        schema = fingerprint or self.fingerprint
+        return Header(kind, reader.channel, sequence, 0, self.stream_id, schema, watermark, created, stamp, MIN_TIME, record)
 
     def _tell_watermark(self) -> None:
         watermark = stamp_of(self.max_time, self.disorder)
@@ -287,9 +311,9 @@ class Publisher:
     def give_up(self) -> bool:
         """No more is sent, and a `send` that waits for credit gives up. False: it had closed already."""
         with self.changed:
-            if self.closing.is_set():
+            if self.closing:
                 return False
-            self.closing.set()
+            self.closing = True
             self.changed.notify_all()
             return True
 
@@ -325,13 +349,6 @@ def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
 
 def _has_answered(reader: Reader) -> bool:
     return reader.opened or reader.gone
-
-
-def _few_rows(data: Any, schema: Schema) -> list[pa.Array] | None:
-    """The columns of a small batch that is of `schema` as it stands; None: it is not."""
-    if not isinstance(data, pa.RecordBatch) or not 0 < data.num_rows <= FEW_ROWS or data.get_total_buffer_size() > BATCH_BYTES:
-        return None
-    return plain_columns(data, schema)
 
 
 def _first_with_credit(readers: list[Reader], size: int) -> Reader | None:
