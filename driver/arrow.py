@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cep.errors import DataError
 from cep.kernels.columns import from_arrow
 from cep.model.schema import TIMESTAMP_US, UNIT_US, Field, Schema
 from cep.model.streams import Stream
+from cep.wire import LAYOUTS_KEPT, Format
 
 _EVENT_TIME = pa.timestamp("us", tz="UTC")
 
@@ -199,9 +201,8 @@ def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return times.values if times.valid is None else np.where(times.valid, times.values, MIN_TIME)
 
 
-def without_hidden(batch: pa.RecordBatch, schema: Schema, event_time: bool) -> pa.RecordBatch:
-    """The columns that the user declared; with `event_time`, the rows' event time as a last column of that name."""
-    shown = batch.select(list(schema.names))
-    if not event_time:
-        return shown
-    return shown.append_column("event_time", batch.column("__time").view(_EVENT_TIME))
+@lru_cache(LAYOUTS_KEPT)
+def shown(format: Format) -> pa.Schema:
+    """Of what comes in `format`: the columns that the user declared, and behind them the event time, if it comes, by the name that
+    users know. One and the same for all streams of a format: who reads thousands of streams finds it at hand."""
+    return pa.schema([*format.schema.arrow, *[pa.field("event_time", _EVENT_TIME)] * format.hides_time])

@@ -17,7 +17,7 @@ from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed
 from cep.joint import bytes_of, last_of
 from cep.model.schema import Schema
 from cep.wire import Format, Header
-from driver.arrow import without_hidden
+from driver.arrow import shown
 from driver.data import DataPlane
 from driver.rest import Rest, path
 
@@ -41,7 +41,7 @@ class Producer:
         self.sequence = 0
         self.open = True
         self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
-        self.format: Format | None = None  # of what it sends
+        self.shown: pa.Schema | None = None  # as what the batches are read that it sends
 
 
 class Subscription:
@@ -174,8 +174,9 @@ class Subscription:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
-        producer.format = Format(self.schema, time=answer["time"])
-        self.plane.sockets.join(producer.channel, producer.format.layout)
+        sent = Format(self.schema, time=answer["time"])
+        producer.shown = shown(sent)
+        self.plane.sockets.join(producer.channel, sent.layout)
         self._grant(producer)
         return 0
 
@@ -266,13 +267,14 @@ class Subscription:
         return None
 
     def _batch(self, producer: Producer, header: Header, body: Any) -> pa.RecordBatch:
-        assert self.schema is not None and producer.format is not None
-        batch = pa.ipc.read_record_batch(wire.aligned(body), producer.format.arrow)
+        assert self.schema is not None and producer.shown is not None
+        batch = pa.ipc.read_record_batch(wire.aligned(body), producer.shown)
         producer.consumed += bytes_of(header, body)
         self.rows += batch.num_rows
         if producer.consumed - producer.granted > slack(self.window):
             self._grant(producer)
-        return without_hidden(batch, self.schema, self.event_time)
+        declared = self.schema.names
+        return batch if self.event_time or batch.num_columns == len(declared) else batch.select(declared)
 
     def _grant(self, producer: Producer) -> None:
         producer.granted = producer.consumed

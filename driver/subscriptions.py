@@ -84,8 +84,8 @@ class Subscriptions:
         if self.held:
             return self.held.pop(0)
         try:
-            member, header, body = self.plane.next_of(self.messages, timeout)
-            return member, header, body
+            found: tuple[Subscription, Header, Any] = self.plane.next_of(self.messages, timeout)
+            return found
         except queue.Empty:
             return None
 
@@ -93,9 +93,10 @@ class Subscriptions:
         try:
             return member.take(header, body)
         finally:
-            self.held[:0] = [(member, *each) for each in member.held]
-            member.held.clear()
-            if not _is_open(member):
+            if member.held:
+                self.held[:0] = [(member, *each) for each in member.held]
+                member.held.clear()
+            if header.kind != wire.BATCH and not _is_open(member):
                 self.open.discard(member.stream)
 
     def _look_for_failures(self) -> None:

@@ -15,6 +15,7 @@ from cep.joint import Joint, last_of
 from cep.kernels.columns import column_of
 from cep.model.schema import INT64, Schema
 from cep.wire import Format, Header
+from driver.arrow import shown
 from driver.data import DataPlane
 from driver.rest import Rest
 from driver.subscription import Producer, Subscription
@@ -28,7 +29,7 @@ def subscription() -> Iterator[Subscription]:
     made = Subscription(Rest("http://127.0.0.1:1", None), plane, "out")
     made.query, made.schema = "q", SCHEMA
     producer = Producer({"endpoint": "ipc:///tmp/old", "instance": 0}, "q", "out", made.id)
-    producer.format = Format(SCHEMA)
+    producer.shown = shown(Format(SCHEMA))
     made.producers[producer.channel] = producer
     plane.listen(producer.endpoint, producer.channel, made._hear)
     yield made
