@@ -27,7 +27,7 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
 
     Raises DataError naming the stream, the field, what was expected and what was got; then nothing of `data` is taken.
     """
-    if isinstance(data, pa.RecordBatch) and plain_columns(data, stream.schema) is not None:
+    if isinstance(data, pa.RecordBatch) and _is_plain(data, stream.schema):
         return [data]
     table = _table(data, stream)
     wanted, got = stream.schema.names, tuple(table.column_names)
@@ -42,17 +42,17 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
     return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
 
 
-def plain_columns(batch: pa.RecordBatch, schema: Schema) -> list[pa.Array] | None:
-    """The columns of a batch that is of the stream's schema as it stands; None: it is not. Whoever sends many small batches sends such."""
+def _is_plain(batch: pa.RecordBatch, schema: Schema) -> bool:
+    """Is it of the stream's schema as it stands?"""
     if batch.schema != schema.arrow and (batch.schema.names != schema.arrow.names or batch.schema.types != schema.arrow.types):
-        return None
-    columns, large = batch.columns, batch.get_total_buffer_size() > ROW_BYTES_MAX
-    for field, column in zip(schema.fields, columns, strict=True):
+        return False
+    large = batch.get_total_buffer_size() > ROW_BYTES_MAX
+    for field, column in zip(schema.fields, batch.columns, strict=True):
         if field.type.is_list or (column.null_count and not field.nullable):
-            return None
+            return False
         if large and field.type.is_text and column.nbytes > ROW_BYTES_MAX:
-            return None
-    return columns
+            return False
+    return True
 
 
 def _longest(column: pa.ChunkedArray, field: Field) -> int:
