@@ -66,7 +66,12 @@ _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
 
 class Kernel:
-    """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for."""
+    """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for. Called with arguments that
+    fit none of them it raises TypeError."""
+
+    # What a call runs is an attribute, and not looked for at each call: a method in Python costs half of what a kernel for one row does.
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
 
     def __init__(self, function: Callable[..., Any], signatures: Sequence[str], on_demand: bool = False) -> None:
         self.function, self.on_demand = function, on_demand
@@ -74,19 +79,26 @@ class Kernel:
         self.__name__, self.__doc__ = function.__name__, function.__doc__
         self._compiled: Callable[..., Any] | None = None
         _kernels.append(self)
+        self.choose()
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Runs it. Raises TypeError for arguments that fit none of its signatures."""
-        if _counts["interpreting"] or config.DISABLE_JIT:
-            _note(self)
-            return _interpret(self.function, arguments)
-        return (self._compiled or self.ready())(*arguments)
+    def choose(self) -> None:
+        """A call runs the machine code, or, where kernels are interpreted, the source."""
+        self.__call__ = self._interpret if interpreting() else self._compiled or self._first
+
+    def _first(self, *arguments: Any) -> Any:
+        return self.ready()(*arguments)
+
+    def _interpret(self, *arguments: Any) -> Any:
+        _note(self)
+        with np.errstate(all="ignore"):  # machine integers wrap without a warning
+            return self.function(*arguments)
 
     def ready(self) -> Callable[..., Any]:
         """The machine code, compiled or loaded now if it was not yet."""
         if self._compiled is None:
             self._compiled = _compile(self)
             _counts["compiled"] += len(self.signatures)
+            self.choose()
         return self._compiled
 
 
@@ -137,11 +149,17 @@ def interpreted() -> Iterator[None]:
     """Inside, kernels run as plain Python, in all threads."""
     if not interpreting():
         _wanted.clear()
-    _counts["interpreting"] += 1
+    _interpret_more(1)
     try:
         yield
     finally:
-        _counts["interpreting"] -= 1
+        _interpret_more(-1)
+
+
+def _interpret_more(by: int) -> None:
+    _counts["interpreting"] += by
+    for each in _kernels:
+        each.choose()
 
 
 @contextmanager
@@ -320,8 +338,3 @@ def _digest(*parts: bytes) -> str:
     for part in parts:
         whole.update(len(part).to_bytes(8, "little") + part)
     return whole.hexdigest()
-
-
-def _interpret(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    with np.errstate(all="ignore"):  # machine integers wrap without a warning
-        return function(*arguments)
