@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cep.compile.aggregate_states import Part
@@ -14,11 +12,12 @@ from cep.kernels.hashing import LONG
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.table import Table
 from cep.model.schema import BINARY, Field
+from cep.values import value
 
 _TOP, _OFFSET = np.uint64(56), np.uint64((1 << 56) - 1)
 
 
-@dataclass(frozen=True)
+@value
 class Groups:
     """Entries `start` to `stop` of a table."""
 
@@ -31,12 +30,13 @@ class Groups:
 
     def word(self, place: int) -> np.ndarray:
         """One word of each entry, int64[n]; a copy."""
-        return self.table.matrix[self.start : self.stop, place].copy()
+        width = self.table.width
+        return self.table.entries[self.start * width + place : self.stop * width : width].copy()
 
     def keys(self, place: int) -> Keys:
         """The key, or text, in the two words at `place`, with just the bytes it needs."""
         low, high = self.word(place).view(np.uint64), self.word(place + 1).view(np.uint64)
-        long = np.flatnonzero((high >> _TOP) == LONG)
+        (long,) = ((high >> _TOP) == LONG).nonzero()
         if not len(long):
             return Keys(low, high, self.table.arena[:0])
         offsets = (high[long] & _OFFSET).astype(np.int64)

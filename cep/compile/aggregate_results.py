@@ -46,7 +46,7 @@ class GroupFailure:
 def answers(spec: AggregateSpec, name: str, groups: Groups, window_start: int, failures: list[GroupFailure]) -> Batch:
     """The answers of a window for `groups`; results that do not fit go to `failures`."""
     end, keys = window_start + spec.window.size, groups.keys(0)
-    columns = answer_columns(spec, name, groups, (end - 1, window_start, end), failures, decode_keys(keys, spec.by))
+    columns = answer_columns(spec, name, groups, (end - 1, window_start, end), failures, spec.decode(keys))
     origin = origins(name, keys, window_start) if spec.origin else None
     return Batch(columns, np.full(len(groups), end - 1, np.int64), origin, groups.table.created)
 
@@ -62,7 +62,7 @@ def answer_columns(
     """The columns of the answers for `groups`. `times`: their event time, start and end of their windows, each one for all or int64[n].
     `rows`: columns of rows, one for each group, that have its key."""
     time, start, end = times
-    columns = decode_keys(groups.keys(0), spec.by) if rows is None else {field.name: rows[field.name] for field in spec.by}
+    columns = spec.decode(groups.keys(0)) if rows is None else {field.name: rows[field.name] for field in spec.by}
     for answer in spec.answers:
         columns[answer.field.name] = _result(answer, groups, start, end)
     _check_sums(spec, name, groups, columns, time, failures)
@@ -160,7 +160,7 @@ def _counted(groups: Groups, places: Sequence[int]) -> np.ndarray | None:
 
 
 def _and(valid: np.ndarray | None, also: np.ndarray) -> np.ndarray | None:
-    if also.all():
+    if np.count_nonzero(also) == len(also):
         return valid
     return also.astype(np.uint8) if valid is None else valid & also
 
@@ -187,13 +187,12 @@ def _check_sums(
     failures: list[GroupFailure],
 ) -> None:
     for answer in spec.answers:
-        if answer.function.name == "sum" and answer.field.type == INT64:
-            low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
-            fails = high != low >> 63
-            if fails.any():
-                times = np.broadcast_to(time, len(groups))
-                where = [(describe(columns, spec.by, row), int(times[row])) for row in np.flatnonzero(fails).tolist()]
-                failures += [GroupFailure(name, SUM_OVERFLOW, group, at) for group, at in where]
+        if answer.function.name != "sum" or answer.field.type != INT64 or columns[answer.field.name].valid is None:
+            continue  # all there are fit
+        low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
+        fails = np.flatnonzero(high != low >> 63).tolist()
+        times = np.broadcast_to(time, len(groups))
+        failures += [GroupFailure(name, SUM_OVERFLOW, describe(columns, spec.by, row), int(times[row])) for row in fails]
 
 
 def describe(columns: dict[str, Column], by: tuple[Field, ...], row: int) -> str:
@@ -249,7 +248,7 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
-    return decode_keys(groups.keys(0), spec.by) | state_columns(spec, groups)
+    return spec.decode(groups.keys(0)) | state_columns(spec, groups)
 
 
 def state_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:

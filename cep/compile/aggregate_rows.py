@@ -21,6 +21,7 @@ from cep.kernels.jit import Kernel
 from cep.kernels.keys import Keys, empty_keys, encode_keys
 from cep.kernels.table import Table
 from cep.model.schema import Field
+from cep.values import value
 
 _TOP = np.uint64(56)
 
@@ -59,21 +60,21 @@ def oldest(a: int, b: int) -> int:
     return min(a, b) if a and b else a or b
 
 
-@dataclass(frozen=True)
+@value
 class TupleRows:
-    """`arrays` are the arguments of `update`; those at `by_row` have a value for each row."""
+    """`arrays` are the arguments of `update`."""
 
     loops: Loops
     time: np.ndarray
     created: int
     arrays: tuple[np.ndarray, ...]
-    by_row: tuple[bool, ...]
 
     def into(self, table: Table, start: int, stop: int) -> None:
         run(self.loops.update, table, start, stop, *self.arrays)
 
     def take(self, order: np.ndarray) -> TupleRows:
-        taken = tuple(array[order] if each else array for array, each in zip(self.arrays, self.by_row, strict=True))
+        by_row = (True, True, False, *(what != "data" for _, what in self.loops.arguments))
+        taken = tuple(array[order] if each else array for array, each in zip(self.arrays, by_row, strict=True))
         return replace(self, time=self.time[order], arrays=taken)
 
 
@@ -101,17 +102,17 @@ def keys_of(columns: Columns, by: tuple[Field, ...], n: int) -> Keys:
 
 def tuple_rows(spec: AggregateSpec, batch: Batch) -> TupleRows:
     """Tuples of `spec.schema`."""
-    keys = keys_of(batch.columns, spec.by, len(batch))
-    named: dict[tuple[str, str], np.ndarray] = {("", "time"): np.ascontiguousarray(batch.time)}
+    keys = spec.encode(batch.columns) if spec.by else empty_keys(len(batch.time))
+    time = np.ascontiguousarray(batch.time)
+    named: dict[tuple[str, str], np.ndarray] = {("", "time"): time}
     if spec.needs_origin:
         assert batch.origin is not None, f"operator {spec.operator.name!r}: its rows must carry their origin"
         named["", "origin"] = np.ascontiguousarray(batch.origin)
     for column, what in spec.loops.arguments:
         if (column, what) not in named:
             named |= _row_arrays(spec, batch) if column == ROW.name else _arrays(spec.schema[column], batch.columns[column], what)
-    arrays = (keys.w0, keys.w1, keys.data, *(named[each] for each in spec.loops.arguments))
-    by_row = (True, True, False, *(what != "data" for _, what in spec.loops.arguments))
-    return TupleRows(spec.loops, named["", "time"], batch.created, arrays, by_row)
+    arrays = (keys.w0, keys.w1, keys.data, *[named[each] for each in spec.loops.arguments])
+    return TupleRows(spec.loops, time, batch.created, arrays)
 
 
 def _row_arrays(spec: AggregateSpec, batch: Batch) -> dict[tuple[str, str], np.ndarray]:

@@ -16,7 +16,7 @@ from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.exact_sum import round_exact
 from cep.kernels.jit import warm
-from cep.kernels.keys import kernels_of
+from cep.kernels.keys import Decoder, Encoder, decoder, encoder, kernels_of
 from cep.kernels.table import fill_slots
 from cep.model.functions import Function, result_field
 from cep.model.operators import Aggregate
@@ -97,6 +97,16 @@ class AggregateSpec:
     @cached_property
     def by(self) -> tuple[Field, ...]:
         return tuple(self.schema[name] for name in self.operator.by)
+
+    @cached_property
+    def encode(self) -> Encoder:
+        """From the columns of rows to the keys of their groups."""
+        return encoder(self.by)
+
+    @cached_property
+    def decode(self) -> Decoder:
+        """And back."""
+        return decoder(self.by)
 
     @cached_property
     def needs_origin(self) -> bool:

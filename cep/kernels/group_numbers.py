@@ -9,7 +9,7 @@ import numpy as np
 
 from cep.kernels.columns import Column, Columns
 from cep.kernels.group_table import GroupTable
-from cep.kernels.keys import Keys, decode_keys, empty_keys, encode_keys
+from cep.kernels.keys import Keys, decode_keys, empty_keys, encoder
 from cep.model.schema import Field
 
 
@@ -17,7 +17,7 @@ class GroupNumbers:
     """The groups of rows by their columns `by`; without any, all rows are one group."""
 
     def __init__(self, by: tuple[Field, ...]) -> None:
-        self.by = by
+        self.by, self._encode = by, encoder(by)
         self._table = GroupTable(())
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class GroupNumbers:
 
     def of(self, columns: Columns, n: int) -> np.ndarray:
         """int64[n]: the group of each row; groups not seen before get the next numbers."""
-        return self._table.numbers(encode_keys(columns, self.by) if self.by else empty_keys(n))
+        return self._table.numbers(self._encode(columns) if self.by else empty_keys(n))
 
     @property
     def columns(self) -> dict[str, Column]:

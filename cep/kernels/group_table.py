@@ -137,10 +137,11 @@ class GroupTable:
 
     def numbers(self, keys: Keys) -> np.ndarray:
         """The number of the group of each key, int64[n]."""
-        numbers, start = np.empty(len(keys), np.int64), 0
+        n, start = len(keys.w0), 0
+        numbers = np.empty(n, np.int64)
         while True:
-            start = number_groups(*self.arrays, keys.w0, keys.w1, keys.data, start, len(keys), self.fresh, numbers)
-            if start == len(keys):
+            start = number_groups(*self.arrays, keys.w0, keys.w1, keys.data, start, n, self.fresh, numbers)
+            if start == n:
                 return numbers
             self.table.grow()
 

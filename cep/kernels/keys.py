@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -32,6 +32,7 @@ from cep.kernels.hashing import LONG, hash_bytes
 from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.memory import copy_bytes, equal_bytes, load_word
 from cep.model.schema import BINARY, Field
+from cep.values import value
 
 INLINE_BYTES_MAX = 15
 FIELDS_MAX = 64
@@ -54,7 +55,7 @@ class Layout(Enum):
     BYTES = "bytes"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Keys:
     """n keys: uint64[n], uint64[n], and uint8[any], where the bytes of long keys are."""
 
@@ -64,6 +65,10 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self.w0)
+
+
+Encoder = Callable[[Columns], Keys]
+Decoder = Callable[[Keys], dict[str, Column]]
 
 
 def layout(by: tuple[Field, ...]) -> Layout:
@@ -81,13 +86,23 @@ def layout(by: tuple[Field, ...]) -> Layout:
 
 def encode_keys(columns: Columns, by: tuple[Field, ...]) -> Keys:
     """The keys of the rows of `columns`; where that has no column, and so no length, see `empty_keys`."""
-    kind = layout(by)
-    chosen = [columns[field.name] for field in by]
-    if kind is Layout.EMPTY:
-        return empty_keys(len(next(iter(columns.values()))) if columns else 0)
-    if kind is Layout.TEXT:
-        return _encode_text(chosen[0])
-    return _encode_fixed(by, chosen) if kind is Layout.FIXED else _encode_text(_joined(by, chosen))
+    return encoder(by)(columns)
+
+
+def encoder(by: tuple[Field, ...]) -> Encoder:
+    """`encode_keys` of the fields `by`, for who asks often."""
+    names = [field.name for field in by]
+    match layout(by):
+        case Layout.EMPTY:
+            return lambda columns: empty_keys(len(next(iter(columns.values()))) if columns else 0)
+        case Layout.TEXT:
+            return lambda columns: _encode_text(columns[names[0]])
+        case Layout.FIXED if len(by) == 1 and _width(by) == 8:
+            return lambda columns: _encode_word(columns[names[0]])
+        case Layout.FIXED:
+            return lambda columns: _encode_fixed(by, [columns[name] for name in names])
+        case Layout.BYTES:
+            return lambda columns: _encode_text(_joined(by, [columns[name] for name in names]))
 
 
 def empty_keys(n: int) -> Keys:
@@ -97,21 +112,28 @@ def empty_keys(n: int) -> Keys:
 
 def decode_keys(keys: Keys, by: tuple[Field, ...]) -> dict[str, Column]:
     """The values of the fields `by`, by name."""
-    kind = layout(by)
-    if kind is Layout.EMPTY:
-        return {}
-    if kind is Layout.TEXT:
-        return {by[0].name: _decode_text(keys, by[0])}
-    values = _decode_fixed(keys, by) if kind is Layout.FIXED else _split(_decode_text(keys, _RUN), by)
-    return {field.name: column for field, column in zip(by, values, strict=True)}
+    return decoder(by)(keys)
+
+
+def decoder(by: tuple[Field, ...]) -> Decoder:
+    """`decode_keys` of the fields `by`, for who asks often."""
+    names = [field.name for field in by]
+    match layout(by):
+        case Layout.EMPTY:
+            return lambda keys: {}
+        case Layout.TEXT:
+            return lambda keys: {names[0]: _decode_text(keys, by[0])}
+        case Layout.FIXED:
+            return lambda keys: dict(zip(names, _decode_fixed(keys, by), strict=True))
+        case Layout.BYTES:
+            return lambda keys: dict(zip(names, _split(_decode_text(keys, _RUN), by), strict=True))
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
 
 
 def _encode_text(column: Column) -> Keys:
-    n = len(column)
-    w0, w1 = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    w0, w1 = np.empty((2, len(column.values)), np.uint64)
     valid = _NO_FLAGS if column.valid is None else column.valid
     assert column.data is not None and column.starts is not None
     long_bytes = _pack_text(column.data, column.starts, column.values, valid, w0, w1)
@@ -208,9 +230,11 @@ def _long_lengths(data: np.ndarray, w1: np.ndarray, lengths: np.ndarray) -> None
 def _decode_text(keys: Keys, field: Field) -> Column:
     """Short texts are read where they are, in the words."""
     top = (keys.w1 >> _TOP).astype(np.int32)
-    lengths, starts = top.copy(), np.arange(len(keys), dtype=np.int64) * 16
-    data = _bytes_of(keys.w0, keys.w1)
-    long = np.flatnonzero(top == LONG)
+    starts, data = np.arange(0, 16 * len(top), 16, dtype=np.int64), _bytes_of(keys.w0, keys.w1)
+    (rare,) = (top >= LONG).nonzero()
+    if not len(rare):
+        return Column(field.type, top, None, data, starts)
+    lengths, long = top.copy(), rare[top[rare] == LONG]
     if len(long):
         lengths[long] = _lengths_of(keys.data, keys.w1[long])
         places, bodies = _bodies_of(keys.data, (keys.w1[long] & _OFFSET).astype(np.int64) + 4, lengths[long])
@@ -237,7 +261,9 @@ def _lengths_of(data: np.ndarray, w1: np.ndarray) -> np.ndarray:
 
 
 def _bytes_of(w0: np.ndarray, w1: np.ndarray) -> np.ndarray:
-    return np.stack([w0, w1], axis=1).reshape(-1).view(np.uint8)
+    words = np.empty((len(w0), 2), np.uint64)
+    words[:, 0], words[:, 1] = w0, w1
+    return words.view(np.uint8).reshape(-1)
 
 
 # --- fixed-width fields -----------------------------------------------------------------------------------------------
@@ -269,6 +295,11 @@ def _null_bits(columns: list[Column], n: int) -> np.ndarray:
         if column.valid is not None:
             bits |= (column.valid == 0).astype(np.uint64) << np.uint64(k)
     return bits
+
+
+def _encode_word(column: Column) -> Keys:
+    """Of a single field of a word, whose null bit is alone in the other."""
+    return Keys(np.ascontiguousarray(_word_of(column)), _null_bits([column], len(column.values)), NO_BYTES)
 
 
 def _encode_fixed(by: tuple[Field, ...], columns: list[Column]) -> Keys:
