@@ -170,8 +170,8 @@ BUGS = (
     Bug(
         "a watermark overtakes what it lets out",
         f"{_FLOW}/instance.py",
-        "        yield from self._iterate(node, node.operator.on_watermark(combined))\n        yield from self._promise(node, combined)\n",
-        "        fired = self._iterate(node, node.operator.on_watermark(combined))\n        yield from self._promise(node, combined)\n        yield from fired\n",
+        "        yield from self._iterate(node, passed)\n        yield from self._promise(node, combined)\n",
+        "        yield from self._promise(node, combined)\n        yield from self._iterate(node, passed)\n",
     ),
     Bug(
         "a watermark is lost at an input that ends",

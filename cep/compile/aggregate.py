@@ -60,7 +60,7 @@ class WindowState:
         self._firing: Firing = self._running or (SlidingFiring(spec, self._panes) if sliding else PaneFiring(self._panes))
         self._restored: list[tuple[int, pa.RecordBatch]] = []  # not before this watermark; in its order
         self._failures: list[GroupFailure] = []
-        self._failed = 0
+        self.failed = 0
         self._emitting = False
         self._single: Table | None = None
         spec.warm()
@@ -72,7 +72,7 @@ class WindowState:
         """Takes tuples, or at stage "final" partial rows; none older than the watermark, none while an `advance` is unfinished."""
         if self._emitting:
             raise ProtocolError(f"operator {self.name!r}: rows came while a window was being emitted")
-        if len(batch):
+        if len(batch.time):
             self._panes.add(self._rows(batch), self.watermark)
 
     def singly(self, batch: Batch) -> Batch:
@@ -100,6 +100,14 @@ class WindowState:
         return tuple_rows(self.spec, batch)
 
     # Answers out
+
+    def keeps_all(self, watermark: int) -> bool:
+        """Does `watermark` close nothing? Then it is noted, and there is no need to `advance`."""
+        end = self._firing.next_end
+        if self._restored or (end is not None and end <= watermark):
+            return False
+        self.watermark = max(self.watermark, watermark)
+        return True
 
     def advance(self, watermark: int) -> Iterator[Batch]:
         """What closes at `watermark`, in order of window end. May be pulled in steps, but must be pulled to its end before
@@ -138,14 +146,14 @@ class WindowState:
             return results.partials(self.spec, groups, start + self._panes.pane)
         failures: list[GroupFailure] = []
         batch = results.answers(self.spec, self.name, groups, start, failures)
-        self._failed += len(failures)
+        self.failed += len(failures)
         self._failures += failures[: FAILURES_MAX - len(self._failures)]
         return batch
 
     def take_failures(self) -> tuple[list[GroupFailure], int]:
         """Sums that did not fit since the last call: the first of them, and how many more there were."""
-        taken, more = self._failures, self._failed - len(self._failures)
-        self._failures, self._failed = [], 0
+        taken, more = self._failures, self.failed - len(self._failures)
+        self._failures, self.failed = [], 0
         return taken, more
 
     # What is there
@@ -153,7 +161,7 @@ class WindowState:
     @property
     def bytes(self) -> int:
         """Memory of all tables."""
-        restored: int = sum(batch.nbytes for _, batch in self._restored)
+        restored = sum([batch.nbytes for _, batch in self._restored]) if self._restored else 0
         return self._panes.bytes + self._firing.bytes + restored
 
     @property

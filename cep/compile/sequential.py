@@ -73,6 +73,8 @@ class SequentialState:
         self.keeps_origin = spec.origin and not isinstance(self.window, SessionWindow)
         #: Words behind those of the assigner: the origin of the last row, where an answer may need it later.
         self.origin_words = origin_words if self.keeps_origin and spec.operator.emit_partial else 0
+        #: Texts are keys as they stand; numbers are written anew, for -0.0 is 0.0 in keys.
+        self.by_text = all(field.type.is_text for field in self.spec.by)
         self.accumulator = Accumulator(self.spec)
         self.sequence = 0
         self.failures: list[GroupFailure] = []
@@ -103,14 +105,15 @@ class SequentialState:
         """
         rows = self._numbered(batch)
         if self.assigner.assign is None:
-            yield self._each(batch, rows, Keys(*rows.arrays[:3]))
+            yield self._each(batch, rows)
             return
+        n = len(batch.time)
         numbers = self.groups.numbers(Keys(*rows.arrays[:3]))
         if self.origin_words:
             assert batch.origin is not None
             self.groups.matrix[numbers, -self.origin_words :] = batch.origin  # of rows of one group the last stays
-        self._expect(len(batch))
-        heap, start, n = self._heap(), 0, len(batch)
+        self._expect(n)
+        heap, start = self._heap(), 0
         while start < n:
             start = self.assigner.assign(
                 *self.groups.words,
@@ -127,18 +130,17 @@ class SequentialState:
         self._work += n
         yield from self._answers(batch)
 
-    def _each(self, batch: Batch, rows: TupleRows, keys: Keys) -> Batch:
+    def _each(self, batch: Batch, rows: TupleRows) -> Batch:
         """An answer for every row, which has its key, its event time and its origin."""
-        start, taken, n, ttl = 0, 0, len(batch), int(self.assigner.parameters[0])
+        keys, start, taken, n = Keys(*rows.arrays[:3]), 0, 0, len(batch.time)
+        ttl = -1 if self.assigner.ttl is None else self.assigner.ttl
         self.accumulator.clear(n)
         while start < n:
             self._make_room(0)
             where = self.groups, ttl, self.links, self.desk, start, taken
             start, taken = self.accumulator.each(*where, keys, rows.arrays[3:])
         self._work += n
-        # Texts are keys as they stand; numbers are written anew, for -0.0 is 0.0 in keys.
-        plain = all(field.type.is_text for field in self.spec.by)
-        by = batch.columns if plain else decode_keys(keys, self.spec.by)
+        by = batch.columns if self.by_text else self.spec.decode(keys)
         columns = self._columns(Groups(self.accumulator.output, 0, n), (batch.time, 0, 0), by)
         return Batch(columns, batch.time, batch.origin if self.spec.origin else None, batch.created)
 
@@ -285,7 +287,7 @@ class SequentialState:
     @property
     def bytes(self) -> int:
         arrays = self.program, self.emitted, self.links, self.begun, self.heap
-        return self.groups.table.bytes + self.accumulator.bytes + sum(array.nbytes for array in arrays)
+        return self.groups.table.bytes + self.accumulator.bytes + sum([array.nbytes for array in arrays])
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups of which most rows were taken, for a person to read."""

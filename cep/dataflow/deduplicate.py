@@ -12,14 +12,17 @@ from cep.kernels.jit import kernel
 from cep.model.operators import Deduplicate
 
 
-@kernel("void(const int64[:], const int64[:], int64, int64[:], uint8[:])")
-def mark_first(groups: np.ndarray, time: np.ndarray, ttl: int, last: np.ndarray, first: np.ndarray) -> None:
-    """Marks the rows to be let out; `last` is the time of each group's last one."""
+@kernel("int64(const int64[:], const int64[:], int64, int64[:], uint8[:])")
+def mark_first(groups: np.ndarray, time: np.ndarray, ttl: int, last: np.ndarray, first: np.ndarray) -> int:
+    """Marks the rows to be let out, and returns how many they are; `last` is the time of each group's last one."""
+    count = 0
     for i in range(len(groups)):
         before = last[groups[i]]
         first[i] = before == NEVER or (ttl != FOR_EVER and before < time[i] - ttl)
         if first[i]:
             last[groups[i]] = time[i]
+            count += 1
+    return count
 
 
 class DeduplicateOperator(SequentialOperator):
@@ -31,7 +34,7 @@ class DeduplicateOperator(SequentialOperator):
         super().__init__(operator.name, hold, state_limit, self.groups)
 
     def _take(self, batch: Batch) -> Batch:
-        first = np.empty(len(batch), np.uint8)
-        groups = self.groups.of(batch.columns, len(batch))
-        mark_first(groups, np.ascontiguousarray(batch.time), self.groups.ttl, self.groups.last, first)
-        return batch if first.all() else batch.take(np.flatnonzero(first))
+        n = len(batch.time)
+        first, groups = np.empty(n, np.uint8), self.groups.of(batch.columns, n)
+        count = mark_first(groups, np.ascontiguousarray(batch.time), self.groups.ttl, self.groups.last, first)
+        return batch if count == n else batch.take(np.flatnonzero(first))

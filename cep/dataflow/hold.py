@@ -33,8 +33,9 @@ class Hold:
 
     def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS) -> None:
         self.schema, self.ties, self.few_rows, self.format = schema, ties, few_rows, Format(schema, origin_words)
-        self.bytes = 0
+        self.bytes = self.released = 0  # of what is held, and of all that was let out
         self._batches: list[Batch] = []
+        self._sizes: list[int] = []  # their bytes
         self._first = 0  # least event time of what is held, if there is anything
         self._in_order = True  # what is held, one batch behind the other
 
@@ -57,51 +58,65 @@ class Hold:
 
     def add(self, batch: Batch) -> None:
         """The batch before it gets texts of its own; the last one need not, for it seldom stays."""
-        if len(batch):
-            if len(batch.columns) > len(self.schema.names):
-                columns = {name: batch.columns[name] for name in self.schema.names}
-                batch = Batch(columns, batch.time, batch.origin, batch.created, batch.source)
-            self._look_at(batch)
-            if self._batches:
-                self._batches[-1] = compacted(self._batches[-1])
-            self._batches.append(batch)
-            self.bytes += batch_bytes(batch)
-
-    def _look_at(self, batch: Batch) -> None:
-        """Is it in order, and behind what is held?"""
-        last = self._batches[-1] if self._batches else None
-        behind = last is None or (self._in_order and _place(last, -1) < _place(batch, 0))
+        if not len(batch.time):
+            return
+        if len(batch.columns) > len(self.schema.names):
+            columns = {name: batch.columns[name] for name in self.schema.names}
+            batch = Batch(columns, batch.time, batch.origin, batch.created, batch.source)
+        held = self._batches
+        behind = not held or (self._in_order and _is_behind(batch, held[-1]))
         self._in_order = behind and is_in_order(batch)
-        least = int(batch.time[0] if self._in_order else batch.time.min())
-        self._first = least if last is None else min(self._first, least)
+        if not held:
+            self._first = int(batch.time.item(0) if self._in_order else batch.time.min())
+        else:
+            held[-1] = compacted(held[-1])
+            if not self._in_order:
+                self._first = min(self._first, int(batch.time.min()))
+        size = batch_bytes(batch)
+        held.append(batch)
+        self._sizes.append(size)
+        self.bytes += size
 
     def clear(self) -> None:
-        self._batches, self.bytes = [], 0
+        self._batches, self._sizes, self.bytes = [], [], 0
 
     def release(self, watermark: int) -> Iterator[Batch]:
         """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
         if not self._batches or self._first >= watermark:
             return
-        held, in_order = self._batches, self._in_order
-        self.clear()
-        passed = self._passed(held, watermark) if in_order else [self._sorted(concat(held), watermark)]
-        for batch in _few_together(passed, self.few_rows):
-            for start in range(0, len(batch), ROWS_MAX):
-                yield batch if len(batch) <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
+        before = self.bytes
+        passed = self._passed(watermark) if self._in_order else [self._sorted(watermark)]
+        self.released += before - self.bytes
+        for batch in passed if len(passed) == 1 else _few_together(passed, self.few_rows):
+            n = len(batch.time)
+            for start in range(0, n, ROWS_MAX):
+                yield batch if n <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
 
-    def _passed(self, held: Sequence[Batch], watermark: int) -> list[Batch]:
+    def _passed(self, watermark: int) -> list[Batch]:
         """Of batches in stream order what is before `watermark`, as it lies there; the others stay."""
-        for i, batch in enumerate(held):
-            if batch.time[-1] >= watermark:
-                ready = int(batch.time.searchsorted(watermark))
-                self.add(batch.take(slice(ready, None)) if ready else batch)
-                for after in held[i + 1 :]:
-                    self.add(after)
-                return [*held[:i], batch.take(slice(0, ready))] if ready else list(held[:i])
-        return list(held)
+        held, sizes, whole = self._batches, self._sizes, 0
+        while whole < len(held) and held[whole].time.item(-1) < watermark:
+            self.bytes -= sizes[whole]
+            whole += 1
+        passed = held[:whole]
+        del held[:whole], sizes[:whole]
+        if not held:
+            return passed
+        batch = held[0]
+        if batch.time.item(0) < watermark:
+            ready = int(batch.time.searchsorted(watermark))
+            passed.append(batch.take(slice(0, ready)))
+            held[0] = batch.take(slice(ready, None))
+            self.bytes -= sizes[0]
+            sizes[0] = batch_bytes(held[0])
+            self.bytes += sizes[0]
+        self._first = held[0].time.item(0)
+        return passed
 
-    def _sorted(self, held: Batch, watermark: int) -> Batch:
-        """The rows of `held` before `watermark`, in stream order; the others stay."""
+    def _sorted(self, watermark: int) -> Batch:
+        """Of batches in any order the rows before `watermark`, in stream order; the others stay."""
+        held = concat(self._batches)
+        self.clear()
         before = held.time < watermark
         if not before.all():
             self.add(held.take(np.flatnonzero(~before)))
@@ -154,6 +169,12 @@ def _places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     return np.ascontiguousarray(batch.time), np.ascontiguousarray(batch.origin)
 
 
+def _is_behind(batch: Batch, last: Batch) -> bool:
+    """Is its first row behind the last of `last`?"""
+    before, after = last.time.item(-1), batch.time.item(0)
+    return bool(before < after or (before == after and _place(last, -1) < _place(batch, 0)))
+
+
 def _place(batch: Batch, row: int) -> tuple[int, ...]:
     assert batch.origin is not None, "rows that are taken in order must carry their origin"
     return int(batch.time[row]), *batch.origin[row].tolist()
@@ -161,7 +182,7 @@ def _place(batch: Batch, row: int) -> tuple[int, ...]:
 
 def is_in_order(batch: Batch) -> bool:
     """Is every row strictly before the next one?"""
-    return len(batch) == 1 or bool(in_order(*_places(batch)))
+    return len(batch.time) == 1 or bool(in_order(*_places(batch)))
 
 
 @kernel("boolean(const int64[:], const int64[:, :])")

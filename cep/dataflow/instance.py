@@ -23,7 +23,7 @@ from functools import cached_property
 from cep.dataflow.channel import Channel, Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
-from cep.dataflow.operators import Keep, OneForOne, Operator, Part, StatefulOperator, Stateless
+from cep.dataflow.operators import NOTHING, Keep, OneForOne, Operator, Part, StatefulOperator
 from cep.dataflow.output import Output, concat
 from cep.dataflow.reroute import Moving
 from cep.dataflow.source import ENOUGH_ROWS, Source
@@ -69,11 +69,6 @@ class Node:
     @cached_property
     def one_for_one(self) -> OneForOne | None:
         return self.operator if isinstance(self.operator, OneForOne) else None
-
-    @cached_property
-    def waits_for_time(self) -> bool:
-        on_watermark: object = type(self.operator).on_watermark
-        return on_watermark is not Stateless.on_watermark
 
 
 @dataclass
@@ -447,21 +442,25 @@ class SubqueryInstance:
     # generator for each operator: with small batches these cost as much as the operators.
 
     def _push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
-        node.account.take(len(batch))
+        node.account.take(len(batch.time))
         if node.one_for_one is None:
-            return self._iterate(node, node.operator.on_batch(batch, node.ports[port]))
+            made = node.operator.on_batch(batch, node.ports[port])
+            if made is not NOTHING:
+                return self._iterate(node, made)
+            self.meter.charge(node.account)
+            return _DONE
         out = node.one_for_one.apply(batch)
         self.meter.charge(node.account)
-        return self._emit(node, out) if len(out) else _DONE
+        return self._emit(node, out) if len(out.time) else _DONE
 
-    def _iterate(self, node: Node, batches: Iterator[Batch]) -> Iterator[None]:
+    def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
         for out in batches:
             self.meter.charge(node.account)
             yield from self._emit(node, out)
         self.meter.charge(node.account)
 
     def _emit(self, node: Node, batch: Batch) -> Iterable[None]:
-        node.rows_out += len(batch)
+        node.rows_out += len(batch.time)
         if len(node.consumers) == 1 and not node.outputs:
             return self._push(*node.consumers[0], batch)
         if node.consumers:
@@ -485,10 +484,11 @@ class SubqueryInstance:
         if not node.merge.update(port, watermark):
             return _DONE
         combined = node.merge.combined
-        return self._fire(node, combined) if node.waits_for_time else self._promise(node, combined)
+        passed = node.operator.on_watermark(combined)
+        return self._promise(node, combined) if passed is NOTHING else self._fire(node, passed, combined)
 
-    def _fire(self, node: Node, combined: int) -> Iterator[None]:
-        yield from self._iterate(node, node.operator.on_watermark(combined))
+    def _fire(self, node: Node, passed: Iterable[Batch], combined: int) -> Iterator[None]:
+        yield from self._iterate(node, passed)
         yield from self._promise(node, combined)
 
     def _promise(self, node: Node, combined: int) -> Iterable[None]:

@@ -16,7 +16,7 @@ What an operator with state promises (`StatefulOperator`):
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -34,6 +34,9 @@ from cep.kernels.columns import Columns
 Clock = Callable[[], int]  # µs since the epoch
 
 
+NOTHING: tuple[Batch, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names."""
@@ -48,14 +51,14 @@ Keep = Callable[[int, Columns], np.ndarray]
 
 
 class Operator(Protocol):
-    """`notes`, if it has any, say what is slow in it and why."""
+    """`notes`, if it has any, say what is slow in it and why. Where nothing comes out, NOTHING spares whoever asked to iterate."""
 
     name: str
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         """Tuples of the input `port`, counted as in the description's `inputs`; none older than what that input has promised."""
 
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+    def on_watermark(self, watermark: int) -> Iterable[Batch]:
         """Every input has promised `watermark`; what this lets out comes before the watermark goes on. MAX_TIME at the end."""
 
     def watermark_after(self, watermark: int) -> int:
@@ -88,8 +91,8 @@ class StatefulOperator(Operator, Protocol):
 class Stateless:
     """What an operator without state has in common with every other; it yields nothing when time passes."""
 
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from ()
+    def on_watermark(self, watermark: int) -> Iterable[Batch]:
+        return NOTHING
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -101,10 +104,9 @@ class OneForOne(Stateless, ABC):
     @abstractmethod
     def apply(self, batch: Batch) -> Batch: ...
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         out = self.apply(batch)
-        if len(out):
-            yield out
+        return (out,) if len(out) else NOTHING
 
 
 def check_state(name: str, size: int, limit: int, what: str) -> None:
@@ -128,7 +130,7 @@ class ChainOperator(OneForOne):
         self.notes = chain.notes
 
     def apply(self, batch: Batch) -> Batch:
-        result = self.chain.process(batch.columns, len(batch), self.clock())
+        result = self.chain.process(batch.columns, len(batch.time), self.clock())
         return outcome(batch, result, self.dead_letters)
 
 
@@ -183,27 +185,31 @@ class AggregateOperator:
     def next_end(self) -> int | None:
         return self.state.oldest_window_end
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        if not self.reduction.takes(len(batch)):
-            yield self.state.singly(batch)
-            return
+    def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
+        if not self.reduction.takes(len(batch.time)):
+            return (self.state.singly(batch),)
         self.state.add(batch)
         self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
             panes = f"{self.state.open_panes} panes open from the window ending at {describe_time(self.state.oldest_window_end)}"
             check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
+        return NOTHING
 
-    def on_watermark(self, watermark: int) -> Iterator[Batch]:
+    def on_watermark(self, watermark: int) -> Iterable[Batch]:
+        return NOTHING if self.state.keeps_all(watermark) else self._fire(watermark)
+
+    def _fire(self, watermark: int) -> Iterator[Batch]:
         groups = 0
         for batch in self.state.advance(watermark):
-            groups += len(batch)
+            groups += len(batch.time)
             complete = self._complete(batch)
-            if len(complete):
+            if len(complete.time):
                 yield complete
         if groups:
             self.reduction.ended(groups, self.state.open_panes)
-        bury(self.name, self.dead_letters, *self.state.take_failures())
+        if self.state.failed:
+            bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def watermark_after(self, watermark: int) -> int:
         return watermark

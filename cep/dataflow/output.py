@@ -20,7 +20,7 @@ from cep.dataflow.balancer import Balancer, RouteKey
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.meter import Account, Latency, Stall
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark, greatest
-from cep.kernels.columns import Column, compact
+from cep.kernels.columns import Column, compact, is_loose
 
 BATCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MANY = 64 << 10
@@ -270,11 +270,8 @@ def cuts(sizes: np.ndarray, most: int) -> list[int]:
 
 def compacted(batch: Batch) -> Batch:
     """Without the bytes that its columns of text do not look at."""
-    for column in batch.columns.values():
-        if column.data is not None:
-            columns = {name: column if column.data is None else compact(column) for name, column in batch.columns.items()}
-            return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
-    return batch
+    cut = {name: compact(column) for name, column in batch.columns.items() if column.data is not None and is_loose(column)}
+    return Batch({**batch.columns, **cut}, batch.time, batch.origin, batch.created, batch.source) if cut else batch
 
 
 def concat(batches: list[Batch]) -> Batch:

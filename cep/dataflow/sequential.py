@@ -7,17 +7,19 @@ begin at any watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from cep.compile.aggregate_results import describe
 from cep.dataflow.group_memory import GroupMemory
 from cep.dataflow.hold import Hold
-from cep.dataflow.operators import Keep, Part, check_state
+from cep.dataflow.operators import NOTHING, Keep, Part, check_state
 from cep.elements import MIN_TIME, Batch, describe_time
 
 HELD, GROUPS = "held", "groups"
+#: What was taken of tuples, in bytes, before their memory is looked at again.
+LOOK_BYTES = 4_096
 
 
 class SequentialOperator:
@@ -27,6 +29,7 @@ class SequentialOperator:
         self.name, self.hold, self.state_limit, self.memory = name, hold, state_limit, memory
         self.since, self.incomplete = MIN_TIME, 0  # it has no windows
         self._remembered = 0  # bytes of the memory, when last looked at; it grows with what is taken
+        self._look_at = 0  # of what the hold has let out: when to look again
 
     @property
     def state_bytes(self) -> int:
@@ -36,17 +39,18 @@ class SequentialOperator:
     def next_end(self) -> int | None:
         return None if self.hold.first is None else self.hold.first + 1
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         self.hold.add(batch)
         if self.hold.bytes + self._remembered > self.state_limit:
             self._check()
-        yield from ()
+        return NOTHING
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         for batch in self.hold.release(watermark):
             taken = self._take(batch)
-            self._check()
-            if len(taken):
+            if self.hold.released >= self._look_at:
+                self._check()
+            if len(taken.time):
                 yield taken
         if self.memory is not None:
             self.memory.forget(watermark)
@@ -79,6 +83,7 @@ class SequentialOperator:
         return batch
 
     def _check(self) -> None:
+        self._look_at = self.hold.released + LOOK_BYTES
         self._remembered = 0 if self.memory is None else self.memory.bytes
         if self.hold.bytes + self._remembered > self.state_limit:
             check_state(self.name, self.state_bytes, self.state_limit, self._contents())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from cep.compile.sequential import SequentialState
 from cep.compile.sequential_snapshot import restore, snapshot
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.hold import Hold
-from cep.dataflow.operators import ChainOperator, Clock, Keep, Part, bury, check_state
+from cep.dataflow.operators import NOTHING, ChainOperator, Clock, Keep, Part, bury, check_state
+from cep.dataflow.sequential import LOOK_BYTES
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Column
 from cep.model.expr import col
@@ -28,6 +29,7 @@ class SequentialAggregate:
         self.since = MIN_TIME
         self.incomplete = 0  # windows dropped at the end, since they waited for more tuples
         self._taken = 0  # bytes of the state, when last looked at; it grows with what is taken
+        self._look_at = 0  # of what the hold has let out: when to look again
         chain = _conditions(spec)
         self.conditions = None if chain is None else ChainOperator(name, chain, clock, dead_letters)
         self.flags = () if chain is None else chain.schema.names[-2:]
@@ -48,21 +50,23 @@ class SequentialAggregate:
         ends = [each + 1 for each in (self.hold.first, self.state.first_deadline) if each is not None]
         return min(ends, default=None)
 
-    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+    def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         for each in [batch] if self.conditions is None else self.conditions.on_batch(batch, 0):
             self.hold.add(each)
         if self.hold.bytes + self._taken > self.state_limit:
             self._check()
-        yield from ()
+        return NOTHING
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         for batch in self.hold.release(watermark):
             yield from self.state.take(batch, *(_flag(batch, name) for name in self.flags))
-            self._check()
+            if self.hold.released >= self._look_at:
+                self._check()
         yield from self.state.close(watermark)
         if watermark == MAX_TIME:
             yield from self._finish()
-        bury(self.name, self.dead_letters, *self.state.take_failures())
+        if self.state.failed:
+            bury(self.name, self.dead_letters, *self.state.take_failures())
 
     def _finish(self) -> Iterator[Batch]:
         if self.spec.operator.emit_partial:
@@ -91,6 +95,7 @@ class SequentialAggregate:
         self.state.clear()
 
     def _check(self) -> None:
+        self._look_at = self.hold.released + LOOK_BYTES
         self._taken = self.state.bytes
         if self.hold.bytes + self._taken > self.state_limit:
             what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"

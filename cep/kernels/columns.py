@@ -99,9 +99,14 @@ def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return offsets, body
 
 
+def is_loose(column: Column) -> bool:
+    """Does it hold a buffer that is much larger than its texts?"""
+    return column.data is not None and len(column.data) > 64 and len(column.data) > 2 * column.body_bytes + 64
+
+
 def compact(column: Column) -> Column:
     """The same values without the rest of a much larger buffer, which may then be used again."""
-    if column.data is None or column.starts is None or len(column.data) <= 64 or len(column.data) <= 2 * column.body_bytes + 64:
+    if not is_loose(column):
         return column
     offsets, body = gathered(column)
     return Column(column.type, column.values, column.valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))
