@@ -33,7 +33,8 @@ class _Shape(NamedTuple):
 
     metadata: bytes
     size: int  # of a whole message
-    views: list[list[View]]  # of each column
+    views: list[View]  # of all columns in order: the values, or the offsets of texts and their bytes
+    filling: list[bytes]  # what follows each, up to a multiple of eight bytes
 
 
 class Layout:
@@ -66,16 +67,14 @@ class Layout:
         one, two = (np.frombuffer(self._shape_of(n, ()).metadata, np.int64) for n in (1, 2))
         return self._rows // 8, np.stack([2 * one - two, two - one], axis=1)
 
-    def write(self, n: int, columns: Sequence[Arrays]) -> bytes:
-        """The message of `n` >= 1 rows."""
+    def write(self, n: int, arrays: Sequence[Any], texts: tuple[int, ...] = ()) -> bytes:
+        """The message of `n` >= 1 rows. `arrays`: contiguous, of all columns in order; `texts`: bytes of each column of texts."""
+        shape = self._shape(n, texts)
         if self._words is not None:
-            values: Any = [values for (values,) in columns]
-            return b"".join((self._shape(n, ()).metadata, *values))
-        pieces: list[Any] = [self._shape(n, tuple([c[1].nbytes for c in columns if len(c) == 2])).metadata]
-        for array in (array for column in columns for array in column):
-            pieces.append(array)
-            if odd := array.nbytes & 7:
-                pieces.append(bytes(8 - odd))
+            return b"".join((shape.metadata, *arrays))
+        pieces = [shape.metadata]
+        for each in zip(arrays, shape.filling, strict=True):
+            pieces += each
         return b"".join(pieces)
 
     def write_arrow(self, n: int, columns: Sequence[pa.Array], *more: np.ndarray) -> bytes | None:
@@ -83,15 +82,17 @@ class Layout:
         for column in columns:
             if column.null_count:
                 return None
-        return self.write(n, [*map(_arrays_of, columns, self.dtypes), *[(each,) for each in more]])
+        parts = list(map(_arrays_of, columns, self.dtypes))
+        texts = tuple([len(part[1]) for part in parts if len(part) == 2])
+        return self.write(n, [*(array for part in parts for array in part), *more], texts)
 
-    def read(self, message: bytes | pa.Buffer) -> tuple[int, list[Arrays]] | None:
-        """(rows, columns), views of `message`. None: it is not of this layout."""
+    def read(self, message: bytes | pa.Buffer) -> tuple[int, list[np.ndarray]] | None:
+        """(rows, the arrays of all columns in order, of texts two), views of `message`. None: it is not of this layout."""
         size = len(message)
         if size < self.metadata_bytes:
             return None
         (n,) = _WORD.unpack_from(message, self._rows)
-        texts = tuple([_WORD.unpack_from(message, at)[0] for at in self._texts])
+        texts = tuple([_WORD.unpack_from(message, at)[0] for at in self._texts]) if self._texts else ()
         if not 0 < n <= size or (texts and not 0 <= min(texts) <= max(texts) <= size):
             return None
         shape = self._shape(n, texts)
@@ -100,8 +101,8 @@ class Layout:
         if self._words is not None:
             whole = np.frombuffer(message, np.int64, n * len(self.dtypes), self.metadata_bytes)
             parts = [whole[i * n : i * n + n] for i in range(len(self._words))]
-            return n, [(part if dtype == _INT64 else part.view(dtype),) for part, dtype in zip(parts, self._words, strict=True)]
-        return n, [tuple([np.frombuffer(message, *each) for each in views]) for views in shape.views]
+            return n, [part if dtype == _INT64 else part.view(dtype) for part, dtype in zip(parts, self._words, strict=True)]
+        return n, [np.frombuffer(message, *each) for each in shape.views]
 
     def rows_of(self, found: memoryview, begin: int, end: int) -> int:
         """How many rows the message `found[begin:end]` has whose columns are all eight bytes wide; 0 if it is none such, or has NULLs."""
@@ -128,8 +129,9 @@ class Layout:
         before, between, behind, last = self._constant
         described, size = self._buffers(n, texts)
         metadata = self._struct.pack(*before, size, *between, n, *behind, *described, *last, *(n, 0) * len(self.dtypes))
-        views = [self._views(n, dtype, described[first:]) for first, dtype in zip(self._first, self.dtypes, strict=True)]
-        return _Shape(metadata, self.metadata_bytes + size, views)
+        columns = [self._views(n, dtype, described[first:]) for first, dtype in zip(self._first, self.dtypes, strict=True)]
+        views = [view for column in columns for view in column]
+        return _Shape(metadata, self.metadata_bytes + size, views, [bytes(-length * dtype.itemsize & 7) for dtype, length, _ in views])
 
     def _views(self, n: int, dtype: np.dtype | None, described: Sequence[int]) -> list[View]:
         """Of a column whose buffers are `described` first; the first of them is about the validity."""

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Move, State, Stop, Watermark
 from cep.errors import ProtocolError
-from cep.ipc import Arrays, Layout
-from cep.kernels.columns import column_of, columns_from_arrow, columns_to_arrow, gathered
+from cep.ipc import Layout
+from cep.kernels.columns import Column, columns_from_arrow, columns_to_arrow, gathered, text_column
 from cep.model.schema import BOOL, DataType, Schema
 from cep.model.streams import Stream
 
@@ -120,7 +120,7 @@ class Format:
         """The same without the origin: how clients get it."""
         return replace(self, origin=0)
 
-    @property
+    @cached_property
     def hides_time(self) -> bool:
         """Has the event time a hidden column?"""
         return self.time == TIME
@@ -159,19 +159,27 @@ class Format:
 
     def encode(self, batch: Batch) -> bytes | pa.Buffer:
         """The IPC message of a batch with its hidden columns."""
-        if self.layout is None or not len(batch):
+        n, layout = len(batch.time), self.layout
+        if layout is None or not n:
             return self.to_arrow(batch).serialize()
-        arrays: list[Arrays] = []
+        arrays: list[np.ndarray] = []
+        texts: tuple[int, ...] = ()
         for name in self.schema.names:
             column = batch.columns[name]
             if column.valid is not None:
                 return self.to_arrow(batch).serialize()
-            arrays.append((np.ascontiguousarray(column.values),) if column.data is None else gathered(column))
-        arrays += [(np.ascontiguousarray(batch.time),)] * self.hides_time
+            if column.data is None:
+                arrays.append(np.ascontiguousarray(column.values))
+            else:
+                offsets, body = gathered(column)
+                arrays += offsets, body
+                texts += (len(body),)
+        if self.hides_time:
+            arrays.append(np.ascontiguousarray(batch.time))
         if self.origin:
             assert batch.origin is not None, "the plan says that this channel carries the origin"
-            arrays += [(np.ascontiguousarray(batch.origin[:, word]),) for word in range(self.origin)]
-        return self.layout.write(len(batch), arrays)
+            arrays += [np.ascontiguousarray(batch.origin[:, word]) for word in range(self.origin)]
+        return layout.write(n, arrays, texts)
 
     def decode(self, frame: Any, created: int = 0) -> Batch:
         """A batch from the bytes of an IPC message; its columns are views of `frame`."""
@@ -179,11 +187,17 @@ class Format:
         found = None if self.layout is None else self.layout.read(message)
         if found is None:
             return self.from_arrow(pa.ipc.read_record_batch(message, self.arrow), created)
-        fields, arrays = self.schema.fields, found[1]
-        columns = {field.name: column_of(field.type, *each) for field, each in zip(fields, arrays, strict=False)}
-        words = [array for (array,) in arrays[len(fields) :]]
-        time = words.pop(0) if self.hides_time else columns[self.time].values
-        return Batch(columns, time, _side_by_side(words) if words else None, created)
+        arrays, columns = iter(found[1]), {}
+        for name, type_, of_texts in self._columns:
+            values = next(arrays)
+            columns[name] = text_column(type_, values, next(arrays)) if of_texts else Column(type_, values)
+        time = next(arrays) if self.hides_time else columns[self.time].values
+        return Batch(columns, time, _side_by_side(list(arrays)) if self.origin else None, created)
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, DataType, bool]]:
+        """Name, type, and is it of texts?"""
+        return [(field.name, field.type, field.type.is_text) for field in self.schema.fields]
 
 
 @lru_cache(LAYOUTS_KEPT)

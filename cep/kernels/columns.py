@@ -51,11 +51,6 @@ def text_column(type_: DataType, offsets: np.ndarray, body: np.ndarray, valid: n
     return Column(type_, offsets[1:] - offsets[:-1], valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))
 
 
-def column_of(type_: DataType, values: np.ndarray, body: np.ndarray | None = None) -> Column:
-    """A column without NULLs; of texts `values` are the offsets."""
-    return Column(type_, values) if body is None else text_column(type_, values, body)
-
-
 def _list_from_arrow(array: pa.Array, element: DataType, valid: np.ndarray | None) -> Column:
     n = len(array)
     offsets = np.frombuffer(array.buffers()[1], np.int32, n + 1, array.offset * 4) if n else np.zeros(1, np.int32)
@@ -92,8 +87,11 @@ def lengths_of(column: Column) -> np.ndarray:
 def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Where each value begins and the last ends, int32[n + 1], in one run of the bytes of a text column, uint8[any]."""
     lengths = lengths_of(column)
+    if len(lengths) == 1 and column.starts is not None and column.data is not None:
+        start, length = column.starts.item(0), lengths.item(0)
+        return np.array((0, length), np.int32), column.data[start : start + length].copy()
     offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
+    lengths.cumsum(out=offsets[1:])
     body = np.empty(int(offsets[-1]), np.uint8)
     gather(column.data, column.starts, offsets, body)
     return offsets, body
