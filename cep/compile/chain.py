@@ -22,6 +22,8 @@ from cep.model.operators import Filter, Map
 from cep.model.schema import BOOL, DataType, Field, Schema
 from cep.values import value
 
+_NO_ROWS = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -57,18 +59,33 @@ class Loop:
         if self.kernel is None:
             return Result(self._passed(columns, None), None, ())
         outputs = [_Output(f, n) for f in source.outputs]
-        rows = np.empty(n if source.filters else 0, np.int64)
-        failed_rows, failed_sites = np.empty((2, n if source.sites else 0), np.int64)
-        arguments = [a for f in source.inputs for a in _arrays(columns[f.name], f.nullable)]
-        arguments += [a for output in outputs for a in output.arrays]
-        literals = (source.integers, source.floats, *source.texts, *source.arrays)
-        kept_count, failed = self.kernel(n, now_us, *literals, *arguments, rows, failed_rows, failed_sites, *more)
-        kept = _kept(n, rows[:kept_count] if source.filters else None, failed_rows[:failed])
-        chosen = slice(0, kept_count) if source.filters else kept
+        rows = np.empty(n, np.int64) if source.filters else _NO_ROWS
+        failed_rows, failed_sites = np.empty((2, n), np.int64) if source.sites else (_NO_ROWS, _NO_ROWS)
+        arguments: list[np.ndarray | None] = []
+        for name, is_bytes, nullable in self._reads:
+            _add_arrays(arguments, columns[name], is_bytes, nullable)
+        for output in outputs:
+            arguments += output.arrays
+        kept_count, failed = self.kernel(n, now_us, *self._literals, *arguments, rows, failed_rows, failed_sites, *more)
+        kept: np.ndarray | None = None
+        if failed or (source.filters and kept_count < n):
+            kept = rows[:kept_count] if source.filters else np.delete(np.arange(n), failed_rows[:failed])
+        elif source.same:
+            return Result(columns, None, ())
+        chosen = kept if kept is None or not source.filters else slice(0, kept_count)
         computed = {output.field.name: output.column(chosen) for output in outputs}
         passed = self._passed(columns, kept)
         failures = () if not failed else self._failures(failed_rows[:failed], failed_sites[:failed])
         return Result(self._in_order(passed, computed) if passed else computed, kept, failures)
+
+    @cached_property
+    def _reads(self) -> list[tuple[str, bool, bool]]:
+        """Of each column that it reads the name, is it bytes of any length, and may it be NULL?"""
+        return [(field.name, field.type.is_bytes, field.nullable) for field in self.source.inputs]
+
+    @cached_property
+    def _literals(self) -> tuple[np.ndarray, ...]:
+        return (self.source.integers, self.source.floats, *self.source.texts, *self.source.arrays)
 
     def _passed(self, columns: Columns, kept: np.ndarray | None) -> dict[str, Column]:
         """Columns that pass unchanged; those that the caller left out, since nobody needs them, stay left out."""
@@ -221,26 +238,20 @@ class _Builder:
 def _called(part: UserCall, columns: Columns, n: int) -> Result:
     """A user's function, as a loop that keeps all rows but those that failed."""
     made, failures = part.run(columns, n)
-    kept = _kept(n, None, np.array([row for row, _ in failures], np.int64))
+    kept = np.delete(np.arange(n), [row for row, _ in failures]) if failures else None
     columns = {**columns, **made}
     if kept is not None:
         columns = {name: column.take(kept) for name, column in columns.items()}
     return Result(columns, kept, tuple(Failure(part.step.operator, row, reason) for row, reason in failures))
 
 
-def _arrays(column: Column, nullable: bool) -> list[np.ndarray | None]:
+def _add_arrays(arguments: list[np.ndarray | None], column: Column, is_bytes: bool, nullable: bool) -> None:
     """The arguments of a loop for one column that it reads."""
-    text = [column.data, column.starts] if column.type.is_bytes else []
-    if not nullable:
-        return [column.values, *text]
-    return [column.values, *text, np.ones(len(column), np.uint8) if column.valid is None else column.valid]
-
-
-def _kept(n: int, rows: np.ndarray | None, failed_rows: np.ndarray) -> np.ndarray | None:
-    """The rows that stay; None if all do. `rows` are those that a filter kept, None where there was no filter."""
-    if rows is not None:
-        return None if len(rows) == n else rows
-    return np.delete(np.arange(n), failed_rows) if len(failed_rows) else None
+    arguments.append(column.values)
+    if is_bytes:
+        arguments += column.data, column.starts
+    if nullable:
+        arguments.append(np.ones(len(column), np.uint8) if column.valid is None else column.valid)
 
 
 def _at(failure: Failure, kept: np.ndarray | None) -> Failure:

@@ -52,6 +52,7 @@ class LoopSource:
         inputs: the columns it reads, in the order of its arguments.
         outputs: the columns it computes, likewise.
         passed: name -> input column, for the columns that pass unchanged.
+        same: whether those are all columns, under their names.
         fields: everything there afterwards, by name.
         sites: where rows fail, by number.
         filters: whether rows are dropped.
@@ -65,6 +66,7 @@ class LoopSource:
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
     passed: Mapping[str, str]
+    same: bool
     fields: Mapping[str, Field]
     sites: tuple[Site, ...]
     filters: bool
@@ -143,6 +145,7 @@ class LoopWriter:
             inputs,
             outputs,
             {name: value.column for name, value in writer.there.items() if value.column is not None},
+            {name: (value.column, value.type) for name, value in writer.there.items()} == {n: (n, f.type) for n, f in self.fields.items()},
             {name: self._field(name, value) for name, value in writer.there.items()},
             tuple(writer.sites),
             self.filters,

@@ -139,6 +139,8 @@ def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
     for failure in result.failures:
         dead_letters.put(Letter(failure.operator, failure.reason, batch.source, position(batch, failure.row)))
     time, origin = batch.time, batch.origin
+    if result.columns is batch.columns:
+        return batch
     if result.kept is not None:
         time, origin = time[result.kept], None if origin is None else origin[result.kept]
     return Batch(result.columns, time, origin, batch.created, batch.source)
