@@ -44,7 +44,7 @@ def describe_time(us: int | None) -> str:
 
 def greatest(times: np.ndarray) -> int:
     """Of int64[n], n >= 1. Not `max`, which takes twice as long on its way to the same loop; and a single row needs none."""
-    return int(times[0]) if len(times) == 1 else int(np.maximum.reduce(times))
+    return int(times.item(0)) if len(times) == 1 else int(np.maximum.reduce(times))
 
 
 @value

@@ -26,9 +26,11 @@ from cep.errors import ProtocolError
 
 def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
-    total = batch.time.nbytes + (0 if batch.origin is None else batch.origin.nbytes)
+    total: int = batch.time.nbytes if batch.origin is None else batch.time.nbytes + batch.origin.nbytes
     for column in batch.columns.values():
-        total += column.values.nbytes if column.data is None else column.values.nbytes + column.body_bytes
+        total += column.values.nbytes
+        if column.data is not None:
+            total += column.body_bytes
     return total
 
 
@@ -175,10 +177,17 @@ class WatermarkMerge:
 
     def update(self, channel: object, time: int) -> bool:
         """Did the combined watermark rise?"""
-        if self.idle:
-            self.idle.discard(channel)
-        if time > self.times[channel]:
-            self.times[channel] = time
+        times = self.times
+        if time > times[channel]:
+            times[channel] = time
+        else:
+            time = times[channel]
+        if len(times) == 1 and not self.idle:  # as with most, and asked for every batch
+            risen = time > self.combined
+            if risen:
+                self.combined = time
+            return risen
+        self.idle.discard(channel)
         return self.recombine()
 
     def sleep(self, channel: object) -> bool:
@@ -198,12 +207,6 @@ class WatermarkMerge:
 
     def recombine(self) -> bool:
         """Takes the minimum anew, after a channel has gone."""
-        if len(self.times) == 1 and not self.idle:  # as with most, and asked for every batch
-            (combined,) = self.times.values()
-            risen = combined > self.combined
-            if risen:
-                self.combined = combined
-            return risen
         awake = [time for channel, time in self.times.items() if channel not in self.idle] if self.idle else self.times.values()
         combined = min(awake, default=self.combined)
         risen, self.combined = combined > self.combined, max(combined, self.combined)

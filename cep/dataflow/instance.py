@@ -184,7 +184,6 @@ class SubqueryInstance:
                 if self._cursor is None:
                     self._input_is_empty()
                     break
-                self.meter.charge(self.account)
             worked = True
             if not self._resume():
                 break
@@ -243,12 +242,15 @@ class SubqueryInstance:
             work = self._poll(*self.sources[-1])
             if work is not None:
                 return work
-        pending = [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue and inbox not in self._aligned]
+        pending = (
+            [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue and inbox not in self._aligned] if self.inputs else ()
+        )
         if not pending:
             return None
         self._turn += 1
         input_, inbox = pending[self._turn % len(pending)]
         element, watermark = self._next_of(inbox)
+        self.meter.charge(self.account)
         return self._take(input_, inbox, element, watermark)
 
     def _next_of(self, inbox: Inbox) -> tuple[Element, int]:
@@ -278,12 +280,14 @@ class SubqueryInstance:
         return self._polled(source, node, batch)
 
     def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
-        self.learn_since(source.since)
-        for late in source.late.take():
-            for output in node.late:
-                self._add(output, late)
-            yield
-        if batch is not None and len(batch):
+        if source.since > self.since:
+            self.learn_since(source.since)
+        if source.late.batches:
+            for late in source.late.take():
+                for output in node.late:
+                    self._add(output, late)
+                yield
+        if batch is not None and len(batch.time):
             yield from self._push(node, None, batch)
         if source.ended:
             self._finished.add(id(source))
@@ -442,15 +446,17 @@ class SubqueryInstance:
     # generator for each operator: with small batches these cost as much as the operators.
 
     def _push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
-        node.account.take(len(batch.time))
+        account = node.account
+        account.rows += len(batch.time)
+        account.batches += 1
         if node.one_for_one is None:
             made = node.operator.on_batch(batch, node.ports[port])
             if made is not NOTHING:
                 return self._iterate(node, made)
-            self.meter.charge(node.account)
+            self.meter.charge(account)
             return _DONE
         out = node.one_for_one.apply(batch)
-        self.meter.charge(node.account)
+        self.meter.charge(account)
         return self._emit(node, out) if len(out.time) else _DONE
 
     def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
@@ -495,8 +501,7 @@ class SubqueryInstance:
         """The watermark goes on, behind what it has let out."""
         combined = node.operator.watermark_after(combined)
         for output in node.outputs:
-            if combined < MAX_TIME:
-                output.advance(combined)
+            if combined < MAX_TIME and output.advance(combined):
                 self.meter.charge(output.account)
         if len(node.consumers) == 1:
             return self._advance(*node.consumers[0], combined)

@@ -112,13 +112,14 @@ class Output:
 
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
-        self.account.take(len(batch))
+        n = len(batch.time)
+        self.account.take(n)
         if self.latency is not None:
-            self.latency.note(batch.created, len(batch))
-        if len(batch):
-            self.sent_until = max(self.sent_until, greatest(batch.time))
+            self.latency.note(batch.created, n)
+        if n and (latest := greatest(batch.time)) > self.sent_until:
+            self.sent_until = latest
         if not self.targets:
-            self.discarded += len(batch)
+            self.discarded += n
         for index, part in self.balancer.route(self._leaving(batch)):
             self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
         self.pump()
@@ -129,12 +130,14 @@ class Output:
         columns = {name: batch.columns[name] for name in self.columns}
         return Batch(columns, batch.time, batch.origin, batch.created, batch.source)
 
-    def advance(self, watermark: int) -> None:
-        """A watermark holds from here on; it leaves at once if somebody waits for it."""
+    def advance(self, watermark: int) -> bool:
+        """A watermark holds from here on; it leaves at once if somebody waits for it. Does it?"""
         passed = self.grain > 0 and (self.watermark == MIN_TIME or watermark // self.grain > self.watermark // self.grain)
-        self.watermark = max(self.watermark, watermark)
+        if watermark > self.watermark:
+            self.watermark = watermark
         if passed:
             self.flush()
+        return passed
 
     def flush(self) -> None:
         """Everything gathered goes, and every target learns the watermark."""
