@@ -326,11 +326,11 @@ class Clients:
             batch = wire.element_of(header, body, entry.format)
             assert isinstance(batch, Batch)
             publisher.last_row_us = clock_us()
-            entry.account.take(len(batch), len(body))
+            size = len(body)
+            entry.account.take(len(batch.time), size)
             element = Published(batch, header.stamp, header.record)
         else:
-            element = Watermark(header.watermark)
-        size = len(body) if header.kind == wire.BATCH else 0
+            element, size = Watermark(header.watermark), 0
         publisher.inbox.accept(element, size, header.sequence, 0, header.watermark, MIN_TIME)
 
     def hear(self, publisher: int) -> None:

@@ -155,8 +155,10 @@ class Loop:
     def _emit(self, stepped: Sequence[Hosted]) -> None:
         """Credit, and watermarks that have risen, go back to those who sent what has been taken."""
         for hosted in stepped:
-            self.network.emit(hosted.remotes)
-            self.clients.emit(hosted)
+            if hosted.remotes:
+                self.network.emit(hosted.remotes)
+            if hosted.entries:
+                self.clients.emit(hosted)
             for name in (*hosted.inboxes, *hosted.channels):
                 sender = self.senders.get((name, hosted.epoch))
                 if sender is not None and sender[1].settle():

@@ -86,35 +86,42 @@ class Subscription:
         return fits or self.terms.on_slow == "drop"
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
-        if isinstance(element, Watermark) and not self.terms.reader:
+        if isinstance(element, Batch):
+            rows, created = len(element.time), element.created
+        elif isinstance(element, Watermark) and not self.terms.reader:
             return  # a client reads rows, and waits for no watermark
-        rows = len(element) if isinstance(element, Batch) else 0
+        else:
+            rows = created = 0
         if rows and self.held and self.held_bytes + size > self.terms.budget_bytes:
             self.dropped += rows
             return
         body = wire.body_of(element, self.format)
-        created = element.created if isinstance(element, Batch) else 0
         header = Header(
             wire.kind_of(element), self.id, self.sequence, 0, self.stream, self.format.fingerprint, watermark, created, since=since
         )
         self.sequence += 1
         self.rows += rows
-        self.closed = isinstance(element, LAST)
-        self.held.append((header, body, rows))
-        self.held_bytes += len(body or b"")
-        self.pump()
+        self.closed = not rows and isinstance(element, LAST)
+        if self.held or not self._sent(header, body, rows):
+            self.held.append((header, body, rows))
+            self.held_bytes += len(body or b"")
+            self.pump()
 
     def pump(self) -> None:
         """Sends what the client has credit for."""
-        while self.held:
-            header, body, rows = self.held[0]
-            if rows and not self.client.allows(len(body)):
-                return
-            self.held.popleft()
+        while self.held and self._sent(*self.held[0]):
+            _, body, _ = self.held.popleft()
             self.held_bytes -= len(body or b"")
-            if rows:
-                self.client.spend(len(body))
-            self.sockets.send(self.terms.endpoint, header, body)
+
+    def _sent(self, header: Header, body: Any, rows: int) -> bool:
+        """Has the client credit for it? Then it goes."""
+        if rows:
+            size = len(body)
+            if not self.client.allows(size):
+                return False
+            self.client.spend(size)
+        self.sockets.send(self.terms.endpoint, header, body)
+        return True
 
     def grant(self, header: Header) -> None:
         """Credit from the client."""

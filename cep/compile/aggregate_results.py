@@ -187,7 +187,7 @@ def _check_sums(
     failures: list[GroupFailure],
 ) -> None:
     for answer in spec.answers:
-        if answer.function.name != "sum" or answer.field.type != INT64 or columns[answer.field.name].valid is None:
+        if answer.function.name != "sum" or columns[answer.field.name].valid is None or answer.field.type != INT64:
             continue  # all there are fit
         low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
         fails = np.flatnonzero(high != low >> 63).tolist()

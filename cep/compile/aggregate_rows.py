@@ -108,26 +108,33 @@ def tuple_rows(spec: AggregateSpec, batch: Batch) -> TupleRows:
     if spec.needs_origin:
         assert batch.origin is not None, f"operator {spec.operator.name!r}: its rows must carry their origin"
         named["", "origin"] = np.ascontiguousarray(batch.origin)
-    for column, what in spec.loops.arguments:
-        if (column, what) not in named:
-            named |= _row_arrays(spec, batch) if column == ROW.name else _arrays(spec.schema[column], batch.columns[column], what)
+    for each in spec.loops.arguments:
+        if each not in named:
+            column, what = each
+            if column == ROW.name:
+                named |= _texts(ROW, rows_of(batch.columns, spec.schema.fields, len(batch)))
+            elif what in _ONE_ARRAY:
+                named[each] = _array(batch.columns[column], what)
+            else:
+                named |= _texts(spec.schema[column], batch.columns[column])
     arrays = (keys.w0, keys.w1, keys.data, *[named[each] for each in spec.loops.arguments])
     return TupleRows(spec.loops, time, batch.created, arrays)
 
 
-def _row_arrays(spec: AggregateSpec, batch: Batch) -> dict[tuple[str, str], np.ndarray]:
-    return _arrays(ROW, rows_of(batch.columns, spec.schema.fields, len(batch)), "data")
+_ONE_ARRAY = frozenset(("values", "reals", "valid"))
 
 
-def _arrays(field: Field, column: Column, what: str) -> dict[tuple[str, str], np.ndarray]:
-    name = field.name
+def _array(column: Column, what: str) -> np.ndarray:
     if what == "values":
         values = np.ascontiguousarray(column.values)
-        return {(name, what): values.view(np.int64) if field.type.name == "float64" else values}
+        return values.view(np.int64) if column.type.name == "float64" else values
     if what == "reals":
-        return {(name, what): np.ascontiguousarray(column.values, np.float64).view(np.int64)}
-    if what == "valid":
-        return {(name, what): np.ones(len(column), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)}
+        return np.ascontiguousarray(column.values, np.float64).view(np.int64)
+    return np.ones(len(column), np.uint8) if column.valid is None else np.ascontiguousarray(column.valid)
+
+
+def _texts(field: Field, column: Column) -> dict[tuple[str, str], np.ndarray]:
+    name = field.name
     keys = encode_keys({name: column}, (field,))
     return {(name, "low"): keys.w0, (name, "high"): keys.w1, (name, "data"): keys.data}
 

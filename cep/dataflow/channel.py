@@ -114,7 +114,8 @@ class Inbox:
             raise ProtocolError(f"channel {self.name!r}: expected element {self.sequence}, got {sequence}: messages were lost")
         self.sequence += 1
         self.received += size
-        self.since = max(self.since, since)
+        if since > self.since:
+            self.since = since
         self.queue.append((element, size, watermark))
         self.on_arrival()
 

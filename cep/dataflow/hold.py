@@ -88,9 +88,11 @@ class Hold:
         passed = self._passed(watermark) if self._in_order else [self._sorted(watermark)]
         self.released += before - self.bytes
         for batch in passed if len(passed) == 1 else _few_together(passed, self.few_rows):
-            n = len(batch.time)
-            for start in range(0, n, ROWS_MAX):
-                yield batch if n <= ROWS_MAX else batch.take(slice(start, start + ROWS_MAX))
+            if len(batch.time) <= ROWS_MAX:
+                yield batch
+                continue
+            for start in range(0, len(batch.time), ROWS_MAX):
+                yield batch.take(slice(start, start + ROWS_MAX))
 
     def _passed(self, watermark: int) -> list[Batch]:
         """Of batches in stream order what is before `watermark`, as it lies there; the others stay."""

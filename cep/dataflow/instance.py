@@ -276,7 +276,8 @@ class SubqueryInstance:
         batch = None if source.ended else source.poll()
         if batch is None and source.watermark == before and not source.ended:
             return None
-        self.meter.charge(node.account)
+        if batch is None:  # otherwise its node is what the time is charged to next
+            self.meter.charge(node.account)
         return self._polled(source, node, batch)
 
     def _polled(self, source: Source, node: Node, batch: Batch | None) -> Iterator[None]:
@@ -446,18 +447,23 @@ class SubqueryInstance:
     # generator for each operator: with small batches these cost as much as the operators.
 
     def _push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
-        account = node.account
-        account.rows += len(batch.time)
-        account.batches += 1
-        if node.one_for_one is None:
-            made = node.operator.on_batch(batch, node.ports[port])
-            if made is not NOTHING:
-                return self._iterate(node, made)
+        while True:
+            account = node.account
+            account.rows += len(batch.time)
+            account.batches += 1
+            if node.one_for_one is None:
+                made = node.operator.on_batch(batch, node.ports[port])
+                if made is not NOTHING:
+                    return self._iterate(node, made)
+                self.meter.charge(account)
+                return _DONE
+            batch = node.one_for_one.apply(batch)
             self.meter.charge(account)
-            return _DONE
-        out = node.one_for_one.apply(batch)
-        self.meter.charge(account)
-        return self._emit(node, out) if len(out.time) else _DONE
+            rows = len(batch.time)
+            if not rows or len(node.consumers) != 1 or node.outputs:
+                return self._emit(node, batch) if rows else _DONE
+            node.rows_out += rows
+            ((node, port),) = node.consumers
 
     def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
         for out in batches:
@@ -487,11 +493,16 @@ class SubqueryInstance:
         self.meter.charge(output.account)
 
     def _advance(self, node: Node, port: object, watermark: int) -> Iterable[None]:
-        if not node.merge.update(port, watermark):
-            return _DONE
-        combined = node.merge.combined
-        passed = node.operator.on_watermark(combined)
-        return self._promise(node, combined) if passed is NOTHING else self._fire(node, passed, combined)
+        while node.merge.update(port, watermark):
+            combined = node.merge.combined
+            passed = node.operator.on_watermark(combined)
+            if passed is not NOTHING:
+                return self._fire(node, passed, combined)
+            if len(node.consumers) != 1 or node.outputs:
+                return self._promise(node, combined)
+            watermark = node.operator.watermark_after(combined)
+            ((node, port),) = node.consumers
+        return _DONE
 
     def _fire(self, node: Node, passed: Iterable[Batch], combined: int) -> Iterator[None]:
         yield from self._iterate(node, passed)

@@ -89,6 +89,9 @@ class Latency:
     def note(self, created: int, rows: int) -> None:
         """`rows` tuples come out, of which the oldest was created `created` ns after the epoch; 0: nobody knows."""
         if created:
-            latency = max(0, self.clock() - created // 1000)
-            self.counts[bisect_left(LATENCY_BOUNDS_US, latency)] += rows
-            self.sum_us += latency * rows
+            latency = self.clock() - created // 1000
+            if latency > 0:
+                self.counts[bisect_left(LATENCY_BOUNDS_US, latency)] += rows
+                self.sum_us += latency * rows
+            else:
+                self.counts[0] += rows

@@ -20,7 +20,7 @@ from cep.dataflow.balancer import Balancer, RouteKey
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.meter import Account, Latency, Stall
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark, greatest
-from cep.kernels.columns import Column, compact, is_loose
+from cep.kernels.columns import SMALL_TEXTS, Column, compact, is_loose
 
 BATCH_BYTES_MAX = 1 << 20
 BATCH_BYTES_MANY = 64 << 10
@@ -40,8 +40,9 @@ class Target:
         self.sent_bytes = 0
         self.next_channel: Channel | None = None  # on which it goes on behind a Barrier that names a move
 
-    def add(self, batch: Batch, watermark: int, since: int, full: int) -> None:
-        """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut."""
+    def add(self, batch: Batch, watermark: int, since: int, full: int) -> bool:
+        """Gathers tuples until there are `full` bytes of them, and then queues them; or hands them over, uncut. Is there something
+        queued?"""
         if not self.origin and batch.origin is not None:
             batch = Batch(batch.columns, batch.time, None, batch.created, batch.source)
         size = batch_bytes(batch)
@@ -49,11 +50,10 @@ class Target:
             self.cut(watermark, since)
             self.queue.append((batch, size, watermark, since))
             self.promised = watermark
-            return
+            return True
         self.parts.append(compacted(batch))
         self.bytes += size
-        if self.bytes >= full:
-            self.cut(watermark, since)
+        return self.bytes >= full and self.cut(watermark, since)
 
     def cut(self, watermark: int, since: int) -> bool:
         """Moves what was gathered into the queue, cut by rows to the largest size of a batch. Was there anything?"""
@@ -112,17 +112,20 @@ class Output:
 
     def add(self, batch: Batch) -> None:
         """Gathers tuples; full buffers are queued."""
-        n = len(batch.time)
-        self.account.take(n)
+        n, account = len(batch.time), self.account
+        account.rows += n
+        account.batches += 1
         if self.latency is not None:
             self.latency.note(batch.created, n)
         if n and (latest := greatest(batch.time)) > self.sent_until:
             self.sent_until = latest
         if not self.targets:
             self.discarded += n
+        queued = False
         for index, part in self.balancer.route(self._leaving(batch)):
-            self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
-        self.pump()
+            queued |= self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
+        if queued:
+            self.pump()
 
     def _leaving(self, batch: Batch) -> Batch:
         if len(batch.columns) == len(self.columns):
@@ -273,7 +276,11 @@ def cuts(sizes: np.ndarray, most: int) -> list[int]:
 
 def compacted(batch: Batch) -> Batch:
     """Without the bytes that its columns of text do not look at."""
-    cut = {name: compact(column) for name, column in batch.columns.items() if column.data is not None and is_loose(column)}
+    cut = {
+        name: compact(column)
+        for name, column in batch.columns.items()
+        if column.data is not None and len(column.data) > SMALL_TEXTS and is_loose(column)
+    }
     return Batch({**batch.columns, **cut}, batch.time, batch.origin, batch.created, batch.source) if cut else batch
 
 

@@ -59,7 +59,7 @@ class SequentialAggregate:
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         for batch in self.hold.release(watermark):
-            yield from self.state.take(batch, *(_flag(batch, name) for name in self.flags))
+            yield from self.state.take(batch, *[_flag(batch, name) for name in self.flags]) if self.flags else self.state.take(batch)
             if self.hold.released >= self._look_at:
                 self._check()
         yield from self.state.close(watermark)

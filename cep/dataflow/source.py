@@ -16,7 +16,7 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
-from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, Watermark, greatest
+from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, greatest
 from cep.kernels.text import late, late_among, on_time
 from cep.values import value
 
@@ -227,33 +227,40 @@ class PublishedSource:
             batch = self._take(publisher)
             if batch is not None:
                 batches.append(batch)
-                rows += len(batch)
+                rows += len(batch.time)
         return batches
 
     def _next_waiting(self) -> Publisher | None:
         """In turn, so that no publisher starves another."""
-        for _ in range(len(self.order)):
-            self.order.rotate(-1)
-            if self.publishers[self.order[-1]].inbox.queue:
-                return self.publishers[self.order[-1]]
+        order = self.order
+        for _ in range(len(order)):
+            order.rotate(-1)
+            publisher = self.publishers[order[-1]]
+            if publisher.inbox.queue:
+                return publisher
         return None
 
     def _take(self, publisher: Publisher) -> Batch | None:
         element, after = publisher.inbox.take()
-        if isinstance(element, Closing):
+        batch = None
+        if isinstance(element, Published):
+            batch = self._on_time(publisher, element)
+        elif isinstance(element, Closing):
             self.close(element.name)
             self.finish(element.last, element.others)
             return None
-        batch = self._on_time(publisher, element) if isinstance(element, Published) else None
-        if self.merge.update(publisher.name, watermark_after(element, after) if isinstance(element, Watermark) else after):
+        else:
+            after = watermark_after(element, after)
+        if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
         return batch
 
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
         batch = published.batch
-        first, behind = published.record, published.record + len(batch)
+        first, behind = published.record, published.record + len(batch.time)
         if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, EVENT_TIME_MAX):
-            self.records[publisher.name] = max(self.records.get(publisher.name, 0), behind)
+            if behind > self.records.get(publisher.name, 0):
+                self.records[publisher.name] = behind
             return self._numbered(publisher, batch, np.arange(first, behind) if self.origin else NONE_BAD)
         records = np.arange(first, behind) if batch.origin is None else batch.origin[:, 0]
         self.records[publisher.name] = max(self.records.get(publisher.name, 0), int(records.max(initial=-1)) + 1)
@@ -274,7 +281,7 @@ class PublishedSource:
 
     def _numbered(self, publisher: Publisher, batch: Batch, records: np.ndarray) -> Batch | None:
         """With origins where they are read; None if it is empty."""
-        if not len(batch):
+        if not len(batch.time):
             return None
         origin = origin_of(self.source_index, publisher.partition, records) if self.origin else None
         return Batch(batch.columns, batch.time, origin, batch.created, publisher.described)

@@ -97,9 +97,13 @@ def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return offsets, body
 
 
+#: A buffer of so many bytes is held as it is, whatever part of it is looked at.
+SMALL_TEXTS = 64
+
+
 def is_loose(column: Column) -> bool:
     """Does it hold a buffer that is much larger than its texts?"""
-    return column.data is not None and len(column.data) > 64 and len(column.data) > 2 * column.body_bytes + 64
+    return column.data is not None and len(column.data) > SMALL_TEXTS and len(column.data) > 2 * column.body_bytes + SMALL_TEXTS
 
 
 def compact(column: Column) -> Column:
