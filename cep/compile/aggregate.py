@@ -133,13 +133,14 @@ class WindowState:
 
     def _emit_all(self, watermark: int) -> Iterator[Batch]:
         for start, table in self._firing.fire(watermark):
-            most = self._rows_of_batch(table)
-            for row in range(0, table.rows, most):
-                yield self._emit(start, Groups(table, row, min(row + most, table.rows)))
+            rows = table.rows
+            most = self._rows_of_batch(rows, table.bytes_used)
+            for row in range(0, rows, most):
+                yield self._emit(start, Groups(table, row, min(row + most, rows)))
 
-    def _rows_of_batch(self, table: Table) -> int:
-        """Fewer where groups are large, so that a column does not outgrow its offsets of 32 bits."""
-        return max(1, min(self.rows_max, table.rows * BATCH_BYTES // max(table.bytes_used, 1)))
+    def _rows_of_batch(self, rows: int, size: int) -> int:
+        """Fewer where groups, of `size` bytes in all, are large, so that a column does not outgrow its offsets of 32 bits."""
+        return max(1, min(self.rows_max, rows * BATCH_BYTES // max(size, 1)))
 
     def _emit(self, start: int, groups: Groups) -> Batch:
         if self.spec.stage == "partial":

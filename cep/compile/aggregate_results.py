@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from cep.kernels.row_order import FIXED_BYTES, from_ordered
 from cep.model.schema import BINARY, INT64, DataType, Field
 
 SUM_OVERFLOW = "sum overflow"
+NAMES_KEPT = 4_096
 
 Instant = int | np.ndarray
 
@@ -218,8 +220,13 @@ def origins(name: str, keys: Keys, window_start: Instant) -> np.ndarray:
     """
     out = np.empty((len(keys), 2), np.int64)
     out[:, 1] = window_start
-    _hash_origins(keys.w0, keys.w1, np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8))), out)
+    _hash_origins(keys.w0, keys.w1, _hash_of_name(name), out)
     return out
+
+
+@lru_cache(NAMES_KEPT)
+def _hash_of_name(name: str) -> np.uint64:
+    return np.uint64(hash_of(np.frombuffer(name.encode(), np.uint8)))
 
 
 _NEGATIVE = np.uint64(1 << 63)

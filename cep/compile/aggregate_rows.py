@@ -35,18 +35,22 @@ class Rows(Protocol):
     @property
     def created(self) -> int: ...
 
-    def into(self, table: Table, start: int, stop: int) -> None: ...
+    def into(self, table: Table, start: int, stop: int) -> int:
+        """Returns the bytes by which the table has grown."""
 
     def take(self, order: np.ndarray) -> Rows: ...
 
 
-def run(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> None:
-    """Runs a generated loop to its end, making room in `table` whenever it asks for it."""
+def run(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> int:
+    """Runs a generated loop to its end, making room in `table` whenever it asks for it. Returns the bytes by which it has grown."""
+    grown = 0
     while True:
         start = loop(table.slots, table.entries, table.control, table.arena, table.pool, start, stop, *arguments)
         if start == stop:
-            return
+            return grown
+        before = table.bytes
         table.grow()
+        grown += table.bytes - before
 
 
 def merge_into(loops: Loops, table: Table, other: Table) -> None:
@@ -69,8 +73,8 @@ class TupleRows:
     created: int
     arrays: tuple[np.ndarray, ...]
 
-    def into(self, table: Table, start: int, stop: int) -> None:
-        run(self.loops.update, table, start, stop, *self.arrays)
+    def into(self, table: Table, start: int, stop: int) -> int:
+        return run(self.loops.update, table, start, stop, *self.arrays)
 
     def take(self, order: np.ndarray) -> TupleRows:
         by_row = (True, True, False, *(what != "data" for _, what in self.loops.arguments))
@@ -89,8 +93,8 @@ class PartialRows:
     arena: np.ndarray
     pool: np.ndarray
 
-    def into(self, table: Table, start: int, stop: int) -> None:
-        run(self.loops.merge, table, start, stop, self.matrix.reshape(-1), self.arena, self.pool)
+    def into(self, table: Table, start: int, stop: int) -> int:
+        return run(self.loops.merge, table, start, stop, self.matrix.reshape(-1), self.arena, self.pool)
 
     def take(self, order: np.ndarray) -> PartialRows:
         return replace(self, time=self.time[order], matrix=self.matrix[order])

@@ -80,7 +80,7 @@ class AggregateSpec:
         assert spec.output_schema
         return spec
 
-    @property
+    @cached_property
     def window(self) -> TimeWindow:
         """Of periodic answers what they are of: a pane."""
         window = self.operator.window

@@ -127,6 +127,8 @@ class SequentialState:
                 n,
             )
             self._execute(rows.arrays[3:])
+            if start < n:
+                self._make_room(int(self.desk[WANTED]))
         self._work += n
         yield from self._answers(batch)
 
@@ -162,6 +164,7 @@ class SequentialState:
             where = self.program, self.emitted, self.links, self.desk, heap
             done = bool(close_sessions(*self.groups.words, self.assigner.gap, watermark, *where))
             self._execute(self.accumulator.loops.nothing)
+            self._make_room(int(self.desk[WANTED]))
             yield from self._answers(None)
         self._work += WATERMARK_ROWS
         if self._work >= self._due:
@@ -177,6 +180,7 @@ class SequentialState:
             parameters = self.assigner.parameters
             done = bool(self.assigner.end(*self.groups.words, self.groups.rows, parameters, EVENT_TIME_MAX, *where))
             self._execute(self.accumulator.loops.nothing)
+            self._make_room(int(self.desk[WANTED]))
             yield from self._answers(None)
 
     @property
@@ -219,10 +223,9 @@ class SequentialState:
             open_sessions(*self.groups.words, self.assigner.gap, numbers, self.desk, self._heap())
 
     def _execute(self, arguments: tuple[np.ndarray, ...]) -> None:
-        """What the assigner has told; then makes the room that it lacked."""
+        """What the assigner has told."""
         self.accumulator.execute(self.program, int(self.desk[OPERATIONS]), self.groups.table, self.emitted, arguments)
         self.desk[OPERATIONS] = 0
-        self._make_room(int(self.desk[WANTED]))
 
     def _make_room(self, operations: int) -> None:
         if len(self.program) < operations:

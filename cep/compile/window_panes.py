@@ -81,10 +81,8 @@ class Panes:
 
     def _add(self, number: int, rows: Rows, start: int, stop: int) -> None:
         table = self._tables.get(number) or self._open(number)
-        before = table.bytes
-        rows.into(table, start, stop)
+        self.bytes += rows.into(table, start, stop)
         table.created = oldest(table.created, rows.created)
-        self.bytes += table.bytes - before
 
     def _open(self, number: int) -> Table:
         fitting = [spare for spare in self._spares if spare.capacity >= self._rows]
@@ -106,7 +104,8 @@ class Panes:
         self._rows = table.rows
         freed, most = [*self._spares, table], SPARE_EXCESS * max(table.bytes_used, SPARE_BYTES_SMALL)
         self._spares = [each for each in freed if each.bytes <= most][-SPARES_MAX:]
-        self.bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
+        if len(self._spares) < len(freed):
+            self.bytes += sum(each.bytes for each in self._spares) - sum(each.bytes for each in freed)
 
     def before(self, number: int) -> list[int]:
         """Numbers of the open panes before `number`."""
