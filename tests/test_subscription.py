@@ -12,7 +12,7 @@ from cep import wire
 from cep.elements import Batch, End
 from cep.errors import ClusterError
 from cep.joint import Joint, last_of
-from cep.kernels.columns import column_of
+from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
 from cep.wire import Format, Header
 from driver.arrow import shown
@@ -40,7 +40,7 @@ def message(subscription: Subscription, sequence: int, last: int) -> tuple[Heade
     (producer,) = subscription.producers.values()
     if sequence == last:
         return Header(wire.END, producer.channel, sequence), wire.body_of(End(), Format(SCHEMA))
-    batch = Batch({"i": column_of(INT64, np.array([sequence]))}, np.array([sequence]))
+    batch = Batch({"i": Column(INT64, np.array([sequence]))}, np.array([sequence]))
     return Header(wire.BATCH, producer.channel, sequence), bytes(Format(SCHEMA).encode(batch))
 
 
