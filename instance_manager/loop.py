@@ -172,7 +172,8 @@ class Loop:
             return
         self._next_tick = now + TICK_NS
         for hosted in self.ready.untold():
-            hosted.instance.tick()
+            if not self.short_ways.leads_around(hosted):
+                hosted.instance.tick()
         self.clients.tick()
         self.feeds.tick()
         for hosted in [each for each in self.leaving if not self.clients.unread(each)]:

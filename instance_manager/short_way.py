@@ -8,7 +8,8 @@ was received and writes the one that leaves (`cep.kernels.passing`). Rules:
    plainly simple to that, untouched.
 2. While an instance is on the short way its counters stand in the words that the kernel writes. `leave` gives them back to the objects
    that own them before anybody else looks at the instance: at a message about it that goes the general way, a step, a command, a report.
-3. Nothing may be under way when it is entered: nothing queued, gathered, blocked or held back.
+3. Nothing may be under way when it is entered: nothing queued, gathered, blocked or held back, no watermark that is still to be told. So a
+   tick has nothing to do there.
 4. Who tries in vain, or leaves without having passed anything on, waits twice as many steps before the next try as before this one.
 """
 
@@ -53,6 +54,10 @@ class ShortWays:
     def remove(self, hosted: Hosted) -> None:
         self.leave(hosted)
         self.ways.pop(hosted.key, None)
+
+    def leads_around(self, hosted: Hosted) -> bool:
+        """Is it on the short way?"""
+        return (way := self.ways.get(hosted.key)) is not None and way.entrance is not None
 
     def enter(self, hosted: Hosted) -> None:
         """If it can, now."""
@@ -152,7 +157,7 @@ class ShortWay:
     def _exit(self) -> Exit | None:
         """None: there are several targets, or none, or something waits there."""
         target = self.output.targets[0] if len(self.output.targets) == 1 else None
-        if target is None or target.queue or target.parts:
+        if target is None or target.queue or target.parts or target.promised < self.output.watermark:
             return None
         match target.channel:
             case RemoteChannel() as channel:
