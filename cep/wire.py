@@ -28,8 +28,8 @@ _HEADER = struct.Struct("<BB6xQQIIQqqqqQ")
 HEADER_BYTES = _HEADER.size
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE = range(1, 9)
-CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT = range(16, 26)
-_KINDS = frozenset(range(1, 9)) | frozenset(range(16, 26))
+CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT = range(16, 27)
+_KINDS = frozenset(range(1, 9)) | frozenset(range(16, 27))
 _KIND_OF: dict[type, int] = {
     Batch: BATCH,
     Watermark: WATERMARK,

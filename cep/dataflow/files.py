@@ -145,6 +145,8 @@ def _whole_lines(buffer: Buffer, got: int, at_end: bool) -> int:
 class TextSource:
     """Reader `reader` of `readers`: the blocks dealt to it, one after the other."""
 
+    left = False  # it stays where it is
+
     def __init__(
         self,
         stream: Stream,

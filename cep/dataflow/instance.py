@@ -164,6 +164,15 @@ class SubqueryInstance:
         """Tells its sources of a Barrier, which has its place behind what they have read so far."""
         self._barrier = Barrier(number)
 
+    def leave(self, barrier: Barrier) -> None:
+        """It moves, with `barrier`, once its sources have taken everything that is on its way to them."""
+        self._barrier = barrier
+
+    @property
+    def has_begun_to_leave(self) -> bool:
+        """Nothing more may come to it."""
+        return self._leaving
+
     def reroute(self, head: str, barrier: Barrier) -> None:
         """From now on it sends to the instances of `head` by the table of `barrier`, which goes before."""
         for output in self.routes.get(head, ()) if not self.done else ():
@@ -234,9 +243,10 @@ class SubqueryInstance:
 
     def _next(self) -> Iterator[None] | None:
         """The work that the next element of some input means."""
-        if self._barrier is not None and self._is_aligned():
-            return self._at_aligned(self._barrier)
-        for _ in self.sources if self._barrier is None else ():
+        barrier = self._barrier
+        if barrier is not None and self._is_aligned(barrier):
+            return self._at_aligned(barrier)
+        for _ in self.sources if barrier is None or barrier.move is not None else ():
             if len(self.sources) > 1:
                 self.sources.append(self.sources.pop(0))
             work = self._poll(*self.sources[-1])
@@ -330,8 +340,9 @@ class SubqueryInstance:
 
     # Barriers
 
-    def _is_aligned(self) -> bool:
-        return all(inbox.ended or inbox in self._aligned for input_ in self.inputs for inbox in input_.inboxes)
+    def _is_aligned(self, barrier: Barrier) -> bool:
+        come = all(inbox.ended or inbox in self._aligned for input_ in self.inputs for inbox in input_.inboxes)
+        return come and (barrier.move is None or all(source.left for source, _ in self.sources))
 
     def _hold_back(self, inbox: Inbox, barrier: Barrier) -> None:
         """What follows the Barrier waits until it has come on all channels."""
@@ -426,7 +437,13 @@ class SubqueryInstance:
     def resume(self) -> None:
         """At its new place, with everything it had at its old one."""
         self.state, self.arriving = "running", False
-        self._cursor = self._catch_up(self.inputs)
+        self._cursor = self._catch_up_all()
+
+    def _catch_up_all(self) -> Iterator[None]:
+        for source, node in self.sources:
+            if MIN_TIME < source.watermark < MAX_TIME:
+                yield from self._advance(node, None, source.watermark)
+        yield from self._catch_up(self.inputs)
 
     def _catch_up(self, inputs: Sequence[Input]) -> Iterator[None]:
         """Comes as far as these inputs have promised."""

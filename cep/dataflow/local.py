@@ -26,14 +26,14 @@ from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at
 from cep.dataflow.sink import Boundless
-from cep.dataflow.source import ENOUGH_ROWS, Published, PublishedSource, Publisher, Source
-from cep.elements import Barrier, Batch, Element, Grammar, Move, State, Watermark
+from cep.dataflow.source import ENOUGH_ROWS, Closing, Published, PublishedSource, Publisher, Source
+from cep.elements import MIN_TIME, Barrier, Batch, Element, Grammar, Move, State, Watermark
 from cep.errors import ProtocolError
 from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
-from cep.plan.moving import moving_together
+from cep.plan.moving import moving_together, why_it_stays
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.wire import Format, Header
@@ -163,11 +163,11 @@ class LocalRun:
 
     def run_relocating(self, moves: Sequence[tuple[int, int]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """As `run`, while instances move. Of each move: how many turns after the one before it is over it begins, and which of the
-        instances it is that get their input from others."""
+        instances it is that can."""
         choose, outcome = random.Random(seed), Outcome()
         for number, (turns, which) in enumerate(moves, 1):
             self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
-            there = [i for i in self.instances if not i.sources and i.state == "running"]
+            there = [i for i in self.instances if i.state == "running" and why_it_stays(self.plan, i.subquery) is None]
             if there:
                 self.relocating = Relocating(self, there[which % len(there)], number)
                 self._run(choose, outcome, self.relocating.is_over, steps_max)
@@ -324,7 +324,8 @@ class LocalRun:
             return self._feed(stream.name, feed, Format(columns, feed.origin_words if origin else 0))
         source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
         source.enough_rows = self.enough_rows
-        for number, (name, script) in enumerate(sorted(self.published.get(stream.name, {}).items())):
+        scripts = self.published.get(stream.name, {}) if self.relocating is None else {}  # later, publishers come from where it was
+        for number, (name, script) in enumerate(sorted(scripts.items())):
             inbox = Inbox(f"{stream.name}<{name}", self.credit_bytes)
             source.open(Publisher(name, number, inbox))
             for sequence, (element, size, watermark) in enumerate(script.get(reader, ())):
@@ -362,7 +363,7 @@ class Relocating:
         self.arrival = Arrival(self.new, self._stray)
         self._on_the_way: deque[State | Barrier] = deque()
         self._listen()
-        self._untold = list(run.instances)
+        self._untold = [partial(self._redirect, sender) for sender in run.instances] + list(self._publishers())
         old.on_departure = self._depart
 
     def _listen(self) -> None:
@@ -381,8 +382,28 @@ class Relocating:
     def _instance(self, place: tuple[str, int]) -> SubqueryInstance:
         return next(i for i in self.run.instances if (i.subquery, i.index) == place)
 
-    def _redirect(self, sender: SubqueryInstance) -> None:
+    def _publishers(self) -> Iterator[Callable[[random.Random], None]]:
+        new = {source.stream: source for source, _ in self.new.sources if isinstance(source, PublishedSource)}
+        for source in (source for source, _ in self.old.sources if isinstance(source, PublishedSource)):
+            for name in source.publishers:
+                yield partial(self._redirect_publisher, source, new[source.stream], name)
+
+    def _redirect_publisher(self, old: PublishedSource, new: PublishedSource, name: str, choose: random.Random) -> None:
+        """It sends some of what it has sent and is not taken, and all that comes then, to the new place; unless it has closed."""
+        if name not in old.publishers:
+            return
+        publisher, inbox = old.publishers[name], Inbox(old.publishers[name].inbox.name, self.run.credit_bytes)
+        queue = publisher.inbox.queue
+        for _ in range(choose.randint(0, len(queue))):
+            inbox.queue.appendleft(queue.pop())
+        if not queue or not isinstance(queue[-1][0], Closing):
+            queue.append((self.barrier, 0, MIN_TIME))
+            new.open(Publisher(name, publisher.partition, inbox))
+
+    def _redirect(self, sender: SubqueryInstance, choose: random.Random) -> None:
         """One that sends to the instance goes on at its new place."""
+        if sender is self.old and sender.sources and not sender.done:
+            sender.leave(self.barrier)
         if sender.done:
             return
         ends = _place(sender), self.place
@@ -402,7 +423,7 @@ class Relocating:
         """Perhaps one more hears of it, perhaps a piece of state arrives. Was there something to come?"""
         there = bool(self._untold or self._on_the_way)
         if self._untold and choose.random() < 0.5:
-            self._redirect(self._untold.pop())
+            self._untold.pop(choose.randrange(len(self._untold)))(choose)
         if self._on_the_way and choose.random() < 0.5:
             self.arrival.take(_sent(self._on_the_way.popleft()))
         return there

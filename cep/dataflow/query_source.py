@@ -29,6 +29,8 @@ class QuerySource:
         renumbering: source index in the rows' origins -> index here.
     """
 
+    left = False  # it stays where it is
+
     def __init__(self, stream: str, query: str, producers: Iterable[int], renumbering: Sequence[int] = ()) -> None:
         self.stream, self.query = stream, query
         self.expected = set(producers)

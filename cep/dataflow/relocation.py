@@ -11,6 +11,9 @@
 Every channel of the moved instance is a new one at both ends, named after the move (`channel_at`): numbers and credit begin anew,
 and what is late on an old way cannot be taken for the new. A channel to where its instance is still being made takes what its credit
 allows and waits, as any channel does whose receiver is busy.
+
+Publishers send to an instance, too, and do as in 1: but a publisher has one channel to a reader wherever that is, whose numbers and
+credit go on. They are what both places say: what was sent to the old one is taken when the new one runs.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from cep.dataflow.meter import Account
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.output import Output
 from cep.dataflow.reroute import pieces, whole
+from cep.dataflow.source import PublishedSource
 from cep.elements import Barrier, State
 
 FIGURES = "figures"
@@ -115,6 +119,7 @@ def _figures(instance: SubqueryInstance) -> dict[str, Any]:
         "nodes": [{"account": _account(node.account), "rows_out": node.rows_out} for node in instance.nodes],
         "incomplete": [node.stateful.incomplete for node in instance.nodes if node.stateful is not None],
         "inputs": [[_promised(input_, inbox) for inbox in input_.inboxes] for input_ in instance.inputs],
+        "sources": {source.stream: _source(source) for source in _published(instance)},
         "outputs": [_output(output) for output in instance.outputs],
         "letters": {"counts": letters.counts, "waiting": [letter.to_json() for letter in letters.letters]},
         "moving": None if moving is None else {name: getattr(moving, name) for name in _MOVED} | {"table": moving.table.tolist()},
@@ -131,6 +136,18 @@ def _account(account: Account) -> list[int]:
 def _promised(input_: Input, inbox: Inbox) -> dict[str, Any]:
     """By a channel, of which the new one begins anew."""
     return {"time": input_.merge.times[inbox.name], "idle": inbox.name in input_.merge.idle, "ended": inbox.ended}
+
+
+def _published(instance: SubqueryInstance) -> list[PublishedSource]:
+    return [source for source, _ in instance.sources if isinstance(source, PublishedSource)]
+
+
+_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "before_since", "vanished")
+
+
+def _source(source: PublishedSource) -> dict[str, Any]:
+    own = {name: getattr(source, name) for name in _OF_SOURCE}
+    return own | {"times": source.merge.times, "combined": source.merge.combined}
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -159,6 +176,8 @@ def _take_figures(instance: SubqueryInstance, figures: Mapping[str, Any]) -> Non
         operator.incomplete = incomplete
     for input_, each in zip(instance.inputs, figures["inputs"], strict=True):
         _take_promises(input_, each)
+    for source in _published(instance):
+        _take_source(source, figures["sources"][source.stream])
     for output, each in zip(instance.outputs, figures["outputs"], strict=True):
         _take_output(output, each)
     instance.dead_letters.counts.update(figures["letters"]["counts"])
@@ -181,6 +200,16 @@ def _take_promises(input_: Input, promised: Iterable[Mapping[str, Any]]) -> None
         inbox.ended = each["ended"]
         input_.open -= each["ended"]
     input_.merge.recombine()
+
+
+def _take_source(source: PublishedSource, figures: Mapping[str, Any]) -> None:
+    """Publishers may have opened at it before."""
+    gone = source.vanished
+    for name in _OF_SOURCE:
+        setattr(source, name, figures[name])
+    source.vanished += [name for name in gone if name not in source.vanished]
+    source.merge.combined = figures["combined"]
+    source.merge.times |= {name: time for name, time in figures["times"].items() if name in source.publishers}
 
 
 def _take_output(output: Output, figures: Mapping[str, Any]) -> None:

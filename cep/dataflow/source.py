@@ -16,7 +16,7 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
-from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch, greatest
+from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Barrier, Batch, greatest
 from cep.kernels.text import late, late_among, on_time
 from cep.values import value
 
@@ -32,6 +32,10 @@ class Source(Protocol):
     since: int  # rows before it are not this query's (DESIGN 5.9)
     late_rows: int
     late: LateRows
+
+    @property
+    def left(self) -> bool:
+        """Of one that moves: has it taken everything that was on its way here?"""
 
     def poll(self) -> Batch | None:
         """Rows on time; none at all where all that it read was late or bad; None where there is nothing to read now."""
@@ -144,6 +148,7 @@ class Publisher:
     described: str = ""  # where its rows were read, for dead letters
     last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
+    gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
 
 
 #: Batches of a publisher are taken together up to so many rows.
@@ -210,6 +215,10 @@ class PublishedSource:
         if self.ending and not self.publishers:
             self.ended, self.watermark = True, MAX_TIME
 
+    @property
+    def left(self) -> bool:
+        return self.ended or (not self.expected and all(publisher.gone_on for publisher in self.publishers.values()))
+
     def poll(self) -> Batch | None:
         if self.expected:
             return None
@@ -251,6 +260,7 @@ class PublishedSource:
             return None
         else:
             after = watermark_after(element, after)
+            publisher.gone_on = isinstance(element, Barrier)
         if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
         return batch
@@ -330,6 +340,8 @@ EOF, ABORT, PAUSE = "EOF", "ABORT", "PAUSE"
 
 class ListSource:
     """The shipped double: a list of batches of one partition and tokens. PAUSE answers None once, ABORT raises, EOF (or the end) ends."""
+
+    left = False
 
     def __init__(self, items: list[Batch | str], disorder: int = 0, source_index: int = 0, partition: int = 0) -> None:
         self.items: Iterator[Batch | str] = iter(items)

@@ -38,9 +38,11 @@ def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
 
 def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
     """Why no instance of `subquery` can go on at another instance manager; None: they can."""
-    streams = plan.subquery(subquery).streams
-    if streams:
-        return f"it reads stream {streams[0]!r} itself, where it is known to be; instances move that get their input from other instances"
+    for stream in plan.subquery(subquery).streams:
+        if stream in plan.feeds:
+            return f"it reads stream {stream!r}, which query {plan.feeds[stream].query!r} puts out; that one knows where it is"
+        if plan.streams[stream].files is not None:
+            return f"it reads stream {stream!r} out of files, and keeps its place in them"
     lookups = [operator for operator in plan.query.operators if isinstance(operator, Lookup) and operator.table.path is not None]
     lookup = next((operator for operator in lookups if operator.name in plan.subquery(subquery).operators), None)
     if lookup is not None:
