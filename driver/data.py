@@ -78,6 +78,12 @@ class DataPlane:
                 self.beats[endpoint] -= 1
             self.sockets.join(channel, None)
 
+    def redirect(self, before: str, after: str) -> None:
+        """A channel goes on at another endpoint."""
+        with self.lock:
+            self.beats[before] -= 1
+            self.beats[after] += 1
+
     def close(self) -> None:
         if self.closed:
             return

@@ -18,7 +18,7 @@ from cep.dataflow.channel import Credit
 from cep.dataflow.event_time import ComputedTime
 from cep.dataflow.replicas import shares
 from cep.dataflow.source import greatest_of, stamp_of
-from cep.elements import MIN_TIME
+from cep.elements import MIN_TIME, Barrier
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
 from cep.model.streams import Stream
@@ -73,6 +73,7 @@ class Publisher:
         self.record = 0
         self.changed = threading.Condition()
         self.sending = threading.RLock()
+        self.speaking = threading.Lock()  # so that messages to a reader leave in the order of their numbers
         self.closing = self.closed = False  # no more is taken; the last word is said
         self._times = _event_time_of(stream)
         self._turn = 0
@@ -181,9 +182,10 @@ class Publisher:
             self._transmit(reader, body, created_ns, stamp, fingerprint)
 
     def _transmit(self, reader: Reader, body: Any, created_ns: int, stamp: int, fingerprint: int | None = None) -> None:
-        reader.credit.spend(len(body))
-        header = self._header(wire.BATCH, reader, created_ns, stamp, self.record, fingerprint)
-        self.plane.send(reader.endpoint, header, body)
+        with self.speaking:
+            reader.credit.spend(len(body))
+            header = self._header(wire.BATCH, reader, created_ns, stamp, self.record, fingerprint)
+            self.plane.send(reader.endpoint, header, body)
 
     def _by_query(self) -> list[list[Reader]]:
         """The readers of each query, beginning with the one whose turn it is."""
@@ -235,7 +237,8 @@ class Publisher:
         watermark = stamp_of(self.max_time, self.disorder)
         for reader in list(self.readers.values()):
             if reader.opened and not reader.gone and reader.watermark < watermark:
-                self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
+                with self.speaking:
+                    self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
 
     def _beat(self) -> None:
         """Every second, in the plane's thread: time of ingestion goes on without rows."""
@@ -294,6 +297,8 @@ class Publisher:
                 reader.credit.grant(header.sequence, header.record, header.watermark)
             elif header.kind == wire.CLOSED:
                 reader.closed = True
+            elif header.kind == wire.REDIRECT and reader.opened:
+                self._redirect(reader, body)
             self.changed.notify_all()
 
     def _opened(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
@@ -303,8 +308,26 @@ class Publisher:
         reader.credit.sent, reader.credit.consumed = document.get("received", 0), document.get("consumed", 0)
         self.record = max(self.record, header.record)
         reader.watermark = header.watermark
+        self._goes_on_at(document.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
             self.max_time = max(self.max_time, header.watermark + self.disorder)
+
+    def _redirect(self, reader: Reader, body: Any) -> None:
+        """The reader moves: behind what it has been sent it is told so where it was, and hears from us at its new place from now on."""
+        barrier = wire.element_of(Header(wire.BARRIER, reader.channel), body, self.format)
+        assert isinstance(barrier, Barrier) and barrier.move is not None
+        with self.speaking:
+            if self.closed:
+                return  # our last word is said
+            self.plane.send(reader.endpoint, self._header(wire.BARRIER, reader), body)
+            self._goes_on_at(barrier.move.endpoint, reader)
+            opening = Header(wire.OPEN, reader.entry, reader.sequence, record=reader.credit.sent)
+            self.plane.send(reader.endpoint, opening, wire.to_json({"publisher": self.name, "endpoint": self.plane.endpoint}))
+
+    def _goes_on_at(self, endpoint: str, reader: Reader) -> None:
+        if endpoint != reader.endpoint:
+            self.plane.redirect(reader.endpoint, endpoint)
+            reader.endpoint = endpoint
 
     # Closing
 
@@ -320,9 +343,11 @@ class Publisher:
     def say_goodbye(self, last: bool, others: list[str]) -> None:
         """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
         word = {"last": last, "others": others, "endpoint": self.plane.endpoint}
-        for reader in self.readers.values():
-            body = wire.to_json({**word, "entry": reader.entry})
-            self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
+        with self.speaking:
+            self.closed = True
+            for reader in self.readers.values():
+                body = wire.to_json({**word, "entry": reader.entry})
+                self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
 
     def await_closed(self) -> None:
         """Until all readers have taken what they were sent."""

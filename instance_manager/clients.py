@@ -72,7 +72,7 @@ class Clients:
         self.subscriptions: dict[int, Subscribed] = {}
         self.publishers: dict[int, Publishing] = {}
         self.peers: dict[int, Peer] = {}  # by what their heartbeats are called
-        self.moved: dict[int, tuple[Forward, float]] = {}  # outlets and subscriptions of instances that have moved, and since when
+        self.moved: dict[int, tuple[Forward, float]] = {}  # outlets, subscriptions and entries of instances that have moved, since when
         self.expecting: dict[int, tuple[Hosted, Entry]] = {}  # entries that wait for publishers to open
 
     def add(self, hosted: Hosted) -> None:
@@ -84,6 +84,7 @@ class Clients:
                 self._announce(id_, subscription)
         for id_, entry in hosted.entries.items():
             self.entries[id_] = (hosted, entry)
+            self.moved.pop(id_, None)
             if entry.source.expected:
                 self.expecting[id_] = (hosted, entry)
 
@@ -104,6 +105,10 @@ class Clients:
                     filed.peer.subscriptions.discard(subscription.id)
                 self.moved[subscription.id] = forward, now
             outlet.subscriptions = {}
+        for id_ in hosted.entries:
+            self.entries.pop(id_, None)
+            self.expecting.pop(id_, None)
+            self.moved[id_] = forward, now
 
     def take_over(self, hosted: Hosted, stream: str, terms: Terms) -> Subscription:
         """A subscription that it had at its old place."""
@@ -129,7 +134,7 @@ class Clients:
             self.expecting.pop(id_, None)
             for name in entry.source.publishers:
                 if publisher_channel(id_, name) in self.publishers:
-                    self._let_go(publisher_channel(id_, name))
+                    self.let_go(publisher_channel(id_, name))
 
     def handle(self, header: Header, body: Any) -> None:
         """One control message. What names something that is not here any more is answered as ended, or ignored."""
@@ -245,18 +250,18 @@ class Clients:
             return
         known = entry.source.publishers.get(name)
         if known is None:
-            known = self._register(hosted, entry, name, document)
+            known = self.register(hosted, entry, name, document["sent_until"])
         else:
             _cancel_closing(known)
-        self._file_publisher(channel, hosted, entry, known, endpoint)
+        self.file_publisher(channel, hosted, entry, known, endpoint)
         credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
-        body = wire.to_json({"here": True, "received": known.inbox.received, **credit})
+        body = wire.to_json({"here": True, "received": known.inbox.received, "endpoint": self.sockets.endpoint, **credit})
         next_record = entry.source.records.get(name, 0)
         answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
         self.sockets.send(endpoint, answer, body)
         hosted.wake()  # it may have been the last that was waited for
 
-    def _file_publisher(self, channel: int, hosted: Hosted, entry: Entry, publisher: Publisher, endpoint: str) -> None:
+    def file_publisher(self, channel: int, hosted: Hosted, entry: Entry, publisher: Publisher, endpoint: str) -> None:
         before, peer = self.publishers.get(channel), self._peer(endpoint, client=True)
         entry.endpoints[publisher.name] = endpoint
         self.publishers[channel] = Publishing(hosted, entry, publisher, peer)
@@ -265,11 +270,12 @@ class Clients:
             before.peer.publishers.discard(channel)
             self._part(before.peer)
 
-    def _register(self, hosted: Hosted, entry: Entry, name: str, document: dict[str, Any]) -> Publisher:
+    def register(self, hosted: Hosted, entry: Entry, name: str, sent_until: int) -> Publisher:
+        """It is new here; `sent_until`: the greatest event time that it has sent."""
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.budget_bytes // 4)
         inbox.on_arrival = hosted.wake
         publisher = Publisher(name, wire.name_id(name) & PARTITION_MASK, inbox)
-        entry.source.open(publisher, document["sent_until"])
+        entry.source.open(publisher, sent_until)
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
@@ -277,7 +283,7 @@ class Clients:
         if header.channel in self.publishers:
             publisher = self.publishers[header.channel].publisher
             publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
-            self._let_go(header.channel)
+            self.let_go(header.channel)
             return
         if document["entry"] in self.entries:  # it counts as closed already, for it was silent for too long
             hosted, entry = self.entries[document["entry"]]
@@ -285,11 +291,14 @@ class Clients:
             hosted.wake()
         self.sockets.send(document["endpoint"], Header(wire.CLOSED, header.channel))
 
-    def _let_go(self, channel: int) -> None:
-        """The publisher is told that it is closed, and heard no more."""
+    def let_go(self, channel: int, told: bool = True) -> None:
+        """The publisher is told that it is closed, or has gone on of itself; it is heard no more."""
         _, entry, publisher, peer = self.publishers.pop(channel)
         endpoint = entry.endpoints.pop(publisher.name)
-        self.sockets.send(endpoint, Header(wire.CLOSED, channel))
+        if told:
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel))
+        else:
+            entry.gone_on[publisher.name] = endpoint
         peer.publishers.discard(channel)
         self._part(peer)
 
@@ -318,6 +327,8 @@ class Clients:
         except CepError as error:
             hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
             hosted.wake()
+        if header.kind == wire.BARRIER:
+            self.let_go(header.channel, told=False)
         return entry.account
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
@@ -329,8 +340,10 @@ class Clients:
             size = len(body)
             entry.account.take(len(batch.time), size)
             element = Published(batch, header.stamp, header.record)
-        else:
+        elif header.kind == wire.WATERMARK:
             element, size = Watermark(header.watermark), 0
+        else:
+            element, size = wire.element_of(header, body, entry.format), 0  # it goes on elsewhere
         publisher.inbox.accept(element, size, header.sequence, 0, header.watermark, MIN_TIME)
 
     def hear(self, publisher: int) -> None:
@@ -386,7 +399,7 @@ class Clients:
             hosted, entry, publisher, _ = self.publishers[channel]
             entry.source.vanish(publisher.name)
             if publisher.name not in entry.source.publishers:
-                self._let_go(channel)
+                self.let_go(channel)
                 hosted.wake()
 
     def unread(self, hosted: Hosted) -> bool:

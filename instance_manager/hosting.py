@@ -19,7 +19,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.query_source import QuerySource
 from cep.dataflow.relocation import channel_at, transfer_name
 from cep.dataflow.source import PublishedSource, Source
-from cep.elements import MIN_TIME
+from cep.elements import MIN_TIME, Barrier
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.feeds import renumbered
@@ -27,7 +27,7 @@ from cep.plan.needed import grain
 from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.plan.route import Route
 from cep.transport import Sockets
-from cep.wire import Format
+from cep.wire import Format, Header
 from instance_manager.network import RemoteChannel, RemoteInbox
 from instance_manager.subscriptions import Subscription, Terms
 
@@ -59,6 +59,9 @@ class Entry:
     format: Format
     account: Account = field(default_factory=Account)  # of receiving it
     endpoints: dict[str, str] = field(default_factory=dict)
+    gone_on: dict[str, str] = field(default_factory=dict)  # publishers that send to where it moves, and their endpoints
+    early: list[tuple[Header, bytes]] | None = None  # what some have said before it had what it had at its old place; None: it has
+    followers: frozenset[str] = frozenset()  # who had gone on from there
 
 
 @dataclass
@@ -116,6 +119,8 @@ class Hosted:
     wanted: list[dict[str, Any]] = field(default_factory=list)  # subscriptions that were taken before that came
     newest: Subscription | None = None  # the last that has come
     departure: Leaving | None = None  # it has moved, and this is what is on its way
+    leaving: Barrier | None = None  # with which it moves, once its publishers send to its new place
+    to_drain: bool = False  # as soon as it has come
     traceback: str = ""
 
     @property
@@ -234,11 +239,12 @@ class _Maker:
         if stream.name in self.plan.feeds:
             return self._attach(stream.name, self.plan.feeds[stream.name], columns, origin)
         if stream.files is None:
-            expected = self.publishers.get(stream.name, ())
+            expected = self.publishers.get(stream.name, ()) if self.arriving is None else ()  # it was waited for them where it was
             source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected)
             edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == stream.name)
             numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
-            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = Entry(source, Format.published(stream, int(numbered)))
+            entry = Entry(source, Format.published(stream, int(numbered)), early=None if self.arriving is None else [])
+            self.entries[entry_id(self.plan.query.name, stream.name, reader)] = entry
             return source
         parser = parser_of(stream, columns.names)
         parser.warm()

@@ -196,7 +196,7 @@ class Loop:
         """Of a client; or of an instance that feeds one here, which is told by what it says or by whom it says it to."""
         if header.kind == wire.SUBSCRIBED or (header.kind == wire.UNSUBSCRIBE and not self.clients.knows(header.channel)):
             self.feeds.handle(header, body)
-        else:
+        elif header.kind not in (wire.OPEN, wire.CLOSE) or not self.moves.redirects.handle(header, body):
             self.clients.handle(header, body)
 
     def _on_broken(self, channel: str, error: Exception) -> None:
@@ -223,7 +223,7 @@ class Loop:
             case "subscribe" if instance.arriving:
                 hosted.wanted += command.subscriptions
             case "run" | "drain" | "reroute" if instance.arriving:
-                pass  # that is so where it comes from, and comes with it
+                hosted.to_drain |= command.verb == "drain"  # the rest is so where it comes from, and comes with it
             case "move":
                 self.moves.ask(hosted, command.move)
             case "run" if instance.state == "ready":
@@ -285,5 +285,6 @@ class Loop:
             self.inboxes.pop((name, hosted.epoch), None)
             if self.senders.get((name, hosted.epoch), (None,))[0] is hosted:
                 del self.senders[name, hosted.epoch]
+        self.moves.redirects.give_up(hosted)
         self.clients.remove(hosted)
         self.feeds.remove(hosted)

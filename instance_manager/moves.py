@@ -25,6 +25,7 @@ from cep.wire import Format, Header
 from instance_manager.clients import Clients
 from instance_manager.hosting import NEIGHBOUR_BYTES, Hosted
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
+from instance_manager.redirects import Redirects
 from instance_manager.subscriptions import Subscription, Terms
 
 Inboxes = dict[tuple[str, int], Inbox]
@@ -90,6 +91,7 @@ class Moves:
     def __init__(self, network: Network, clients: Clients, inboxes: Inboxes, senders: Senders) -> None:
         self.network, self.sockets, self.clients = network, network.sockets, clients
         self.inboxes, self.senders = inboxes, senders
+        self.redirects = Redirects(clients)
 
     def add(self, hosted: Hosted) -> None:
         """It is at home; if it comes from elsewhere, it waits for what it had there."""
@@ -114,6 +116,8 @@ class Moves:
                 self._redirect(hosted, move)
             else:
                 self._listen(hosted, move)
+        elif move.step % 2 and move.target != self.sockets.endpoint and not hosted.instance.done:
+            self.redirects.begin(hosted, move.barrier)
         hosted.step = move.step
 
     # Those that it talks to
@@ -199,7 +203,8 @@ class Moves:
         assert move is not None
         name = transfer_name(instance.name.rsplit("/", 2)[0], instance.subquery, instance.index, barrier.number)
         channel = self._open_remote(hosted, name, "", move.endpoint, STATE_FORMAT)
-        hosted.departure = Departure(channel, [*belongings(instance), *_clients_of(hosted), barrier])
+        published = document("published", self.redirects.gone_on(hosted))
+        hosted.departure = Departure(channel, [*belongings(instance), *_clients_of(hosted), published, barrier])
         self.clients.hand_over(hosted, hosted.departure.forward)
         hosted.departure.pump()
 
@@ -213,6 +218,9 @@ class Moves:
             if not hosted.instance.done and arrival.take(element):
                 self.clients.announce(hosted)
                 self.clients.subscribe_all(hosted, hosted.wanted)
+                self.redirects.settle(hosted)
+                if hosted.to_drain:
+                    hosted.instance.drain()
 
     def _take_client(self, hosted: Hosted, piece: State) -> None:
         match piece.part:
@@ -223,6 +231,8 @@ class Moves:
             case "outlets":
                 for outlet in hosted.outlets.values():
                     outlet.dropped_rows = value_of(piece)[outlet.stream]
+            case "published":
+                self.redirects.expect(hosted, value_of(piece))
             case "subscription":
                 hosted.newest = _subscribed(self.clients, hosted, value_of(piece))
             case "held" if hosted.newest is not None:

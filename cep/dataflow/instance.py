@@ -244,14 +244,14 @@ class SubqueryInstance:
     def _next(self) -> Iterator[None] | None:
         """The work that the next element of some input means."""
         barrier = self._barrier
-        if barrier is not None and self._is_aligned(barrier):
-            return self._at_aligned(barrier)
-        for _ in self.sources if barrier is None or barrier.move is not None else ():
+        for _ in self.sources if barrier is None or (barrier.move is not None and not self._leaving) else ():
             if len(self.sources) > 1:
                 self.sources.append(self.sources.pop(0))
             work = self._poll(*self.sources[-1])
             if work is not None:
                 return work
+        if barrier is not None and self._is_aligned(barrier):
+            return self._at_aligned(barrier)
         pending = (
             [(i, inbox) for i in self.inputs for inbox in i.inboxes if inbox.queue and inbox not in self._aligned] if self.inputs else ()
         )

@@ -1,0 +1,169 @@
+"""Publishers of an instance that moves (`instance_manager.moves`): what they hear from its old place and its new one, and what these hear.
+
+1. The old place tells each that is open there where the instance will be (REDIRECT, with the move's Barrier). The publisher puts the
+   Barrier behind what it has sent, and from then on sends to the new place, to which it says OPEN with the numbers it has come to
+   (sequence: of its next element, record: bytes sent). They are true there, for what went to the old place is taken before the
+   instance runs at the new one; so nobody waits for an answer, and a credit that is late from the old place is no mistake.
+2. Who opens at the old place meanwhile is told the same; once that has begun to leave, or has seen the publisher go, its OPEN is
+   passed on. One that comes to the new place without numbers waits there for what the source knows.
+3. The old place says who has gone on (`gone_on`). Who has opened at the new place and is not among them was silent for so long that
+   it counted as closed: it is told so. Who is among them and has not opened yet binds the watermark, and lives until it is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cep import wire
+from cep.dataflow.source import Closing, Publisher
+from cep.elements import MIN_TIME, Barrier
+from cep.wire import Header
+from instance_manager.clients import Clients
+from instance_manager.hosting import Entry, Hosted, publisher_channel
+
+
+class Redirects:
+    """Used by the engine's thread."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.clients, self.sockets = clients, clients.sockets
+
+    def handle(self, header: Header, body: Any) -> bool:
+        """An OPEN or CLOSE. Is it one about an instance that moves, or has? It has been seen to then."""
+        if header.kind == wire.CLOSE:
+            return header.channel not in self.clients.publishers and self._close_late(header, body)
+        if header.channel not in self.clients.entries:
+            return False
+        hosted, entry = self.clients.entries[header.channel]
+        if hosted.instance.done:
+            return False
+        if header.sequence:
+            self._follow(hosted, entry, header, wire.from_json(body))
+        elif entry.early is not None:
+            entry.early.append((header, bytes(body)))
+        else:
+            return hosted.leaving is not None and self._open_late(hosted, hosted.leaving, entry, header, body)
+        return True
+
+    # The old place
+
+    def begin(self, hosted: Hosted, barrier: Barrier) -> None:
+        """It moves, once everything has come that is on its way."""
+        hosted.leaving = barrier
+        for id_, entry in hosted.entries.items():
+            for name in entry.source.publishers:
+                self._tell(id_, entry, name, barrier)
+        if hosted.entries:
+            hosted.instance.leave(barrier)
+
+    def _tell(self, entry_id: int, entry: Entry, name: str, barrier: Barrier) -> None:
+        """One that has said its last word need not know."""
+        channel = publisher_channel(entry_id, name)
+        if channel in self.clients.publishers:
+            self.sockets.send(entry.endpoints[name], Header(wire.REDIRECT, channel), wire.body_of(barrier, entry.format))
+
+    def _open_late(self, hosted: Hosted, barrier: Barrier, entry: Entry, header: Header, body: Any) -> bool:
+        name = wire.from_json(body)["publisher"]
+        if hosted.instance.has_begun_to_leave or name in entry.gone_on:
+            assert barrier.move is not None
+            self.sockets.send(barrier.move.endpoint, header, bytes(body))
+        else:
+            self.clients.handle(header, body)
+            self._tell(header.channel, entry, name, barrier)
+        return True
+
+    def gone_on(self, hosted: Hosted) -> dict[str, Any]:
+        """By stream: its publishers, who are all on their way to the new place, and what was received of them here."""
+        return {
+            entry.source.stream: {
+                "account": [entry.account.rows, entry.account.bytes, entry.account.batches, entry.account.busy_ns, entry.account.cpu_ns],
+                "publishers": {name: [entry.gone_on[name], *_come_to(each)] for name, each in entry.source.publishers.items()},
+            }
+            for entry in hosted.entries.values()
+        }
+
+    # The new place
+
+    def _follow(self, hosted: Hosted, entry: Entry, header: Header, document: Mapping[str, Any]) -> None:
+        """One comes that the old place has redirected."""
+        name, channel = document["publisher"], publisher_channel(header.channel, document["publisher"])
+        known = entry.source.publishers.get(name)
+        if known is None and entry.early is None:
+            self.sockets.send(document["endpoint"], Header(wire.CLOSED, channel))
+            return
+        if known is None:
+            known = self._admit(hosted, entry, name, header.sequence, header.record)
+        self.clients.file_publisher(channel, hosted, entry, known, document["endpoint"])
+        inbox = known.inbox
+        credit = Header(wire.CREDIT, channel, inbox.consumed, watermark=entry.source.watermark, record=inbox.grant())
+        self.sockets.send(document["endpoint"], credit)
+
+    def _admit(self, hosted: Hosted, entry: Entry, name: str, sequence: int, sent: int) -> Publisher:
+        publisher = self.clients.register(hosted, entry, name, MIN_TIME)
+        inbox = publisher.inbox
+        inbox.sequence, inbox.received, inbox.consumed = sequence, sent, sent
+        return publisher
+
+    def expect(self, hosted: Hosted, found: Mapping[str, Any]) -> None:
+        """What `gone_on` said at the old place."""
+        for id_, entry in hosted.entries.items():
+            there = found[entry.source.stream]
+            account, entry.followers = entry.account, frozenset(there["publishers"])
+            account.rows, account.bytes, account.batches, account.busy_ns, account.cpu_ns = there["account"]
+            for name in entry.followers - entry.source.publishers.keys():
+                endpoint, sequence, sent, last_row_us = there["publishers"][name]
+                publisher = self._admit(hosted, entry, name, sequence, sent)
+                publisher.last_row_us = last_row_us
+                self.clients.file_publisher(publisher_channel(id_, name), hosted, entry, publisher, endpoint)
+
+    def settle(self, hosted: Hosted) -> None:
+        """The source has everything that it had at its old place."""
+        for id_, entry in hosted.entries.items():
+            for name in entry.source.publishers.keys() - entry.followers:
+                self._refuse(id_, entry, name)
+            early, entry.early = entry.early or [], None
+            for header, body in early:
+                self.clients.handle(header, body)
+
+    def _refuse(self, entry_id: int, entry: Entry, name: str) -> None:
+        """It counts as closed already; what it has sent since is not taken."""
+        queue = entry.source.publishers[name].inbox.queue
+        last = queue[-1][0] if queue else None
+        self.clients.let_go(publisher_channel(entry_id, name))
+        entry.source.close(name)
+        if isinstance(last, Closing):
+            entry.source.finish(last.last, last.others)
+
+    def _close_late(self, header: Header, body: Any) -> bool:
+        """Of one that is not known here, or no more."""
+        id_ = wire.from_json(body)["entry"]
+        if id_ in self.clients.moved:
+            self.clients.moved[id_][0](header, body)
+            return True
+        early = self.clients.entries[id_][1].early if id_ in self.clients.entries else None
+        if early is not None:
+            early.append((header, bytes(body)))
+        return early is not None
+
+    def give_up(self, hosted: Hosted) -> None:
+        """It goes without having run here: who has come is not closed, but has to look again where the stream is read."""
+        for id_, entry in hosted.entries.items() if hosted.instance.arriving else ():
+            for channel, endpoint in [*self._open_at(id_, entry), *_opening(entry)]:
+                self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
+                self.clients.publishers.pop(channel, None)
+
+    def _open_at(self, entry_id: int, entry: Entry) -> Iterator[tuple[int, str]]:
+        return ((publisher_channel(entry_id, name), endpoint) for name, endpoint in entry.endpoints.items())
+
+
+def _opening(entry: Entry) -> Iterator[tuple[int, str]]:
+    """Channel and endpoint of those who wait to be let in."""
+    for header, body in entry.early or ():
+        if header.kind == wire.OPEN:
+            document = wire.from_json(body)
+            yield publisher_channel(header.channel, document["publisher"]), document["endpoint"]
+
+
+def _come_to(publisher: Publisher) -> tuple[int, int, int]:
+    return publisher.inbox.sequence, publisher.inbox.received, publisher.last_row_us
