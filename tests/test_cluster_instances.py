@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cluster_moves import Flow, chained, check, started, table_of
+from test_cluster_moves import Flow, Reading, chained, check, rows_of, started, table_of
 from typer.testing import CliRunner
 from waiting import HANG_S, until
 
@@ -86,6 +89,62 @@ def test_a_chain_with_a_slow_reader(cluster: LocalCluster) -> None:
     assert later == rows[len(rows) - len(later) :]
 
 
+def one(cluster: LocalCluster, name: str) -> tuple[Running, Reading]:
+    """A query of one subquery."""
+    running = cluster.deploy(chained(name, split="single", rebalance="off"))
+    return running, Reading(running.subscribe(f"{name}.out"))
+
+
+def test_publishers_follow(cluster: LocalCluster) -> None:
+    """A subquery that reads a stream, there and back again, while two send."""
+    running, reading = one(cluster, "followed")
+    publishers = [cluster.publisher("followed.in") for _ in range(2)]
+    flows = [Flow(publisher, 50, first, 2) for first, publisher in enumerate(publishers)]
+    begun = place(running, "SQ1")
+    for im in (another(cluster, begun), begun, another(cluster, begun), begun):
+        reading.more(200)
+        running.move("SQ1", 0, im)
+        assert place(running, "SQ1") == im
+    reading.more(200)
+    check(reading, *flows)
+    until(lambda: running.status()["state"] == "ended")
+    reads = {each["step"]: each for each in running.status()["operators"]["SQ1"]}
+    assert reads["receive"]["rows_in"] == reads["read"]["rows_out"] == reading.count
+
+
+CLIENT = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from driver import Cluster
+from test_cluster_moves import rows_of
+Cluster(sys.argv[1]).publisher("left.in").send(rows_of(range(2, 600, 3)))
+print("sent", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_publishers_come_and_go_meanwhile(cluster: LocalCluster) -> None:
+    """One is killed and never says that it has gone on; until that counts as closed one closes, one opens, and a third goes on."""
+    running, reading = one(cluster, "left")
+    going_on, closing = cluster.publisher("left.in"), cluster.publisher("left.in")
+    closing.send(rows_of(range(1, 300, 3)))
+    folders = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+    command = [sys.executable, "-c", CLIENT, cluster.rest.url, *folders]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as doomed:
+        assert doomed.stdout is not None and doomed.stdout.readline() == b"sent\n"
+        flow = Flow(going_on, 50, 0, 3)
+        there = another(cluster, place(running, "SQ1"))
+        doomed.send_signal(signal.SIGSTOP)
+        cluster.rest.post("/queries/left/move", {"subquery": "SQ1", "instance": 0, "im": there})
+        until(lambda: "where its input goes already" in running.status()["moved"]["under_way"])
+        closing.close()
+        with cluster.publisher("left.in") as late:
+            late.send(rows_of(range(10**9, 10**9 + 100)))
+            doomed.kill()
+            until(lambda: place(running, "SQ1") == there)
+        check(reading, flow, others=[*range(1, 300, 3), *range(2, 600, 3), *range(10**9, 10**9 + 100)])
+
+
 class Rows(threading.Thread):
     """Reads to the end."""
 
@@ -107,8 +166,6 @@ def test_what_cannot_move(cluster: LocalCluster) -> None:
     running, reading, flow = started(cluster, "fixed", parallelism=1, rebalance="off")
     here = place(running, "SQ2")
     there = another(cluster, here)
-    with pytest.raises(QueryError, match=r"SQ1/0 of query 'fixed' cannot move: it reads stream 'fixed.in' itself"):
-        running.move("SQ1", 0, there)
     with pytest.raises(QueryError, match="no subquery 'SQ7'; there is SQ1, SQ2"):
         running.move("SQ7", 0, there)
     with pytest.raises(QueryError, match="SQ2 has instances 0 to 0, got 1"):
@@ -120,6 +177,8 @@ def test_what_cannot_move(cluster: LocalCluster) -> None:
     reader = cluster.deploy(Query("reader").source("fixed.out").filter("all", col("i") >= 0).output("reader.out"))
     with pytest.raises(Conflict, match="SQ2/0 of query 'fixed' cannot move: query 'reader' reads what it puts out"):
         running.move("SQ2", 0, there)
+    with pytest.raises(QueryError, match=r"SQ1/0 of query 'reader' cannot move: it reads stream 'fixed.out', which query 'fixed' puts out"):
+        reader.move("SQ1", 0, another(cluster, place(reader, "SQ1")))
     reader.delete()
     said = CliRunner().invoke(app, ["move", "fixed", "SQ2/0", there, "--url", cluster.rest.url])
     assert said.output == f"fixed: SQ2/0 is on {there}\n"

@@ -7,7 +7,7 @@ import random
 import signal
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -50,19 +50,26 @@ def key_of(i: int) -> int:
     return 0 if i % 2 else i * 7919 % KEYS
 
 
-class Flow(threading.Thread):
-    """Publishes until told to stop."""
+def rows_of(numbers: Iterable[int]) -> list[dict[str, int]]:
+    return [{"k": key_of(i), "i": i, "ts": 1_700_000_000_000_000 + i} for i in numbers]
 
-    def __init__(self, publisher: Publisher, rows: int = 500) -> None:
+
+class Flow(threading.Thread):
+    """Publishes until told to stop: every `step`th number from `first` on."""
+
+    def __init__(self, publisher: Publisher, rows: int = 500, first: int = 0, step: int = 1) -> None:
         super().__init__(daemon=True)
         self.publisher, self.rows, self.sent, self.enough = publisher, rows, 0, threading.Event()
+        self.first, self.step = first, step
         self.start()
+
+    def numbers(self, begin: int, end: int) -> range:
+        return range(self.first + begin * self.step, self.first + end * self.step, self.step)
 
     def run(self) -> None:
         with self.publisher as out:
             while not self.enough.wait(0.002):
-                numbers = range(self.sent, self.sent + self.rows)
-                self.sent += out.send([{"k": key_of(i), "i": i, "ts": 1_700_000_000_000_000 + i} for i in numbers])
+                self.sent += out.send(rows_of(self.numbers(self.sent, self.sent + self.rows)))
 
     def end(self) -> int:
         self.enough.set()
@@ -93,10 +100,10 @@ class Reading(threading.Thread):
         until(lambda: self.count >= goal)
 
 
-def expected(sent: int) -> dict[int, list[tuple[int, int]]]:
+def expected(numbers: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     states: dict[int, int] = defaultdict(int)
-    for i in range(sent):
+    for i in numbers:
         states[key_of(i)] = (states[key_of(i)] * 31 + i) % PRIME
         found[key_of(i)].append((i, states[key_of(i)]))
     return found
@@ -107,11 +114,12 @@ def started(cluster: LocalCluster, name: str, **options: Any) -> tuple[Running, 
     return running, Reading(running.subscribe(f"{name}.out")), Flow(cluster.publisher(f"{name}.in"))
 
 
-def check(reading: Reading, flow: Flow) -> None:
-    sent = flow.end()
+def check(reading: Reading, *flows: Flow, others: Iterable[int] = ()) -> None:
+    """`others`: numbers that somebody else has sent."""
+    numbers = sorted([*others, *(i for flow in flows for i in flow.numbers(0, flow.end()))])
     reading.join(HANG_S)
-    assert reading.error is None and reading.count == sent
-    assert {key: sorted(rows) for key, rows in reading.answers.items()} == expected(sent)
+    assert reading.error is None and reading.count == len(numbers)
+    assert {key: sorted(rows) for key, rows in reading.answers.items()} == expected(numbers)
 
 
 def table_of(running: Running) -> dict[str, Any]:
