@@ -108,7 +108,7 @@ def test_publishers_follow(cluster: LocalCluster) -> None:
     reading.more(200)
     check(reading, *flows)
     until(lambda: running.status()["state"] == "ended")
-    reads = {each["step"]: each for each in running.status()["operators"]["SQ1"]}
+    reads = {each["step"]: each for each in running.status()["operators"]["SQ1"] if each["name"] == "followed.in"}
     assert reads["receive"]["rows_in"] == reads["read"]["rows_out"] == reading.count
 
 

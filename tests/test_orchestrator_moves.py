@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 from control_plane import HANG_S, Cluster, Keeper, cluster, reached, until
+from plans import files, group, one_node, planned, query
 from test_orchestrator import deploy, state_is, written
 
-from cep.errors import Conflict
+from cep.errors import Conflict, QueryError
+from cep.model.expr import col
+from cep.model.operators import Filter
+from cep.model.query import Output, Query
+from cep.plan.moving import why_it_stays
 from orchestrator.events import Relocate, Stop
 from orchestrator.instance_balancing import LOOKS, InstanceBalancing
 from orchestrator.metric_server import Metrics
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
+from orchestrator.views import readers
 
 
 @pytest.fixture
@@ -107,29 +113,57 @@ class Measured:
     def ask(self, **question: Any) -> dict[str, Any]:
         return self.metrics.answer(question, self.now)
 
-    def pass_time(self, seconds: float, epoch: int, cpu: dict[str, dict[tuple[str, int], float]]) -> None:
-        """`cpu`: of a core, by instance manager and instance."""
+    def pass_time(self, seconds: float, epoch: int, cpu: dict[str, dict[tuple[str, str, int], float]]) -> None:
+        """`cpu`: of a core, by instance manager and instance of a query."""
         self.now += seconds
         for im, shares in cpu.items():
             reports = [
-                {"query": "per-ip", "epoch": epoch, "subquery": s, "instance": i, "cpu_ns": share * self.now * 1e9}
-                for (s, i), share in shares.items()
+                {"query": query, "epoch": epoch, "subquery": s, "instance": i, "cpu_ns": share * self.now * 1e9}
+                for (query, s, i), share in shares.items()
             ]
             self.metrics.take({"im": im, "instances": reports, "complete": True}, self.now)
 
 
-def test_load_moves_an_instance(two: Cluster) -> None:
+@pytest.mark.parametrize("busy", ["SQ1", "SQ2"])
+def test_load_moves_an_instance(two: Cluster, busy: str) -> None:
+    """Whether it reads a published stream or not."""
     service, measured = two.services[0], Measured()
     epoch = service.ask(lambda state: state.queries["per-ip"].epoch).result(HANG_S)
     placed = service.ask(lambda state: [(i.subquery, i.index, i.im) for i in state.plans["per-ip"].instances]).result(HANG_S)
-    here = where(service)
+    here = where(service, busy)
     there = next(im for im in two.stand_ins if im != here)
-    shares = {im: {(s, i): 0.45 if at == here else 0.01 for s, i, at in placed if at == im} for im in (here, there)}
+    shares = {im: {("per-ip", s, i): 0.45 if s == busy and at == here else 0.01 for s, i, at in placed if at == im} for im in (here, there)}
+    shares[here]["gone", "SQ1", 0] = 0.3  # of a query that is over now
     balancing = InstanceBalancing(service, measured)
     for look in range(1, LOOKS + 1):
         measured.pass_time(2.0, epoch, shares)
         balancing.look({("per-ip", epoch, "SQ2")} if look < LOOKS else set())
         if look < LOOKS:
-            assert where(service) == here
+            assert where(service, busy) == here
     reached(service, lambda state: state.queries["per-ip"].moves == 1 and state.queries["per-ip"].move is None)
-    assert where(service) == there
+    assert where(service, busy) == there
+
+
+def test_publishers_learn_where_it_is(two: Cluster) -> None:
+    """A subquery that reads a published stream moves; one that reads another query does not."""
+    service = two.services[0]
+    here = where(service, "SQ1")
+    there = next(im for im in two.stand_ins if im != here)
+    reader = Query("reader", (), (Filter("all", "per_ip", col("visits") > 0),), (Output("many", "all"),))
+    service.deploy(reader, {}, True).result(HANG_S)
+    state_is(service, "running", "reader")
+    at = service.ask(lambda state: state.plans["reader"].instances[0].im).result(HANG_S)
+    with pytest.raises(QueryError, match="it reads stream 'per_ip', which query 'per-ip' puts out"):
+        service.do(Relocate("reader", "SQ1", 0, next(im for im in two.stand_ins if im != at))).result(HANG_S)
+    service.do(Relocate("per-ip", "SQ1", 0, there)).result(HANG_S)
+    reached(service, lambda state: state.queries["per-ip"].move is None)
+    assert where(service, "SQ1") == there
+    found = service.ask(lambda state: {each["instance"]: each for each in readers(state, "visits")}).result(HANG_S)
+    endpoint = service.ask(lambda state: state.managers[there].endpoint).result(HANG_S)
+    assert (found[0]["im"], found[0]["endpoint"]) == (there, endpoint)
+
+
+def test_what_reads_files_stays() -> None:
+    made = planned(query(group("g", "s", "ip"), declared=(files("s"),)), one_node(2), files={"s": (("/data/a.txt", 10),)})
+    assert why_it_stays(made, "SQ1") == "it reads stream 's' out of files, and keeps its place in them"
+    assert why_it_stays(made, "SQ2") is None
