@@ -149,11 +149,11 @@ def test_publishers_learn_where_it_is(two: Cluster) -> None:
     service = two.services[0]
     here = where(service, "SQ1")
     there = next(im for im in two.stand_ins if im != here)
-    reader = Query("reader", (), (Filter("all", "per_ip", col("visits") > 0),), (Output("many", "all"),))
+    reader = Query("reader", (), (Filter("all", "out-per-ip", col("visits") > 0),), (Output("many", "all"),))
     service.deploy(reader, {}, True).result(HANG_S)
     state_is(service, "running", "reader")
     at = service.ask(lambda state: state.plans["reader"].instances[0].im).result(HANG_S)
-    with pytest.raises(QueryError, match="it reads stream 'per_ip', which query 'per-ip' puts out"):
+    with pytest.raises(QueryError, match="it reads stream 'out-per-ip', which query 'per-ip' puts out"):
         service.do(Relocate("reader", "SQ1", 0, next(im for im in two.stand_ins if im != at))).result(HANG_S)
     service.do(Relocate("per-ip", "SQ1", 0, there)).result(HANG_S)
     reached(service, lambda state: state.queries["per-ip"].move is None)
