@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -51,15 +52,24 @@ def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> Non
         check(case, moves_of(random.Random(seed), execution, 1)[0], seed, 4)
 
 
-@pytest.mark.parametrize("query", [everything(), in_order(), families(), joins()], ids=lambda query: query.name)
+LONGER = [everything(), in_order(), families(), joins()]
+
+
+@pytest.mark.parametrize("query", LONGER, ids=lambda query: query.name)
 def test_longer_runs(query: Query) -> None:
     """So that instances are far apart when one of them moves."""
-    moved = 0
-    for seed in range(3):
-        choose = random.Random(seed)
-        inputs = {stream.name: grown(choose, stream, TEXTS if query.name == "everything" else NUMBERS) for stream in query.streams}
-        plain = Execution(Options(pre_aggregation=choose.choice(("auto", "off"))), (1,), (), (0,), 1, 0)
-        with interpreted():
-            local = check(Case(query, inputs), replace(moves_of(choose, plain, 1)[0], credit_bytes=1), seed, 40)
-        moved += local.relocated.total()
-    assert moved > 3
+    assert sum(longer(query, seed, {}).relocated.total() for seed in range(3)) > 3
+
+
+@pytest.mark.parametrize("query", LONGER, ids=lambda query: query.name)
+def test_what_reads_streams_moves(query: Query) -> None:
+    """All of the query is one subquery, and publishers follow it."""
+    assert sum(longer(query, seed, {"split": "single"}).relocated.total() for seed in range(5)) > 5
+
+
+def longer(query: Query, seed: int, options: dict[str, Any]) -> LocalRun:
+    choose = random.Random(seed)
+    inputs = {stream.name: grown(choose, stream, TEXTS if query.name == "everything" else NUMBERS) for stream in query.streams}
+    plain = Execution(Options(pre_aggregation=choose.choice(("auto", "off")), **options), (1,), (), (0,), 1, 0)
+    with interpreted():
+        return check(Case(query, inputs), replace(moves_of(choose, plain, 1)[0], credit_bytes=1), seed, 40)

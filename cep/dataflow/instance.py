@@ -441,7 +441,10 @@ class SubqueryInstance:
 
     def _catch_up_all(self) -> Iterator[None]:
         for source, node in self.sources:
-            if MIN_TIME < source.watermark < MAX_TIME:
+            if source.ended:
+                self._finished.add(id(source))
+                yield from self._end(node, None)
+            elif source.watermark > MIN_TIME:
                 yield from self._advance(node, None, source.watermark)
         yield from self._catch_up(self.inputs)
 

@@ -248,9 +248,9 @@ class LocalRun:
         moved = bool(self._rerouting)
         for instance in order:
             self._tell_tables(instance, choose)
-            moved |= self.relocating is not None and self.relocating.turn(choose)
             self.meter.charge(self.account)
             moved |= instance.step(lambda: choose.random() < 0.5)
+            moved |= self.relocating is not None and self.relocating.turn(choose)
             moved |= any([channel.settle() for run in self._runs().values() for channel in run.channels])
         if not moved:
             for instance in order:  # what a real instance manager does every 100 ms
