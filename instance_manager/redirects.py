@@ -22,6 +22,9 @@ from cep.wire import Header
 from instance_manager.clients import Clients
 from instance_manager.hosting import Entry, Hosted, publisher_channel
 
+#: Of receiving from publishers.
+_COUNTED = ("rows", "bytes", "batches", "busy_ns", "cpu_ns")
+
 
 class Redirects:
     """Used by the engine's thread."""
@@ -77,7 +80,7 @@ class Redirects:
         """By stream: its publishers, who are all on their way to the new place, and what was received of them here."""
         return {
             entry.source.stream: {
-                "account": [entry.account.rows, entry.account.bytes, entry.account.batches, entry.account.busy_ns, entry.account.cpu_ns],
+                "account": {name: getattr(entry.account, name) for name in _COUNTED},
                 "publishers": {name: [entry.gone_on[name], *_come_to(each)] for name, each in entry.source.publishers.items()},
             }
             for entry in hosted.entries.values()
@@ -109,8 +112,9 @@ class Redirects:
         """What `gone_on` said at the old place."""
         for id_, entry in hosted.entries.items():
             there = found[entry.source.stream]
-            account, entry.followers = entry.account, frozenset(there["publishers"])
-            account.rows, account.bytes, account.batches, account.busy_ns, account.cpu_ns = there["account"]
+            entry.followers = frozenset(there["publishers"])
+            for name, value in there["account"].items():  # what those who are here already have sent is counted here
+                setattr(entry.account, name, getattr(entry.account, name) + value)
             for name in entry.followers - entry.source.publishers.keys():
                 endpoint, sequence, sent, last_row_us = there["publishers"][name]
                 publisher = self._admit(hosted, entry, name, sequence, sent)
@@ -130,7 +134,8 @@ class Redirects:
         """It counts as closed already; what it has sent since is not taken."""
         queue = entry.source.publishers[name].inbox.queue
         last = queue[-1][0] if queue else None
-        self.clients.let_go(publisher_channel(entry_id, name))
+        if (channel := publisher_channel(entry_id, name)) in self.clients.publishers:
+            self.clients.let_go(channel)
         entry.source.close(name)
         if isinstance(last, Closing):
             entry.source.finish(last.last, last.others)
@@ -151,7 +156,8 @@ class Redirects:
         for id_, entry in hosted.entries.items() if hosted.instance.arriving else ():
             for channel, endpoint in [*self._open_at(id_, entry), *_opening(entry)]:
                 self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
-                self.clients.publishers.pop(channel, None)
+                if channel in self.clients.publishers:
+                    self.clients.let_go(channel, told=False)
 
     def _open_at(self, entry_id: int, entry: Entry) -> Iterator[tuple[int, str]]:
         return ((publisher_channel(entry_id, name), endpoint) for name, endpoint in entry.endpoints.items())

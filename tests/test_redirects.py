@@ -177,6 +177,7 @@ def test_what_is_sent_on_both_ways_is_taken_once_and_in_order(moving: Moving) ->
     moving.settle()
     assert moving.new.state == "ended" and moving.new.source.watermark == MAX_TIME
     assert moving.new.hosted.instance.nodes[0].rows_out == 6 + 4
+    assert [entry.account.rows for entry in moving.new.hosted.entries.values()] == [6 + 4]
 
 
 def test_who_opens_at_the_old_place(moving: Moving) -> None:
@@ -224,6 +225,21 @@ def test_who_was_silent_counts_as_closed_at_both_places(moving: Moving) -> None:
     assert moving.new.state == "ended"
 
 
+def test_who_was_silent_and_closes_at_the_new_place_may_end_the_stream(moving: Moving) -> None:
+    a, silent = publishers(moving, "a", "silent")
+    moving.begin()
+    silent.sequence = 2
+    silent.open(moving.new, sequence=2, record=silent.sent)
+    silent.close(moving.new)
+    a.go_on()
+    a.close(moving.new, "silent")
+    moving.settle()
+    (peer,) = moving.old.loop.clients.peers.values()
+    peer.heard = -1000.0
+    moving.settle(ticks=True)
+    assert moving.new.state == "ended" and moving.heard_by(silent) == [wire.REDIRECT, wire.CLOSED, wire.CLOSED]
+
+
 def test_its_last_word_at_the_old_place_is_passed_on(moving: Moving) -> None:
     (silent,) = publishers(moving, "silent")
     (peer,) = moving.old.loop.clients.peers.values()
@@ -251,6 +267,7 @@ def test_a_new_place_that_is_given_up_lets_them_look_again(moving: Moving) -> No
     moving.settle()
     assert [document["here"] for kind, _, document in moving.heard if kind == wire.OPENED] == [False, False]
     assert moving.heard_by(a) == moving.heard_by(c) == [wire.OPENED]
+    assert not moving.new.loop.clients.peers and not moving.new.loop.clients.publishers
 
 
 def test_drained_on_its_way(moving: Moving) -> None:
