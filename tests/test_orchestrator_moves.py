@@ -167,3 +167,8 @@ def test_what_reads_files_stays() -> None:
     made = planned(query(group("g", "s", "ip"), declared=(files("s"),)), one_node(2), files={"s": (("/data/a.txt", 10),)})
     assert why_it_stays(made, "SQ1") == "it reads stream 's' out of files, and keeps its place in them"
     assert why_it_stays(made, "SQ2") is None
+
+
+def test_replicas_that_read_streams_stay() -> None:
+    made = planned(query(group("g", "s", "ip"), replicas=2), one_node(4), numa=False)
+    assert why_it_stays(made, "SQ1") == "it reads stream 's', whose publishers choose among replicas of the query by key"

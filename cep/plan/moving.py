@@ -43,6 +43,8 @@ def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
             return f"it reads stream {stream!r}, which query {plan.feeds[stream].query!r} puts out; that one knows where it is"
         if plan.streams[stream].files is not None:
             return f"it reads stream {stream!r} out of files, and keeps its place in them"
+        if plan.query.options.replicas > 1:
+            return f"it reads stream {stream!r}, whose publishers choose among replicas of the query by key"
     lookups = [operator for operator in plan.query.operators if isinstance(operator, Lookup) and operator.table.path is not None]
     lookup = next((operator for operator in lookups if operator.name in plan.subquery(subquery).operators), None)
     if lookup is not None:
