@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 START, STOP, GAIN = 1.08, 1.01, 0.03
+#: Of the busiest instance's load, what a step has to be worth.
+NOTICEABLE = 1e-9
 #: Of a core, that the busiest instance has to use; and rows by bucket that say anything.
 BUSY, ROWS_MIN = 0.05, 10_000
 
@@ -60,10 +62,11 @@ def weights_of(load: Load, table: Sequence[int]) -> np.ndarray:
 
 def _level(loads: np.ndarray, weights: np.ndarray, places: np.ndarray, enough: float) -> None:
     """Moves buckets from the busiest instance to the idlest, each the one that fits best, until the busiest has `enough` or cannot be
-    helped. Every step brings the two closer, so there are finitely many."""
+    helped. Every step brings the two closer by more than sums of floats are off, so there are finitely many."""
     mean = loads.mean()
+    least_gain = loads.max() * NOTICEABLE
     while (most := int(loads.argmax())) != (least := int(loads.argmin())) and loads[most] > enough:
-        own = np.flatnonzero((places == most) & (weights > 0) & (weights < loads[most] - loads[least]))
+        own = np.flatnonzero((places == most) & (weights > least_gain) & (weights < loads[most] - loads[least] - least_gain))
         if not len(own):
             return
         wanted = min(loads[most] - mean, mean - loads[least])
