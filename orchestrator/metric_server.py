@@ -297,8 +297,9 @@ def _text(labels: Mapping[str, str]) -> str:
 def serve(config: ClusterConfig) -> None:
     """For ever."""
     metrics, lock = Metrics(), threading.Lock()
-    reports = open_sockets(config.metrics_in)
-    threading.Thread(target=_answer_all, args=(config.metrics_out, metrics, lock), name="cep-questions", daemon=True).start()
+    reports, questions = open_sockets(config.metrics_in), zmq.Context.instance().socket(zmq.REP)
+    questions.bind(config.metrics_out)
+    threading.Thread(target=_answer_all, args=(questions, metrics, lock), name="cep-questions", daemon=True).start()
     while True:
         reports.park(_PARK_MS)
         while (message := _next(reports)) is not None:
@@ -319,9 +320,7 @@ def _next(reports: Sockets) -> bytes | None:
         _LOG.warning("not a report: %s", message[0])
 
 
-def _answer_all(endpoint: str, metrics: Metrics, lock: threading.Lock) -> None:
-    questions = zmq.Context.instance().socket(zmq.REP)
-    questions.bind(endpoint)
+def _answer_all(questions: zmq.Socket[bytes], metrics: Metrics, lock: threading.Lock) -> None:
     while True:
         question = questions.recv()
         with lock:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import os
@@ -42,7 +43,6 @@ from typing import Any, ParamSpec, TypeVar
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-import numpy.ma  # Numba looks into it when a kernel is first called, and to import it then takes 20 ms of the data path
 from numba.core import config as numba_config
 from numba.core import sigutils
 from numba.core.errors import NumbaError
@@ -276,6 +276,7 @@ def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
 
 
 def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
+    importlib.import_module("numpy.ma")  # Numba looks into it when a kernel is first called; not on the data path, nor where none runs
     dispatcher: Any = numba.njit(pipeline_class=KernelCompiler, **_OPTIONS | options)(wanted.function)
     before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
     try:
