@@ -20,10 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import Node, SubqueryInstance
 from cep.dataflow.local import LocalRun
 from cep.dataflow.meter import Account, Meter
+from cep.dataflow.nodes import Node, Walk
 from cep.dataflow.operators import PassOperator
 from cep.elements import Batch
 from cep.kernels.jit import warm
@@ -53,11 +52,11 @@ def alone_ns(meter: Meter) -> float:
     for node, consumer in pairwise(nodes):
         node.consumers.append((consumer, "in"))
         consumer.feed("in")
-    instance = SubqueryInstance("q/SQ1/0", "SQ1", 0, nodes, [], [], [], DeadLetters(), meter)
+    walk = Walk(meter)
     batch = Batch({}, np.zeros(1, np.int64))
     began = time.thread_time_ns()
     for watermark in range(BATCHES):
-        for work in (instance._push(nodes[0], None, batch), instance._advance(nodes[0], None, watermark)):
+        for work in (walk.push(nodes[0], None, batch), walk.advance(nodes[0], None, watermark)):
             for _ in work:
                 pass
     return (time.thread_time_ns() - began) / BATCHES / OPERATORS

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.dataflow.instance import Node
 from cep.dataflow.meter import Account
+from cep.dataflow.nodes import Node
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.sink import MeteredSink
 from instance_manager.hosting import Hosted

@@ -13,8 +13,9 @@ from cep import wire
 from cep.compile.chain import Loop
 from cep.dataflow.balancer import RouteKey
 from cep.dataflow.channel import Credit, Inbox, WatermarkMerge
-from cep.dataflow.instance import Node, SubqueryInstance
+from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.meter import LATENCY_BOUNDS_US, Account
+from cep.dataflow.nodes import Node
 from cep.dataflow.operators import ChainOperator, PassOperator
 from cep.dataflow.output import Target
 from cep.dataflow.source import PARTITION_BITS, PublishedSource, Publisher

@@ -10,8 +10,9 @@ import pytest
 from cep.dataflow.balancer import Broadcast
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import LINGER_NS, Input, Node, SubqueryInstance
+from cep.dataflow.instance import LINGER_NS, SubqueryInstance
 from cep.dataflow.meter import Meter
+from cep.dataflow.nodes import Input, Node
 from cep.dataflow.operators import Stateless
 from cep.dataflow.output import Output
 from cep.dataflow.source import PAUSE, ListSource

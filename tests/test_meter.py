@@ -13,9 +13,10 @@ from test_instance import FOREVER, batch
 from cep.dataflow.balancer import PointToPoint
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import Node, SubqueryInstance
+from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.local import LocalRun
 from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, Latency, Meter, Stall
+from cep.dataflow.nodes import Node
 from cep.dataflow.operators import Stateless
 from cep.dataflow.output import Output
 from cep.dataflow.sink import FileSink, MeteredSink

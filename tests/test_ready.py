@@ -14,7 +14,8 @@ from test_instance import FOREVER, Pass, Windows, batch
 from cep.dataflow.balancer import Broadcast
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.instance import SubqueryInstance
+from cep.dataflow.nodes import Input, Node
 from cep.dataflow.output import Output
 from cep.elements import MIN_TIME, Batch, End, Watermark
 from cep.model.schema import INT64, Field, Schema

@@ -10,10 +10,11 @@ from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.checkpoint import Owners, table_of
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.files import TextSource
-from cep.dataflow.instance import Input, Node, SubqueryInstance
+from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.layout import Layout
 from cep.dataflow.making import Maker
 from cep.dataflow.meter import Account, Latency, Meter
+from cep.dataflow.nodes import Input, Node
 from cep.dataflow.operators import AggregateOperator, PassOperator
 from cep.dataflow.output import Output
 from cep.dataflow.pre_aggregation import PROBE_ROWS

@@ -16,14 +16,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from cep.dataflow.channel import Channel, Inbox, WatermarkMerge, watermark_after
+from cep.dataflow.channel import Channel, Inbox, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
-from cep.dataflow.operators import NOTHING, Keep, OneForOne, Operator, Part, StatefulOperator
+from cep.dataflow.nodes import Input, Node, Walk
+from cep.dataflow.operators import Keep, Part
 from cep.dataflow.output import Output, concat
 from cep.dataflow.reroute import Moving
 from cep.dataflow.source import ENOUGH_ROWS, Source
@@ -35,63 +34,6 @@ LINGER_NS = 10_000_000
 
 #: The state of every stateful operator of an instance, by the operator's name.
 Snapshot = dict[str, list[Part]]
-
-#: Work that is done already, with and without a place where the instance may pause.
-_PAUSE, _DONE = (None,), ()
-
-
-@dataclass
-class Node:
-    """An operator in its place: who reads it, and what each of its inputs has promised."""
-
-    operator: Operator
-    consumers: list[tuple[Node, object]] = field(default_factory=list)  # (node, its port)
-    outputs: list[Output] = field(default_factory=list)
-    late: list[Output] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
-    merge: WatermarkMerge = field(default_factory=WatermarkMerge)
-    ports: dict[object, int] = field(default_factory=dict)  # port -> which of the operator's inputs it is
-    rows_out: int = 0
-    account: Account = field(default_factory=Account)
-
-    def feed(self, port: object, index: int = 0) -> None:
-        """One more input, known by `port`."""
-        self.merge.add(port)
-        self.ports[port] = index
-
-    @property
-    def rows_in(self) -> int:
-        return self.account.rows
-
-    @cached_property
-    def stateful(self) -> StatefulOperator | None:
-        return self.operator if isinstance(self.operator, StatefulOperator) else None
-
-    @cached_property
-    def one_for_one(self) -> OneForOne | None:
-        return self.operator if isinstance(self.operator, OneForOne) else None
-
-
-@dataclass
-class Input:
-    """An edge into the subquery: its channels, and the node and port they feed."""
-
-    node: Node
-    port: object
-    inboxes: Sequence[Inbox]
-    merge: WatermarkMerge = field(default_factory=WatermarkMerge)
-    open: int = 0
-
-    def __post_init__(self) -> None:
-        self.open = len(self.inboxes)
-        for inbox in self.inboxes:
-            self.merge.add(inbox.name)
-            inbox.merge = self.merge
-
-    def follow(self, inbox: Inbox, new: Inbox) -> None:
-        """The sender has moved: what it has promised holds for its new channel."""
-        self.inboxes = [new if each is inbox else each for each in self.inboxes]
-        self.merge.rename(inbox.name, new.name)
-        new.merge = self.merge
 
 
 def _nobody_asks(_: Inbox | Barrier) -> None:
@@ -119,6 +61,7 @@ class SubqueryInstance:
         self.meter, self.account = meter or Meter(), Account()  # its own: finding what is to be done next
         self.state, self.cause = "ready", ""
         self.since = MIN_TIME
+        self._walk = Walk(self.meter)
         self._cursor: Iterator[None] | None = None
         self._turn = 0
         self._finished: set[int] = set()  # sources that have ended
@@ -296,15 +239,15 @@ class SubqueryInstance:
         if source.late.batches:
             for late in source.late.take():
                 for output in node.late:
-                    self._add(output, late)
+                    self._walk.add(output, late)
                 yield
         if batch is not None and len(batch.time):
-            yield from self._push(node, None, batch)
+            yield from self._walk.push(node, None, batch)
         if source.ended:
             self._finished.add(id(source))
             yield from self._end(node, None)
         else:
-            yield from self._advance(node, None, source.watermark)
+            yield from self._walk.advance(node, None, source.watermark)
             if getattr(source, "between_blocks", False):
                 self._flush()
 
@@ -314,7 +257,7 @@ class SubqueryInstance:
         self.learn_since(inbox.since)
         match element:
             case Batch():
-                yield from self._push(input_.node, input_.port, element)
+                yield from self._walk.push(input_.node, input_.port, element)
             case Fail(subquery, instance, cause):
                 self.close(Fail(subquery, instance, cause), "failed", cause)
                 return
@@ -323,7 +266,7 @@ class SubqueryInstance:
                 return
             case Idle():
                 if input_.merge.sleep(inbox.name):
-                    yield from self._advance(input_.node, input_.port, input_.merge.combined)
+                    yield from self._walk.advance(input_.node, input_.port, input_.merge.combined)
                 return
             case Barrier() if self._is_of_sender(element):
                 yield from self._follow(input_, inbox, watermark)
@@ -336,7 +279,7 @@ class SubqueryInstance:
         if not input_.open:
             yield from self._end(input_.node, input_.port)
         elif input_.merge.update(inbox.name, watermark):
-            yield from self._advance(input_.node, input_.port, input_.merge.combined)
+            yield from self._walk.advance(input_.node, input_.port, input_.merge.combined)
 
     # Barriers
 
@@ -375,7 +318,7 @@ class SubqueryInstance:
             if node.stateful is not None:
                 for out in node.stateful.on_barrier():
                     self.meter.charge(node.account)
-                    yield from self._emit(node, out)
+                    yield from self._walk.emit(node, out)
 
     def _go_on(self) -> None:
         self._barrier = None
@@ -445,7 +388,7 @@ class SubqueryInstance:
                 self._finished.add(id(source))
                 yield from self._end(node, None)
             elif source.watermark > MIN_TIME:
-                yield from self._advance(node, None, source.watermark)
+                yield from self._walk.advance(node, None, source.watermark)
         yield from self._catch_up(self.inputs)
 
     def _catch_up(self, inputs: Sequence[Input]) -> Iterator[None]:
@@ -454,7 +397,7 @@ class SubqueryInstance:
             if not input_.open:
                 yield from self._end(input_.node, input_.port)
             elif input_.merge.combined > MIN_TIME:
-                yield from self._advance(input_.node, input_.port, input_.merge.combined)
+                yield from self._walk.advance(input_.node, input_.port, input_.merge.combined)
 
     def restore(self, snapshots: Sequence[Snapshot], keep: Callable[[str], Keep]) -> None:
         """Takes of what all instances of this subquery had what is this one's: by operator, the rows that `keep` names."""
@@ -463,88 +406,9 @@ class SubqueryInstance:
                 parts = [part for snapshot in snapshots for part in snapshot.get(node.operator.name, ())]
                 node.stateful.restore(parts, keep(node.operator.name))
 
-    # What a batch and a watermark mean, from a node on. Where nothing branches and nothing is held this is done at once, without a
-    # generator for each operator: with small batches these cost as much as the operators.
-
-    def _push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
-        while True:
-            account = node.account
-            account.rows += len(batch.time)
-            account.batches += 1
-            if node.one_for_one is None:
-                made = node.operator.on_batch(batch, node.ports[port])
-                if made is not NOTHING:
-                    return self._iterate(node, made)
-                self.meter.charge(account)
-                return _DONE
-            batch = node.one_for_one.apply(batch)
-            self.meter.charge(account)
-            rows = len(batch.time)
-            if not rows or len(node.consumers) != 1 or node.outputs:
-                return self._emit(node, batch) if rows else _DONE
-            node.rows_out += rows
-            ((node, port),) = node.consumers
-
-    def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
-        for out in batches:
-            self.meter.charge(node.account)
-            yield from self._emit(node, out)
-        self.meter.charge(node.account)
-
-    def _emit(self, node: Node, batch: Batch) -> Iterable[None]:
-        node.rows_out += len(batch.time)
-        if len(node.consumers) == 1 and not node.outputs:
-            return self._push(*node.consumers[0], batch)
-        if node.consumers:
-            return self._spread(node, batch)
-        for output in node.outputs:
-            self._add(output, batch)
-        return _PAUSE
-
-    def _spread(self, node: Node, batch: Batch) -> Iterator[None]:
-        for consumer, port in node.consumers:
-            yield from self._push(consumer, port, batch)
-        for output in node.outputs:
-            self._add(output, batch)
-        yield
-
-    def _add(self, output: Output, batch: Batch) -> None:
-        output.add(batch)
-        self.meter.charge(output.account)
-
-    def _advance(self, node: Node, port: object, watermark: int) -> Iterable[None]:
-        while node.merge.update(port, watermark):
-            combined = node.merge.combined
-            passed = node.operator.on_watermark(combined)
-            if passed is not NOTHING:
-                return self._fire(node, passed, combined)
-            if len(node.consumers) != 1 or node.outputs:
-                return self._promise(node, combined)
-            watermark = node.operator.watermark_after(combined)
-            ((node, port),) = node.consumers
-        return _DONE
-
-    def _fire(self, node: Node, passed: Iterable[Batch], combined: int) -> Iterator[None]:
-        yield from self._iterate(node, passed)
-        yield from self._promise(node, combined)
-
-    def _promise(self, node: Node, combined: int) -> Iterable[None]:
-        """The watermark goes on, behind what it has let out."""
-        combined = node.operator.watermark_after(combined)
-        for output in node.outputs:
-            if combined < MAX_TIME and output.advance(combined):
-                self.meter.charge(output.account)
-        if len(node.consumers) == 1:
-            return self._advance(*node.consumers[0], combined)
-        return self._promise_each(node, combined) if node.consumers else _DONE
-
-    def _promise_each(self, node: Node, combined: int) -> Iterator[None]:
-        for consumer, port in node.consumers:
-            yield from self._advance(consumer, port, combined)
-
     def _end(self, node: Node, port: object) -> Iterator[None]:
         """An input is exhausted: a watermark of +inf; when every node has it, the instance ends."""
-        yield from self._advance(node, port, MAX_TIME)
+        yield from self._walk.advance(node, port, MAX_TIME)
         if all(n.merge.combined == MAX_TIME for n in self.nodes):
             self.close(End(), "ended")
 

@@ -30,8 +30,9 @@ from cep.dataflow.balancer import RouteKey
 from cep.dataflow.channel import Inbox
 from cep.dataflow.checkpoint import everything
 from cep.dataflow.dead_letters import Letter
-from cep.dataflow.instance import Input, SubqueryInstance
+from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.meter import Account
+from cep.dataflow.nodes import Input
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.output import Output
 from cep.dataflow.reroute import pieces, whole
