@@ -370,6 +370,46 @@ def test_real_is_float(text: str) -> None:
     assert [_bits(x) for x in parsed.columns["x"].values.tolist()] == [_bits(x) for x in wanted]
 
 
+#: Lines of all lengths around a block, and few that are not plain, so that plain ones are taken before, between and behind them.
+LINES = st.one_of(
+    st.integers(0, 200).map(lambda length: bytes(97 + i % 26 for i in range(length))),
+    st.lists(st.integers(0, 3), min_size=20, max_size=100).map(lambda lengths: b"\n".join(b"x" * length for length in lengths)),
+    st.sampled_from([b"a,b", b",", b"x" * 62 + b",", b"\xe2\x82\xac", b"\xff", b"\r", b"a\rb", b"y" * 63 + b"\r", b"\0"]),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(LINES, min_size=1, max_size=40),
+    st.sampled_from(["string", "binary"]),
+    st.sampled_from([1, 3, 70, 10_000]),
+    st.sampled_from([0, 64, 500]),
+    st.integers(0, 70),
+)
+def test_lines_of_one_field(lines: list[bytes], kind: str, rows_max: int, room: int, before: int) -> None:
+    data = b"z" * before + b"\n".join([*lines, b""])
+    results = parse_all(TextParser.make(Schema.of({"line": kind}), ("line",)), data, rows_max, room)
+    field = Schema.of({"line": kind})["line"]
+    good: list[tuple[int, object]] = []
+    bad = []
+    for number, line in enumerate(data.removesuffix(b"\n").split(b"\n")):
+        try:
+            good.append((number, read(field, line.removesuffix(b"\r").split(b",")[0])))
+        except Wrong:
+            bad.append(number)
+    firsts = np.cumsum([0, *(parsed.count for parsed in results)]).tolist()
+    pairs = list(zip(firsts, results, strict=False))
+    assert [
+        (first + int(n), v) for first, p in pairs for n, v in zip(p.records, to_arrow(p.columns["line"]).to_pylist(), strict=True)
+    ] == good
+    assert [first + each.record for first, parsed in pairs for each in parsed.bad] == bad
+    at = 0
+    for parsed in results:
+        taken, at = data[at : parsed.consumed], parsed.consumed
+        whole = parsed.bad_count == 0 and b"," not in taken and b"\r" not in taken
+        assert parsed.columns["line"].lines == (ord(",") if whole else None)
+
+
 def test_interpreted_source_agrees() -> None:
     data = b"".join(b",".join(GOOD[name] for name in SCHEMA.names) + end for end in (b"\n", b"\r\n", b",more\n"))
     data += b"1,\xff,1\n,,\n" + b"5,a,1,,1e-400,,,,,,\xe2\x82\xac\r\n"

@@ -75,11 +75,16 @@ class FileSink:
             self._file = None
 
     def _write(self, data: bytes | memoryview | pa.Buffer) -> None:
+        if self._file is None:
+            return
         view = memoryview(data)
+        start, stop = 0, WRITE_BYTES - self._position % WRITE_BYTES
         try:
-            while len(view) and self._file is not None:
-                written = os.write(self._file, view[: WRITE_BYTES - self._position % WRITE_BYTES])
-                view, self._position = view[written:], self._position + written
+            while start < len(view):
+                start += os.write(self._file, view[start:stop])
+                if start == stop:
+                    stop += WRITE_BYTES
+            self._position += start
         except OSError as error:
             raise ClusterError(f"file {self.path!r} cannot be written: {error.strerror}") from error
 

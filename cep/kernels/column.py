@@ -18,6 +18,8 @@ class Column:
     Text and lists: `values` is int32[n], the lengths in bytes; value i is `data[starts[i] : starts[i] + values[i]]`. What the bytes
     of a list are: `cep.kernels.lists`.
     `valid` is uint8[n] (1 = not NULL), or None when there is no NULL. What stands at a NULL's place is defined nowhere.
+    `lines`: the texts are lines of `data`, one behind the other, each ended by '\\n', and none has this byte or '\\r' in it. None: who
+    knows.
     """
 
     type: DataType
@@ -25,6 +27,7 @@ class Column:
     valid: np.ndarray | None = None
     data: np.ndarray | None = None  # uint8[any]
     starts: np.ndarray | None = None  # int64[n]
+    lines: int | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -45,4 +48,5 @@ class Column:
             None if self.valid is None else self.valid[indices],
             self.data,
             None if self.starts is None else self.starts[indices],
+            self.lines if isinstance(indices, slice) and indices.step is None else None,
         )
