@@ -378,6 +378,11 @@ LINES = st.one_of(
 )
 
 
+def texts_of(parsed: Parsed) -> list[object]:
+    texts: list[object] = to_arrow(parsed.columns["line"]).to_pylist()
+    return texts
+
+
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(LINES, min_size=1, max_size=40),
@@ -408,6 +413,7 @@ def test_lines_of_one_field(lines: list[bytes], kind: str, rows_max: int, room: 
         taken, at = data[at : parsed.consumed], parsed.consumed
         whole = parsed.bad_count == 0 and b"," not in taken and b"\r" not in taken
         assert parsed.columns["line"].lines == (ord(",") if whole else None)
+        assert parsed.columns["line"].body_bytes == sum(parsed.columns["line"].values.tolist())
 
 
 def test_interpreted_source_agrees() -> None:
