@@ -48,19 +48,31 @@ class Reporter:
         self._due = 0
         self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
         self._round: deque[str] = deque()  # who has not come in this round
+        self._made: dict[str, Any] | None = None  # and not yet sent
 
     def tick(self, loop: Loop, at_once: bool) -> None:
-        """Sends a report if one is due, or at once: an instance is over, and whoever sees its end asks for its dead letters next."""
+        """Makes a report if one is due, and sends it with the next tick, so that tuples that come meanwhile wait for one half of the work
+        only. Or both at once: an instance is over, and whoever sees its end asks for its dead letters next."""
         now = time.monotonic_ns()
-        if now < self._due and not at_once:
-            return
-        self._due = now + INTERVAL_NS
         try:
-            with loop.settled():
-                report = self._report(loop)
-            self.sockets.send(self.config.cluster.metrics_in, Header(wire.REPORT, 0), wire.to_json(report))
+            if self._made is not None:
+                self._send()
+            if at_once:
+                self._make(loop, now)
+                self._send()
+            elif now >= self._due:
+                self._make(loop, now)
         except Exception:  # a report that cannot be made must not end the queries it is about
             LOG.exception("no report this time")
+
+    def _make(self, loop: Loop, now: int) -> None:
+        self._due = now + INTERVAL_NS
+        with loop.settled():
+            self._made = self._report(loop)
+
+    def _send(self) -> None:
+        report, self._made = self._made, None
+        self.sockets.send(self.config.cluster.metrics_in, Header(wire.REPORT, 0), wire.to_json(report))
 
     def _report(self, loop: Loop) -> dict[str, Any]:
         share = self._cpu_share(loop)
@@ -91,17 +103,18 @@ class Reporter:
 
     def _due_now(self, loop: Loop) -> Iterator[Hosted]:
         """All that are over, and of the others as many as there is time for."""
-        end = time.monotonic_ns() + REPORT_NS
+        end, told = time.monotonic_ns() + REPORT_NS, set()
         for hosted in loop.ready.unreported():
             if hosted.instance.state == "moved":
                 continue  # its new place tells, and has its totals
+            told.add(hosted.key)
             yield hosted
             if time.monotonic_ns() > end and not hosted.instance.done:
                 break
         if not self._round:
             self._round.extend(loop.hosted)
         for key in [self._round.popleft() for _ in range(min(len(self._round), len(loop.hosted) // ROUND + 1))]:
-            if key in loop.hosted:
+            if key in loop.hosted and key not in told:
                 yield loop.hosted[key]
 
     def _cpu_share(self, loop: Loop) -> float:

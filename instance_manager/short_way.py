@@ -214,53 +214,48 @@ class ShortWay:
             self._in_vain()
             return False
         self._skip = 1
-        self._settle_entrance(entrance)
-        self._settle_line(entrance)
-        self._settle_exit(exit_)
+        state = self.state.tolist()
+        self._settle_entrance(entrance, state)
+        self._settle_line(entrance, state)
+        self._settle_exit(exit_, state)
         self._settle_account(entrance)
         return True
 
-    def _settle_entrance(self, entrance: Entrance) -> None:
-        state, inbox = self.state, entrance.inbox
-        size = int(state[passing.BYTES])
-        inbox.sequence = int(state[passing.NEXT])
+    def _settle_entrance(self, entrance: Entrance, state: list[int]) -> None:
+        inbox, size = entrance.inbox, state[passing.BYTES]
+        inbox.sequence = state[passing.NEXT]
         inbox.received += size
         inbox.consumed += size
-        self._take(entrance.account, size)
+        _take(state, entrance.account, size)
         if entrance.source is not None and entrance.publisher is not None:
-            entrance.source.watermark = int(state[passing.PROMISED])
-            entrance.source.records[entrance.publisher.name] = int(state[passing.NUMBERED])
+            entrance.source.watermark = state[passing.PROMISED]
+            entrance.source.records[entrance.publisher.name] = state[passing.NUMBERED]
             entrance.publisher.last_row_us = self.now
             self.ways.clients.hear(entrance.id)
 
-    def _settle_line(self, entrance: Entrance) -> None:
-        promised = int(self.state[passing.PROMISED])
+    def _settle_line(self, entrance: Entrance, state: list[int]) -> None:
+        promised = state[passing.PROMISED]
         for merge in self._merges(entrance):
             (port,) = merge.times
             merge.times[port] = merge.combined = promised
         for node in self.line.nodes:
-            self._take(node.account)
-            node.rows_out += int(self.state[passing.ROWS])
+            _take(state, node.account)
+            node.rows_out += state[passing.ROWS]
 
-    def _settle_exit(self, exit_: Exit) -> None:
-        state, output, channel = self.state, self.output, exit_.channel
-        rows, promised = int(state[passing.ROWS]), int(state[passing.PROMISED])
-        self._take(output.account)
-        output.sent_until, output.watermark = int(state[passing.SENT_UNTIL]), promised
+    def _settle_exit(self, exit_: Exit, state: list[int]) -> None:
+        output, channel = self.output, exit_.channel
+        rows, promised = state[passing.ROWS], state[passing.PROMISED]
+        _take(state, output.account)
+        output.sent_until, output.watermark = state[passing.SENT_UNTIL], promised
         exit_.target.promised = promised
         exit_.target.sent_bytes += rows * exit_.row_bytes
-        exit_.credit.sent, channel.sequence = int(state[passing.SENT]), int(state[passing.NEXT_OUT])
+        exit_.credit.sent, channel.sequence = state[passing.SENT], state[passing.NEXT_OUT]
         if isinstance(channel, Subscription):
             channel.rows += rows
         if output.latency is not None:
-            output.latency.sum_us += int(state[passing.LATENCY])
-            counts = state[passing.COUNTS :].tolist()
+            output.latency.sum_us += state[passing.LATENCY]
+            counts = state[passing.COUNTS :]
             output.latency.counts = [before + more for before, more in zip(output.latency.counts, counts, strict=True)]
-
-    def _take(self, account: Account, size: int = 0) -> None:
-        account.rows += int(self.state[passing.ROWS])
-        account.batches += int(self.state[passing.MESSAGES])
-        account.bytes += size
 
     def _settle_account(self, entrance: Entrance) -> None:
         """Its time is that of the steps that it stands for, in equal parts."""
@@ -269,3 +264,9 @@ class ShortWay:
             account.busy_ns += self.account.busy_ns // len(accounts)
         entrance.account.busy_ns += self.account.busy_ns % len(accounts)
         self.account.busy_ns = 0
+
+
+def _take(state: list[int], account: Account, size: int = 0) -> None:
+    account.rows += state[passing.ROWS]
+    account.batches += state[passing.MESSAGES]
+    account.bytes += size

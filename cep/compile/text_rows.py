@@ -58,7 +58,7 @@ class TextRows:
         """The part of a text file that these rows are, field by field and nothing between them; None if they are not."""
         data, rows = fields[0].data, len(fields[0])
         if len(fields) == 1 and fields[0].lines == self.separator and rows:
-            return data[fields[0].starts[0] : fields[0].starts[-1] + fields[0].values[-1] + 1]
+            return fields[0].whole_lines()
         if data is None or not rows or any(column.data is not data or column.valid is not None for column in fields):
             return None
         starts = [np.ascontiguousarray(column.starts) for column in fields]

@@ -84,7 +84,7 @@ def plain_lines(
         # The first line end, if there is one: if not, what is written here is written again.
         stop = block + lowest_bit(newlines)
         starts[row], lengths[row], records[row] = at, stop - at, seen
-        found = np.int64(newlines != _ZERO)
+        found = int(newlines != _ZERO)
         at += found * (stop + 1 - at)
         row, seen = row + found, seen + found
         newlines &= newlines - _ONE
