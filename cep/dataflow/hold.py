@@ -2,11 +2,15 @@
 
 Stream order is (event time, origin); what ties on both, which can be only where two ways from one beginning meet, is ordered by
 all its columns. Rows that come in that order, as from one partition in order of time, are let out as they lie there, without a copy.
+
+What is held is runs: batches that are each in stream order. A watermark cuts of each what is before it, and only that is merged: rows that
+one sender is ahead of another with are not touched again with every watermark, however many they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +29,8 @@ from cep.wire import Format
 ROWS_MAX = 65_536
 #: To copy fewer rows takes less time than what follows takes for a batch of its own.
 FEW_ROWS = 8_192
+#: After so many more runs those of few rows are made one, so that none of very many is looked at with each watermark.
+RUNS_MORE = 256
 
 
 class Hold:
@@ -34,59 +40,80 @@ class Hold:
     def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS) -> None:
         self.schema, self.ties, self.few_rows, self.format = schema, ties, few_rows, Format(schema, origin_words)
         self.bytes = self.released = 0  # of what is held, and of all that was let out
-        self._batches: list[Batch] = []
+        self._runs: list[Batch] = []
+        self._firsts: list[int] = []  # their least event times
         self._sizes: list[int] = []  # their bytes
-        self._first = 0  # least event time of what is held, if there is anything
-        self._in_order = True  # what is held, one batch behind the other
+        self._in_order = True  # the runs, one behind the other
+        self._gather_at = RUNS_MORE
 
     def __len__(self) -> int:
-        return sum(map(len, self._batches))
+        return sum(map(len, self._runs))
 
     @property
     def first(self) -> int | None:
         """The least event time that is held."""
-        return self._first if self._batches else None
+        if self._in_order:
+            return self._firsts[0] if self._firsts else None
+        return min(self._firsts)
 
     def largest_keys(self, by: tuple[Field, ...], most: int) -> list[str]:
         """The keys with most of what is held, for a person to read."""
-        if not self._batches:
+        if not self._runs:
             return []
-        held, numbers = concat(self._batches), GroupNumbers(by)
+        held, numbers = concat(self._runs), GroupNumbers(by)
         counts = np.bincount(numbers.of(held.columns, len(held)))
         largest = np.argsort(-counts, kind="stable")[:most].tolist()
         return [f"{describe(numbers.columns, by, group)} ({counts[group]} rows)" for group in largest]
 
     def add(self, batch: Batch) -> None:
-        """The batch before it gets texts of its own; the last one need not, for it seldom stays."""
+        """The run before it gets texts of its own; the last one need not, for it seldom stays."""
         if not len(batch.time):
             return
         if len(batch.columns) > len(self.schema.names):
             columns = {name: batch.columns[name] for name in self.schema.names}
             batch = Batch(columns, batch.time, batch.origin, batch.created, batch.source)
-        held = self._batches
-        behind = not held or (self._in_order and _is_behind(batch, held[-1]))
-        self._in_order = behind and is_in_order(batch)
-        if not held:
-            self._first = int(batch.time.item(0) if self._in_order else batch.time.min())
-        else:
-            held[-1] = compacted(held[-1])
-            if not self._in_order:
-                self._first = min(self._first, int(batch.time.min()))
-        size = batch_bytes(batch)
-        held.append(batch)
+        batch, runs = in_stream_order(batch, self.schema, self.ties), self._runs
+        if runs:
+            self._in_order = self._in_order and _is_behind(batch, runs[-1])
+            runs[-1] = compacted(runs[-1])
+        self._append(batch)
+        if not self._in_order and len(runs) >= self._gather_at:
+            self._gather()
+
+    def _append(self, run: Batch) -> None:
+        size = batch_bytes(run)
+        self._runs.append(run)
+        self._firsts.append(int(run.time.item(0)))
         self._sizes.append(size)
         self.bytes += size
 
+    def _gather(self) -> None:
+        """Makes the runs of few rows one."""
+        runs = self._runs
+        few = [run for run in runs if len(run.time) < self.few_rows]
+        self.clear()
+        for run in runs:
+            if len(run.time) >= self.few_rows:
+                self._append(run)
+        if few:
+            self._append(in_stream_order(concat(few), self.schema, self.ties))
+        self._in_order, self._gather_at = len(self._runs) == 1, len(self._runs) + RUNS_MORE
+
     def clear(self) -> None:
-        self._batches, self._sizes, self.bytes = [], [], 0
+        self._runs, self._firsts, self._sizes, self.bytes = [], [], [], 0
+        self._in_order, self._gather_at = True, RUNS_MORE
 
     def release(self, watermark: int) -> Iterator[Batch]:
         """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
-        if not self._batches or self._first >= watermark:
+        first = self.first
+        if first is None or first >= watermark:
             return
         before = self.bytes
-        passed = self._passed(watermark) if self._in_order else [self._sorted(watermark)]
+        in_order = self._in_order
+        passed = self._passed(watermark)
         self.released += before - self.bytes
+        if not in_order:
+            passed = [in_stream_order(concat(passed), self.schema, self.ties)]
         for batch in passed if len(passed) == 1 else _few_together(passed, self.few_rows):
             if len(batch.time) <= ROWS_MAX:
                 yield batch
@@ -95,39 +122,43 @@ class Hold:
                 yield batch.take(slice(start, start + ROWS_MAX))
 
     def _passed(self, watermark: int) -> list[Batch]:
-        """Of batches in stream order what is before `watermark`, as it lies there; the others stay."""
-        held, sizes, whole = self._batches, self._sizes, 0
-        while whole < len(held) and held[whole].time.item(-1) < watermark:
-            self.bytes -= sizes[whole]
-            whole += 1
-        passed = held[:whole]
-        del held[:whole], sizes[:whole]
-        if not held:
-            return passed
-        batch = held[0]
-        if batch.time.item(0) < watermark:
-            ready = int(batch.time.searchsorted(watermark))
-            passed.append(batch.take(slice(0, ready)))
-            held[0] = batch.take(slice(ready, None))
-            self.bytes -= sizes[0]
-            sizes[0] = batch_bytes(held[0])
-            self.bytes += sizes[0]
-        self._first = held[0].time.item(0)
+        """Of each run what is before `watermark`, as it lies there; the rest stays."""
+        runs, firsts, sizes = self._runs, self._firsts, self._sizes
+        if self._in_order:  # what passes is at the beginning
+            count = bisect_left(firsts, watermark)
+            concerned: Iterable[int] = range(count)
+        else:
+            concerned = [i for i, first in enumerate(firsts) if first < watermark]
+        passed, over = [], []
+        for i in concerned:
+            run = runs[i]
+            self.bytes -= sizes[i]
+            if run.time.item(-1) < watermark:
+                passed.append(run)
+                over.append(i)
+                continue
+            ready = int(run.time.searchsorted(watermark))
+            passed.append(run.take(slice(0, ready)))
+            runs[i] = rest = run.take(slice(ready, None))
+            firsts[i], sizes[i] = int(rest.time.item(0)), batch_bytes(rest)
+            self.bytes += sizes[i]
+        self._drop(over)
         return passed
 
-    def _sorted(self, watermark: int) -> Batch:
-        """Of batches in any order the rows before `watermark`, in stream order; the others stay."""
-        held = concat(self._batches)
-        self.clear()
-        before = held.time < watermark
-        if not before.all():
-            self.add(held.take(np.flatnonzero(~before)))
-            held = held.take(np.flatnonzero(before))
-        return in_stream_order(held, self.schema, self.ties)
+    def _drop(self, over: list[int]) -> None:
+        """Runs `over`, whose numbers rise, have passed."""
+        if over and over[-1] == len(over) - 1:
+            for each in (self._runs, self._firsts, self._sizes):
+                del each[: len(over)]
+        else:
+            for i in reversed(over):
+                del self._runs[i], self._firsts[i], self._sizes[i]
+        if len(self._runs) < 2:
+            self._in_order, self._gather_at = True, RUNS_MORE
 
     def snapshot(self) -> pa.RecordBatch:
         """What is held, with event time and origin in hidden columns."""
-        return self.format.to_arrow(concat(self._batches)) if self._batches else pa.RecordBatch.from_pylist([], self.format.arrow)
+        return self.format.to_arrow(concat(self._runs)) if self._runs else pa.RecordBatch.from_pylist([], self.format.arrow)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
         """Of the rows of a `snapshot`; the event time is among them, since there may be no other."""
