@@ -35,16 +35,16 @@ RUNS_MORE = 256
 
 class Hold:
     """Rows of `schema` with origins of `origin_words` words. `ties`: may rows tie? Then they have all columns of their stream. Neighbours
-    of fewer than `few_rows` rows are let out as one batch."""
+    of fewer than `few_rows` rows are let out as one batch, and gathered into one run when there are `runs_more` more runs."""
 
-    def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS) -> None:
-        self.schema, self.ties, self.few_rows, self.format = schema, ties, few_rows, Format(schema, origin_words)
+    def __init__(self, schema: Schema, origin_words: int, ties: bool, few_rows: int = FEW_ROWS, runs_more: int = RUNS_MORE) -> None:
+        self.schema, self.ties, self.few_rows, self.runs_more, self.format = schema, ties, few_rows, runs_more, Format(schema, origin_words)
         self.bytes = self.released = 0  # of what is held, and of all that was let out
         self._runs: list[Batch] = []
         self._firsts: list[int] = []  # their least event times
         self._sizes: list[int] = []  # their bytes
         self._in_order = True  # the runs, one behind the other
-        self._gather_at = RUNS_MORE
+        self._gather_at = runs_more
 
     def __len__(self) -> int:
         return sum(map(len, self._runs))
@@ -97,11 +97,11 @@ class Hold:
                 self._append(run)
         if few:
             self._append(in_stream_order(concat(few), self.schema, self.ties))
-        self._in_order, self._gather_at = len(self._runs) == 1, len(self._runs) + RUNS_MORE
+        self._in_order, self._gather_at = len(self._runs) == 1, len(self._runs) + self.runs_more
 
     def clear(self) -> None:
         self._runs, self._firsts, self._sizes, self.bytes = [], [], [], 0
-        self._in_order, self._gather_at = True, RUNS_MORE
+        self._in_order, self._gather_at = True, self.runs_more
 
     def release(self, watermark: int) -> Iterator[Batch]:
         """The rows before `watermark`, in stream order, at most ROWS_MAX at a time."""
@@ -154,7 +154,7 @@ class Hold:
             for i in reversed(over):
                 del self._runs[i], self._firsts[i], self._sizes[i]
         if len(self._runs) < 2:
-            self._in_order, self._gather_at = True, RUNS_MORE
+            self._in_order, self._gather_at = True, self.runs_more
 
     def snapshot(self) -> pa.RecordBatch:
         """What is held, with event time and origin in hidden columns."""
