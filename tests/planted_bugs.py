@@ -95,12 +95,23 @@ BUGS = (
     ),
     # order
     Bug("rows that tie stay as they came", f"{_FLOW}/hold.py", "    if ties:\n        _untie(", "    if False:\n        _untie("),
-    Bug("a held row is let out a µs early", f"{_FLOW}/hold.py", "before = held.time < watermark", "before = held.time <= watermark"),
     Bug(
-        "one of rows that came in order is let out a µs early",
+        "a held run is let out a µs early",
         f"{_FLOW}/hold.py",
-        "batch.time.searchsorted(watermark)",
-        'batch.time.searchsorted(watermark, "right")',
+        "if run.time.item(-1) < watermark",
+        "if run.time.item(-1) <= watermark",
+    ),
+    Bug(
+        "a row of a held run is let out a µs early",
+        f"{_FLOW}/hold.py",
+        "run.time.searchsorted(watermark)",
+        'run.time.searchsorted(watermark, "right")',
+    ),
+    Bug(
+        "held runs that are gathered stay as they came",
+        f"{_FLOW}/hold.py",
+        "self._append(in_stream_order(concat(few), self.schema, self.ties))",
+        "self._append(concat(few))",
     ),
     # joins
     Bug("NULL joins NULL", f"{_COMPILE}/joined.py", "np.bitwise_or.reduce(null) if null else NO_NULLS", "NO_NULLS if null else NO_NULLS"),
@@ -169,7 +180,7 @@ BUGS = (
     ),
     Bug(
         "a watermark overtakes what it lets out",
-        f"{_FLOW}/instance.py",
+        f"{_FLOW}/nodes.py",
         "        yield from self._iterate(node, passed)\n        yield from self._promise(node, combined)\n",
         "        yield from self._promise(node, combined)\n        yield from self._iterate(node, passed)\n",
     ),
@@ -178,6 +189,12 @@ BUGS = (
         f"{_FLOW}/channel.py",
         "combined = min(awake, default=self.combined)",
         "combined = max(awake, default=self.combined)",
+    ),
+    Bug(
+        "lines are taken whole whatever separators they have",
+        f"{_KERNELS}/text.py",
+        "(match_block(data, block, separator) | match_block(data, block, RETURN) | high_block(data, block))",
+        "(match_block(data, block, RETURN) | high_block(data, block))",
     ),
     Bug(
         "late is judged with the row itself",
@@ -194,8 +211,8 @@ BUGS = (
     Bug(
         "what is held is not in a snapshot",
         f"{_FLOW}/hold.py",
-        "return self.format.to_arrow(concat(self._batches)) if self._batches else",
-        "return self.format.to_arrow(concat(self._batches[:1])) if self._batches else",
+        "return self.format.to_arrow(concat(self._runs)) if self._runs else",
+        "return self.format.to_arrow(concat(self._runs[:1])) if self._runs else",
     ),
     Bug(
         "a restored row is taken by several instances",

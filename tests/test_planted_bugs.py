@@ -33,6 +33,7 @@ PROPERTIES = (
     # what is met rarely by queries at random: the properties of each operator, against an oracle of its own
     *(f"tests/test_{operator}.py" for operator in ("deduplicate", "flat_map", "join_interval", "join_window")),
     "tests/test_short_way.py",
+    "tests/test_text.py",
 )
 #: What CI gives the properties, s of CPU, so that a busy machine changes nothing; and when one counts as hanging, s.
 GIVEN_S, HANG_S = 900, 3600.0
