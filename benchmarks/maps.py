@@ -18,6 +18,7 @@ from cep.kernels.columns import Column
 from cep.model.expr import Expr, col
 from cep.model.operators import Map
 from cep.model.schema import Schema
+from instance_manager import own_memory
 
 MAPS = 50
 BATCH_ROWS = 1 << 16  # as the engine emits them at most
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, required=True)
     asked = parser.parse_args()
     type_, one, scale = KINDS[asked.maps]
+    own_memory.take()  # as the engine's process does
     chain = chain_of(type_, one)
     data_type, values = chain.schema.by_name["x"].type, np.arange(asked.records).astype(type_)
     batches = [{"x": Column(data_type, values[at : at + BATCH_ROWS])} for at in range(0, asked.records, BATCH_ROWS)]
