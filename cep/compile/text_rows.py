@@ -57,10 +57,10 @@ class TextRows:
     def _as_they_stand(self, fields: list[Column]) -> np.ndarray | None:
         """The part of a text file that these rows are, field by field and nothing between them; None if they are not."""
         data, rows = fields[0].data, len(fields[0])
-        if len(fields) == 1 and fields[0].lines == self.separator and rows:
-            return fields[0].whole_lines()
         if data is None or not rows or any(column.data is not data or column.valid is not None for column in fields):
             return None
+        if len(fields) == 1 and fields[0].lines == self.separator:
+            return fields[0].whole_lines()
         starts = [np.ascontiguousarray(column.starts) for column in fields]
         lengths = [np.ascontiguousarray(lengths_of(column)) for column in fields]
         start, stop = int(starts[0][0]), int(starts[-1][-1] + lengths[-1][-1]) + 1
