@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
@@ -34,6 +34,9 @@ from instance_manager.straight_line import prepare
 
 LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
+#: So soon after one change come the others of its transaction, one for each instance; to read them in one go costs half.
+_BURST_S, _BURST_WORDS = 0.0005, 1_000
+_TRANSACTION_BYTES, _OPERATION_BYTES = 500_000, 300  # half of what a packet of ZooKeeper holds; an operation's path, generously
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,11 @@ class Control(threading.Thread):
         self.client.close()
 
     def _next(self) -> list[Word]:
-        """All words that have come; waits for one."""
+        """All words that have come; waits for one, and a moment longer for what was written together with it."""
         words = [self.words.get()]
         with suppress(queue.Empty):
-            while True:
-                words.append(self.words.get_nowait())
+            while len(words) < _BURST_WORDS:
+                words.append(self.words.get(timeout=_BURST_S))
         return words
 
     def close(self) -> None:
@@ -138,18 +141,24 @@ class Control(threading.Thread):
         self._write_statuses(self.statuses)
 
     def _write_statuses(self, statuses: Mapping[str, dict[str, Any]]) -> None:
-        """All under way at once; one that is not there as it was is written by itself."""
-        asked = {key: self._write_status(key, json.dumps(status).encode()) for key, status in statuses.items()}
-        for key, answer in asked.items():
-            try:
-                answer.get()
-            except (NodeExistsError, NoNodeError):
-                self._write_ephemeral(node("status", self.config.id, key), statuses[key])
-            self.written.add(key)
+        """In transactions, all under way at once; if one cannot be written as it is, each of its statuses is written by itself."""
+        encoded = {key: json.dumps(status).encode() for key, status in statuses.items()}
+        asked = [(keys, self._transaction({key: encoded[key] for key in keys})) for keys in _together(encoded)]
+        for keys, answer in asked:
+            if any(isinstance(result, KazooException) for result in answer.get()):
+                for key in keys:
+                    self._write_ephemeral(node("status", self.config.id, key), statuses[key])
+            self.written.update(keys)
 
-    def _write_status(self, key: str, data: bytes) -> Any:
-        path = node("status", self.config.id, key)
-        return self.client.set_async(path, data) if key in self.written else self.client.create_async(path, data, ephemeral=True)
+    def _transaction(self, statuses: Mapping[str, bytes]) -> Any:
+        transaction = self.client.transaction()
+        for key, status in statuses.items():
+            path = node("status", self.config.id, key)
+            if key in self.written:
+                transaction.set_data(path, status)
+            else:
+                transaction.create(path, status, ephemeral=True)
+        return transaction.commit_async()
 
     def _write_ephemeral(self, path: str, document: dict[str, Any]) -> None:
         """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
@@ -274,6 +283,20 @@ class Control(threading.Thread):
         for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
             with suppress(NoNodeError):
                 answer.get()
+
+
+def _together(statuses: Mapping[str, bytes]) -> Iterator[list[str]]:
+    """Their keys, as many at a time as a transaction holds."""
+    keys: list[str] = []
+    size = 0
+    for key, status in statuses.items():
+        if keys and size + len(status) > _TRANSACTION_BYTES:
+            yield keys
+            keys, size = [], 0
+        keys.append(key)
+        size += len(status) + _OPERATION_BYTES
+    if keys:
+        yield keys
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -228,6 +228,7 @@ class Loop:
                 self.moves.ask(hosted, command.move)
             case "run" if instance.state == "ready":
                 instance.state = "running"
+                self._tell(hosted)  # before its first slice, together with the others of its query
             case "drain":
                 instance.drain()
             case "stop":

@@ -175,8 +175,8 @@ BUGS = (
     Bug(
         "numbers are routed by their own types",
         f"{_FLOW}/balancer.py",
-        "keys = encode_keys(widened(batch.columns, self.fields), self.fields)",
-        "keys = encode_keys(batch.columns, tuple(replace(f, type=batch.columns[f.name].type) for f in self.fields))",
+        "return encode_keys(widened(batch.columns, self.fields), self.fields)",
+        "return encode_keys(batch.columns, tuple(replace(f, type=batch.columns[f.name].type) for f in self.fields))",
     ),
     Bug(
         "a watermark overtakes what it lets out",
@@ -204,9 +204,21 @@ BUGS = (
     ),
     Bug(
         "a partial result belongs to the next pane",
-        f"{_COMPILE}/aggregate_results.py",
+        f"{_COMPILE}/aggregate_entries.py",
         "np.full(len(groups), pane_end - 1, np.int64), None",
         "np.full(len(groups), pane_end, np.int64), None",
+    ),
+    Bug(
+        "a partial result has less than all of a long key",
+        f"{_COMPILE}/aggregate_entries.py",
+        "prefixes + _LENGTH_BYTES",
+        "prefixes",
+    ),
+    Bug(
+        "partial results are dealt by half their key",
+        f"{_KERNELS}/partition.py",
+        "hash64(np.uint64(rows[i, 0]), np.uint64(rows[i, 1]))",
+        "hash64(np.uint64(rows[i, 0]), np.uint64(0))",
     ),
     Bug(
         "what is held is not in a snapshot",

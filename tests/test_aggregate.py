@@ -17,13 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.compile.aggregate import AggregateSpec, WindowState
+from cep.compile.aggregate_entries import entry_rows
 from cep.compile.aggregate_spec import TIME_MAX
+from cep.dataflow.balancer import COUNTED_BATCHES, RouteEntries, RouteKey, uniform_table
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError, ProtocolError, QueryError
-from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow
+from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow, to_arrow
 from cep.kernels.hashing import hash_words
 from cep.kernels.jit import compilations, interpreted, warm
-from cep.kernels.keys import empty_keys, encode_keys
+from cep.kernels.keys import Keys, decode_keys, empty_keys, encode_keys
 from cep.model.functions import (
     Function,
     approx_count_distinct,
@@ -261,14 +263,19 @@ def bucket_of(columns: Columns, by: tuple[str, ...], n: int) -> np.ndarray:
 class Instances:
     """Instances of one stage, each owning buckets; collects answers and checks their times against the watermarks."""
 
-    def __init__(self, operator: Aggregate, stage: str, parallelism: int, rows_max: int = 3) -> None:
+    def __init__(self, operator: Aggregate, stage: str, parallelism: int, rows_max: int = 3, keyed: bool = True) -> None:
         self.operator, self.stage = operator, stage
-        self.spec = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), stage)
+        self.spec = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), stage, keyed=keyed)
         self.states = [WindowState(self.spec, operator.name, rows_max) for _ in range(parallelism)]
         self.answers: Answers = Counter()
+        self.dealer = None if keyed else RouteEntries(self.spec, uniform_table(BUCKETS, parallelism), parallelism)
 
     def add(self, batch: Batch) -> None:
         """By key."""
+        if self.dealer is not None:
+            for i, part in self.dealer.route(batch):
+                self.states[i].add(part)
+            return
         owner = bucket_of(batch.columns, self.operator.by, len(batch)) % len(self.states)
         for i, state in enumerate(self.states):
             state.add(batch.take(np.flatnonzero(owner == i)))
@@ -347,9 +354,10 @@ def test_partial_and_final_equal_the_reference(
     rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject
 ) -> None:
     operator = aggregate(window, by, functions)
-    partial = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), "partial")
+    keyed = data.draw(st.booleans())
+    partial = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), "partial", keyed=keyed)
     partials = [WindowState(partial, "agg", rows_max=3) for _ in range(data.draw(st.integers(1, 3)))]
-    final = Instances(operator, "final", data.draw(st.integers(1, 2)))
+    final = Instances(operator, "final", data.draw(st.integers(1, 2)), keyed=keyed)
     for batch, watermark in cuts(data.draw, rows):
         sent = []
         for row in batch:
@@ -360,9 +368,38 @@ def test_partial_and_final_equal_the_reference(
             sent += state.advance(watermark)
         for made in sent:
             assert made.time.min() >= final.states[0].watermark
-            final.add(through_arrow(made, partial.partial_schema))
+            final.add(through_arrow(made, partial.entry_schema))
         final.advance(watermark)
     assert final.answers == expected(operator, rows)
+
+
+@pytest.mark.parametrize("key", ["short", "long" * 10], ids=["short", "long"])
+def test_partial_rows_are_dealt_by_their_keys(key: str) -> None:
+    """Large batches of one pane go in one pass where no key is long; every sixteenth is counted, and goes as all others do."""
+    operator = aggregate(TimeWindow(10, 10), ("key",), COUNTS)
+    spec = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), "partial")
+    dealer, router = RouteEntries(spec, uniform_table(BUCKETS, 3), 3), RouteKey((SCHEMA["key"],), uniform_table(BUCKETS, 3), 3)
+    state, final = WindowState(spec, "agg"), Instances(operator, "final", 3, rows_max=5_000, keyed=False)
+    turns = range(COUNTED_BATCHES + 2)
+    rows = {turn: [row(10 * turn + i % 7, key=f"{i % 2_000}{key if i % 2_000 == 3 else ''}") for i in range(3_000)] for turn in turns}
+    for turn in turns:
+        state.add(batch_of(rows[turn]))
+        (made,) = state.advance(10 * turn + 10)
+        named = Batch(decode_keys(keys_of(spec, made), spec.by), made.time)
+        parts = dict(dealer.route(made))
+        for i, part in router.route(named):
+            column = decode_keys(keys_of(spec, parts[i]), spec.by)["key"]
+            assert to_arrow(column).equals(to_arrow(part.columns["key"]))
+            final.states[i].add(through_arrow(parts[i], spec.entry_schema) if turn % 2 else parts[i])
+    assert dealer.counts.sum() == 2_000 and dealer.counts.tolist() == router.counts.tolist()
+    final.advance(MAX_TIME)
+    assert final.answers == expected(operator, [each for turn in turns for each in rows[turn]])
+
+
+def keys_of(spec: AggregateSpec, batch: Batch) -> Keys:
+    """Of partial rows."""
+    rows = entry_rows(spec, batch.columns, batch.time, 0)
+    return Keys(rows.matrix[:, 0].astype(np.uint64), rows.matrix[:, 1].astype(np.uint64), rows.arena)
 
 
 def through_arrow(batch: Batch, schema: Schema) -> Batch:
@@ -646,10 +683,12 @@ def test_what_the_spec_says() -> None:
     spec = AggregateSpec.of(aggregate(TimeWindow(10, 10), ("key",), COUNTS), SCHEMA, frozenset({"t"}), "partial")
     assert not spec.needs_origin
     assert str(spec.partial_schema) == "(key: string?, _s0: int64, _s1: int64, _s2: int64)"
+    assert str(spec.output_schema) == str(spec.entry_schema) == "(_sentry: binary)"
     edges = AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(first("s"))), SCHEMA, frozenset({"t"}), "whole")
     assert edges.needs_origin and str(edges.output_schema) == "(first_s: string?)"
     final = AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(first("s"))), SCHEMA, frozenset({"t"}), "final")
     assert not final.needs_origin and str(final.partial_schema) == "(_s0: int64, _s1: int64, _s2: int64, _s3: string?)"
+    assert str(final.entry_schema) == "(_sentry: binary, _s0: string?)"
     with pytest.raises(QueryError, match="sum\\(s\\): expected a number"):
         AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(sum_("s"))), SCHEMA, frozenset({"t"}), "whole")
     with pytest.raises(QueryError, match="at most"):

@@ -165,7 +165,7 @@ def large(function: Function, type_: str, values: Sequence[Any], **options: Any)
     final = WindowState(spec_of([function], {"v": type_}, TimeWindow(n, n // 10), "final", **options), "a")
     for state in partials:
         for made in state.flush():
-            final.add(Batch(columns_from_arrow(columns_to_arrow(made.columns, spec.partial_schema), spec.partial_schema), made.time))
+            final.add(Batch(columns_from_arrow(columns_to_arrow(made.columns, spec.entry_schema), spec.entry_schema), made.time))
     found = {int(b.time[0]): columns_to_arrow(b.columns, final.spec.output_schema).to_pylist() for b in final.advance(MAX_TIME)}
     return found[n - 1][0]["r0"]
 

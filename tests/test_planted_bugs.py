@@ -34,6 +34,7 @@ PROPERTIES = (
     *(f"tests/test_{operator}.py" for operator in ("deduplicate", "flat_map", "join_interval", "join_window")),
     "tests/test_short_way.py",
     "tests/test_text.py",
+    "tests/test_aggregate.py",
 )
 #: What CI gives the properties, s of CPU, so that a busy machine changes nothing; and when one counts as hanging, s.
 GIVEN_S, HANG_S = 900, 3600.0

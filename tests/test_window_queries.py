@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep.errors import QueryError
@@ -79,7 +79,7 @@ def test_any_execution_and_restart_answers_as_another(
         one, two, both = run_case(case, before), run_case(case, after), run_with_restart(case, before, after, turns)
     answers = [sorted(map(repr, ran.outputs["out"])) for ran in (one, two, both)]
     assert answers[0] == answers[1] == answers[2]
-    assert one.outputs["out"]
+    assume(one.outputs["out"])  # no transaction need come to its end: then another case is drawn
 
 
 def test_what_has_no_bounds_says_so() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile import aggregate_results as results
+from cep.compile.aggregate_entries import entry_columns, entry_rows, partials
 from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_results import GroupFailure
 from cep.compile.aggregate_rows import Rows, partial_rows, tuple_rows
@@ -84,10 +85,14 @@ class WindowState:
         numbers = np.arange(len(batch), dtype=np.uint64)
         # Keys of their own, so that row i is entry i; the columns of the key need not be had back from them.
         replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
-        columns = results.state_columns(self.spec, Groups(table, 0, len(batch)))
-        by = {field.name: batch.columns[field.name] for field in self.spec.by}
+        keys, n, width = rows.arrays[:3], len(batch), self.spec.width
+        matrix = table.entries[: n * width].reshape(n, width)
+        matrix[:, 0], matrix[:, 1] = keys[0], keys[1]
+        columns = entry_columns(self.spec, matrix, keys[2], Groups(table, 0, n))
+        if self.spec.keyed:
+            columns |= {field.name: batch.columns[field.name] for field in self.spec.by}
         time = (batch.time // self._panes.pane + 1) * self._panes.pane - 1
-        return Batch(by | columns, time, None, batch.created)
+        return Batch(columns, time, None, batch.created)
 
     @property
     def groups(self) -> int:
@@ -96,7 +101,7 @@ class WindowState:
 
     def _rows(self, batch: Batch) -> Rows:
         if self.spec.stage == "final":
-            return partial_rows(self.spec, batch.columns, np.ascontiguousarray(batch.time), batch.created)
+            return entry_rows(self.spec, batch.columns, np.ascontiguousarray(batch.time), batch.created)
         return tuple_rows(self.spec, batch)
 
     # Answers out
@@ -144,7 +149,7 @@ class WindowState:
 
     def _emit(self, start: int, groups: Groups) -> Batch:
         if self.spec.stage == "partial":
-            return results.partials(self.spec, groups, start + self._panes.pane)
+            return partials(self.spec, groups, start + self._panes.pane)
         failures: list[GroupFailure] = []
         batch = results.answers(self.spec, self.name, groups, start, failures)
         self.failed += len(failures)

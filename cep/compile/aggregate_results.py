@@ -247,12 +247,6 @@ def kernels_of(spec: AggregateSpec) -> tuple[Kernel, ...]:
 # --- partial rows ----------------------------------------------------------------------------------------------------
 
 
-def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
-    """The partial rows of a pane for `groups`, at event time pane end - 1."""
-    columns = partial_columns(spec, groups)
-    return Batch(columns, np.full(len(groups), pane_end - 1, np.int64), None, groups.table.created)
-
-
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
     return spec.decode(groups.keys(0)) | state_columns(spec, groups)
@@ -276,10 +270,10 @@ def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:
             for k in range(part.words):
                 yield Column(INT64, groups.word(place + k))
     if part.kind == "sum":
-        yield _spilled(groups, place)
+        yield spilled(groups, place)
 
 
-def _spilled(groups: Groups, place: int) -> Column:
+def spilled(groups: Groups, place: int) -> Column:
     """The words of sums that have spilled, NULL where they have not."""
     spilled = (groups.word(place) & SPILLED) != 0
     rows = groups.word(place + 1)[spilled]

@@ -145,7 +145,7 @@ def _texts(field: Field, column: Column) -> dict[tuple[str, str], np.ndarray]:
 
 def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, created: int) -> PartialRows:
     """Partial rows of `spec.partial_schema`; `time` is any instant of their panes."""
-    made = _Matrix(len(time), spec.width)
+    made = Matrix(np.empty((len(time), spec.width), np.int64))
     made.texts(0, keys_of(columns, spec.by, len(time)))
     fields = iter(spec.partial_schema.fields[len(spec.by) :])
     for place, part in spec.parts:
@@ -154,7 +154,7 @@ def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, create
                 field = next(fields)
                 made.texts(place, encode_keys({field.name: columns[field.name]}, (field,)))
             case "block":
-                made.blocks(place, part, columns[next(fields).name], columns[next(fields).name])
+                made.blocks(place, part, columns[next(fields).name].values, columns[next(fields).name])
             case _:
                 for k in range(part.words):
                     made.matrix[:, place + k] = columns[next(fields).name].values
@@ -163,11 +163,11 @@ def partial_rows(spec: AggregateSpec, columns: Columns, time: np.ndarray, create
     return PartialRows(spec.loops, time, created, made.matrix, made.arena(), made.pool())
 
 
-class _Matrix:
-    """Entries in the making."""
+class Matrix:
+    """Entries in the making: `matrix` is int64[n, width]."""
 
-    def __init__(self, n: int, width: int) -> None:
-        self.matrix = np.empty((n, width), np.int64)
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix = matrix
         self._bodies: list[np.ndarray] = []
         self._size = 0
         self._pools: list[np.ndarray] = []
@@ -181,22 +181,23 @@ class _Matrix:
             if self._size:
                 high = high.copy()
                 high[long] += np.uint64(self._size)
-            self._add(keys.data)
+            self.bytes(keys.data)
         self.matrix[:, place] = keys.w0.view(np.int64)
         self.matrix[:, place + 1] = high.view(np.int64)
 
-    def _add(self, body: np.ndarray) -> None:
+    def bytes(self, body: np.ndarray) -> None:
+        """These lie behind those that are there already."""
         self._bodies.append(body)
         self._size += len(body)
 
-    def blocks(self, place: int, part: Part, counts: Column, blocks: Column) -> None:
+    def blocks(self, place: int, part: Part, counts: np.ndarray, blocks: Column) -> None:
         """Three words, of which the first and the offsets of long texts count from the beginning of the arena."""
         offsets, body = gathered(blocks)
         words = np.empty((len(counts), BLOCK_WORDS), np.int64)
-        words[:, 2] = counts.values
+        words[:, 2] = counts
         place_blocks(body, offsets, self._size, part.slot, part.text, words)
         self.matrix[:, place : place + BLOCK_WORDS] = words
-        self._add(body)
+        self.bytes(body)
 
     def spilled(self, place: int, column: Column) -> None:
         rows = np.flatnonzero(self.matrix[:, place] & SPILLED)

@@ -49,6 +49,7 @@ class Answer:
 class AggregateSpec:
     """An Aggregate over tuples of `schema`, or one of its two stages; `origin`: do its answers carry one? `ties`: may tuples
     have the same event time and origin (`aggregate_ties`)? Then `schema` has all their columns. Origins are of `origin_words` words.
+    `keyed`: partial rows have the columns of their key, for somebody who looks at less than all of it.
 
     Stages: "whole" takes tuples and gives answers, "partial" takes tuples and gives one partial row for each group and
     pane, "final" takes partial rows and gives answers. `schema` is that of the tuples in all three.
@@ -61,6 +62,7 @@ class AggregateSpec:
     origin: bool = field(default=False)
     ties: bool = field(default=False)
     origin_words: int = ORIGIN_WORDS
+    keyed: bool = field(default=False)
 
     @staticmethod
     def of(
@@ -72,9 +74,10 @@ class AggregateSpec:
         origin: bool = False,
         ties: bool = False,
         origin_words: int = ORIGIN_WORDS,
+        keyed: bool = False,
     ) -> AggregateSpec:
         """`time_columns` are the columns that are the event time. Raises QueryError where a function does not fit its column."""
-        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties, origin_words)
+        spec = AggregateSpec(operator, schema, frozenset(time_columns), stage, origin, ties, origin_words, keyed)
         if stage not in STAGES:
             raise QueryError(f"operator {operator.name!r}: stage {stage!r} is none of {', '.join(STAGES)}")
         assert spec.output_schema
@@ -116,7 +119,7 @@ class AggregateSpec:
     @cached_property
     def output_schema(self) -> Schema:
         if self.stage == "partial":
-            return self.partial_schema
+            return self.entry_schema
         return Schema(self.by + tuple(answer.field for answer in self.answers))
 
     @cached_property
@@ -151,8 +154,20 @@ class AggregateSpec:
         return sums_of(self.states)
 
     @cached_property
+    def entry_schema(self) -> Schema:
+        """A partial row on its way from stage to stage (`aggregate_entries`)."""
+        return Schema((self.by if self.keyed else ()) + self.entry_fields)
+
+    @cached_property
+    def entry_fields(self) -> tuple[Field, ...]:
+        """The entry, and what it only points to."""
+        prefix = free_prefix("_s", self.operator.by)
+        apart = [_type_apart(part) for _, part in self.parts if part.kind != "words"]
+        return Field(f"{prefix}entry", BINARY), *(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(apart))
+
+    @cached_property
     def partial_schema(self) -> Schema:
-        """A partial row: the `by` fields, then the words of its states: a text column for two words of text, int64 for every
+        """A partial row in a snapshot: the `by` fields, then the words of its states: a text column for two words of text, int64 for every
         other, and behind those of an exact sum a binary column for one that has spilled. A block is the int64 that it counts, and a
         binary column with its slots."""
         prefix = free_prefix("_s", self.operator.by)
@@ -243,6 +258,10 @@ Record = Edge | TextEdge | ArgExtreme | FirstRows
 
 def _sum(column: Field) -> State:
     return FloatSum(column) if column.type.name == "float64" else IntegerSum(column)
+
+
+def _type_apart(part: Part) -> tuple[DataType, bool]:
+    return (part.type, True) if part.kind == "text" else (BINARY, part.kind == "sum")
 
 
 def _partial_types(part: Part) -> list[tuple[DataType, bool]]:

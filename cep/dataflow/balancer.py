@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 
+from cep.compile.aggregate_entries import keys_of_entries, rows_of_words, take_entries, words_of_rows
+from cep.compile.aggregate_spec import AggregateSpec
 from cep.elements import Batch
 from cep.kernels.columns import widened as widened  # for everybody else
 from cep.kernels.jit import warm
-from cep.kernels.keys import encode_keys, kernels_of
-from cep.kernels.partition import KERNELS, bucket_targets, count_buckets, partition
+from cep.kernels.keys import Keys, encode_keys, kernels_of
+from cep.kernels.partition import KERNELS, bucket_targets, count_buckets, deal, partition
+from cep.kernels.text import gather
 from cep.model.schema import Field
 from cep.plan.physical import Edge
 
@@ -62,18 +66,62 @@ class RouteKey:
         self._batches = 0
         warm(*KERNELS, *kernels_of(fields))
 
+    def keys(self, batch: Batch) -> Keys:
+        """What is hashed."""
+        return encode_keys(widened(batch.columns, self.fields), self.fields)
+
+    def part(self, batch: Batch, rows: np.ndarray) -> Batch:
+        """Rows `rows`, int64[m], for one target."""
+        return batch.take(rows)
+
+    def is_next_counted(self, rows: int) -> bool:
+        """Are the buckets of the next batch, which has so many rows, counted?"""
+        return (self._batches + 1) % COUNTED_BATCHES == 0 or rows < SMALL_ROWS
+
     def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
-        keys = encode_keys(widened(batch.columns, self.fields), self.fields)
-        self._batches += 1
-        if self._batches % COUNTED_BATCHES == 0 or len(batch) < SMALL_ROWS:
+        keys = self.keys(batch)
+        if self.is_next_counted(len(batch)):
             count_buckets(keys.w0, keys.w1, self.counts)
+        self._batches += 1
         targets = np.empty(len(batch), np.int32)
         bucket_targets(keys.w0, keys.w1, self.table, targets)
         order, bounds = partition(targets, self.targets)
         for target in range(self.targets):
             rows = order[bounds[target] : bounds[target + 1]]
             if len(rows):
-                yield target, batch.take(rows)
+                yield target, self.part(batch, rows)
+
+
+class RouteEntries(RouteKey):
+    """The same for partial rows by their whole key, whose words they have; those of a target lie together then."""
+
+    def __init__(self, spec: AggregateSpec, table: np.ndarray, targets: int) -> None:
+        super().__init__(spec.by, table, targets)
+        self.entry, self.width = spec.entry_fields[0].name, spec.width
+        warm(deal, gather)
+
+    def route(self, batch: Batch) -> Iterator[tuple[int, Batch]]:
+        alone = len(batch.columns) == 1 and not self.is_next_counted(len(batch)) and bool((batch.time == batch.time[0]).all())
+        words = words_of_rows(batch.columns[self.entry], self.width) if alone else None
+        return super().route(batch) if words is None else self._deal(batch, words)
+
+    def _deal(self, batch: Batch, words: np.ndarray) -> Iterator[tuple[int, Batch]]:
+        """Of nothing but words, all of one pane: two passes."""
+        self._batches += 1
+        bounds, dealt = np.empty(self.targets + 1, np.int64), np.empty(words.shape, np.int64)
+        deal(words, self.table, np.empty(len(words), np.int32), bounds, dealt)
+        for target, (start, stop) in enumerate(pairwise(bounds.tolist())):
+            if start < stop:
+                rows = {self.entry: rows_of_words(dealt[start:stop])}
+                yield target, Batch(rows, batch.time[: stop - start], None, batch.created, batch.source)
+
+    def keys(self, batch: Batch) -> Keys:
+        return keys_of_entries(batch.columns[self.entry], self.width)
+
+    def part(self, batch: Batch, rows: np.ndarray) -> Batch:
+        columns = {name: column.take(rows) for name, column in batch.columns.items() if name != self.entry}
+        entries = take_entries(batch.columns[self.entry], rows, self.width)
+        return Batch({self.entry: entries} | columns, batch.time[rows], None, batch.created, batch.source)
 
 
 class Broadcast:

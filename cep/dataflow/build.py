@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, bucket_table
+from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteEntries, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
 from cep.dataflow.checkpoint import Owners, table_of
 from cep.dataflow.dead_letters import DeadLetters
@@ -265,5 +265,9 @@ class _Builder:
             case "broadcast":
                 return Broadcast(targets)
             case "route-key":
-                return RouteKey(self.layout.route_fields(edge), bucket_table(edge, self.plan.buckets, targets), targets)
+                table = bucket_table(edge, self.plan.buckets, targets)
+                dealt = self.layout.operators[edge.consumer] if edge.partial else None
+                if isinstance(dealt, Aggregate) and self.layout.deals_entries(dealt):
+                    return RouteEntries(self.layout.spec(dealt, "partial"), table, targets)
+                return RouteKey(self.layout.route_fields(edge), table, targets)
         return PointToPoint()

@@ -35,7 +35,18 @@ class Layout:
         origin = stage != "partial" and self.origin(aggregate.name)
         tied = ties(self.plan, aggregate.input)
         words = self.words(aggregate.input)
-        return AggregateSpec.of(aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words)
+        keyed = stage != "whole" and not self.deals_entries(aggregate)
+        return AggregateSpec.of(
+            aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words, keyed=keyed
+        )
+
+    def deals_entries(self, aggregate: Aggregate) -> bool:
+        """Are partial rows of it dealt by their whole key, as its columns are, or not at all?"""
+        edge = next((edge for edge in self.plan.edges if edge.partial and edge.consumer == aggregate.name), None)
+        if edge is None or edge.balancer != "route-key":
+            return True
+        schema, fields = self.columns(aggregate.input), self.route_fields(edge)
+        return [(f.name, f.type) for f in fields] == [(name, schema[name].type) for name in aggregate.by]
 
     def origin(self, producer: str) -> bool:
         """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""
@@ -58,7 +69,7 @@ class Layout:
         if edge.partial:
             aggregate = self.operators[edge.consumer]
             assert isinstance(aggregate, Aggregate)
-            return Format(self.spec(aggregate, "partial").partial_schema)
+            return Format(self.spec(aggregate, "partial").entry_schema)
         return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:

@@ -51,5 +51,27 @@ def _sort_by_counting(targets: np.ndarray, order: np.ndarray, bounds: np.ndarray
         cursor[target] += 1
 
 
+@kernel("void(const int64[:, :], const int32[:], int32[:], int64[:], int64[:, :])")
+def deal(rows: np.ndarray, table: np.ndarray, targets: np.ndarray, bounds: np.ndarray, out: np.ndarray) -> None:
+    """Copies rows that begin with the two words of their keys, int64[n, any], to `out`, those of a target one behind the other as they
+    came: target p's are `out[bounds[p] : bounds[p + 1]]`. `table` as for `bucket_targets`; `targets`, int32[n], is for use here."""
+    low_bits = np.uint64(len(table) - 1)
+    bounds[:] = 0
+    for i in range(len(rows)):
+        target = table[np.int64(hash64(np.uint64(rows[i, 0]), np.uint64(rows[i, 1])) & low_bits)]
+        targets[i] = target
+        bounds[target + 1] += 1
+    for part in range(len(bounds) - 1):
+        bounds[part + 1] += bounds[part]
+    for i in range(len(rows)):  # a bound is where the next row of its target goes, and so in the end where the next target begins
+        to = bounds[targets[i]]
+        bounds[targets[i]] = to + 1
+        for k in range(rows.shape[1]):
+            out[to, k] = rows[i, k]
+    for part in range(len(bounds) - 1, 0, -1):
+        bounds[part] = bounds[part - 1]
+    bounds[0] = 0
+
+
 #: What cutting by buckets runs.
 KERNELS = (bucket_targets, count_buckets, _sort_by_counting)
