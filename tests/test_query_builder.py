@@ -11,7 +11,8 @@ import pytest
 
 from cep.errors import QueryError
 from cep.model import query as model
-from cep.model.expr import Expr, Literal, col, from_json, lit, to_json
+from cep.model.expr import NESTED_MAX, Expr, Literal, col, from_json, lit, to_json
+from cep.model.operator_documents import from_json as from_document
 from cep.model.operators import Deduplicate, Delay, Demux, FlatMap, Operator, Sort, StatefulMap, TopN
 from cep.model.schema import FLOAT64, INT64, STRING
 from cep.model.windows import TIME
@@ -117,3 +118,26 @@ def test_message_policy() -> None:
     assert model.from_json(asked.to_json()).options.message_policy == "poll"
     with pytest.raises(QueryError, match="message_policy: expected one of"):
         asked.options(message_policy="sleep")
+
+
+@pytest.mark.parametrize("operations", [110, 600, 100_000])
+def test_operations_inside_each_other_have_an_end(operations: int) -> None:
+    """Said where the query is made, whatever Python itself could still take."""
+    n = col("n")
+    for _ in range(operations):
+        n = n + 1
+    with pytest.raises(QueryError, match="more than 100 operations inside each other: compute a part of it in a map before"):
+        start().map("deep", n=n).output("out").to_json()
+
+
+def test_a_document_with_operations_inside_each_other() -> None:
+    def document(operations: int) -> dict[str, object]:
+        expression: object = {"column": "n"}
+        for _ in range(operations):
+            expression = {"op": "+", "args": [expression, 1]}
+        return {"name": "deep", "type": "map", "input": "packets", "fields": {"n": expression}}
+
+    assert from_document(document(NESTED_MAX)).name == "deep"
+    for operations in (NESTED_MAX + 10, 100_000):
+        with pytest.raises(QueryError, match="more than 100 operations inside each other"):
+            from_document(document(operations))

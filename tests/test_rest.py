@@ -25,6 +25,7 @@ import driver
 from cep import wire
 from cep.config import ClusterConfig, argument
 from cep.errors import ClusterError, QueryError, QueryFailed
+from cep.model.expr import NESTED_MAX
 from cep.model.streams import TextFiles
 from cep.transport import open_sockets
 from cep.wire import Header
@@ -196,6 +197,19 @@ class TestProblems:
     def test_a_document_too_deep_to_read(self, client: httpx.Client) -> None:
         answer = client.post("/explain", content=b'{"a":' * 50_000 + b"1" + b"}" * 50_000)
         is_problem(answer, 400, "ProtocolError", "cannot be read")
+
+    def test_operations_inside_each_other(self, client: httpx.Client) -> None:
+        """As many as there may be are answered as they came; one query with more harms nobody."""
+        for operations in (NESTED_MAX, 2 * NESTED_MAX):
+            expression = '{"op": "is_null", "args": [' * operations + '{"column": "ip"}' + "]}" * operations
+            operator = {"name": "deep", "type": "map", "input": "visits", "fields": {"x": json.loads(expression)}}
+            document = {"name": "deep", "streams": [STREAM_EXAMPLE], "operators": [operator], "outputs": [{"stream": "o", "input": "deep"}]}
+            answer = client.post("/queries", json=document)
+            if operations > NESTED_MAX:
+                is_problem(answer, 422, "QueryError", "more than 100 operations inside each other", "/operators/0")
+            else:
+                assert answer.status_code == 201 and client.get("/queries/deep").json()["document"]["operators"] == [operator]
+                assert client.delete("/queries/deep").status_code < 300
 
     def test_what_is_no_query_is_pointed_at(self, client: httpx.Client) -> None:
         broken = json.loads(json.dumps(QUERY_EXAMPLE))

@@ -19,6 +19,9 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 COMPARISON = ("=", "!=", "<", "<=", ">", ">=")
 BOOLEAN = ("and", "or")
 UNARY = ("-", "not", "is_null")
+#: Operations inside each other: what is made of an expression, and JSON, are as deep, and some of it is made by recursion.
+NESTED_MAX = 100
+_AROUND = 6  # levels of an operator's document around its expressions, and the last one of theirs
 #: name -> (fewest arguments, most; None: any number). Clock functions read the clock of the instance, per batch.
 FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "now": (0, 0),
@@ -458,6 +461,22 @@ def to_json(expr: Expr) -> dict[str, Any]:
         case Udf(function, args, type_, nullable):
             return {"udf": function, "args": [to_json(arg) for arg in args], "returns": f"{type_}{'?' if nullable else ''}"}
     raise TypeError(f"not an expression: {expr!r}")
+
+
+def too_nested(pointer: str = "") -> QueryError:
+    """The error that says what to do."""
+    return QueryError(f"more than {NESTED_MAX} operations inside each other: compute a part of it in a map before, as a field", pointer)
+
+
+def check_nested(document: Any, pointer: str) -> None:
+    """Raises QueryError where a document has more than NESTED_MAX operations inside each other; without recursion."""
+    level, depth = [document], 0
+    while level:
+        depth += 1
+        if depth > 2 * NESTED_MAX + _AROUND:
+            raise too_nested(pointer)
+        inside = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [part for parts in inside for part in parts]
 
 
 def from_json(document: Any, pointer: str = "") -> Expr:

@@ -230,6 +230,7 @@ def _is_default(value: Any, default: Any) -> bool:
 
 def from_json(document: Any, pointer: str = "") -> Operator:
     """Raises QueryError with a pointer to what is wrong."""
+    expressions.check_nested(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("name"), str) or document.get("type") not in TYPES:
         raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {document!r}', pointer)
     cls, forms = TYPES[document["type"]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from cep.errors import QueryError, escaped
 from cep.model import operator_documents, sinks, streams
+from cep.model.expr import check_nested, too_nested
 from cep.model.operators import Operator
 from cep.model.sinks import Files
 from cep.model.streams import Stream
@@ -57,7 +58,17 @@ class Query:
 
 
 def to_json(query: Query) -> dict[str, Any]:
-    """`from_json(to_json(query))` is the same query."""
+    """`from_json(to_json(query))` is the same query. Raises QueryError: an expression has far too many operations inside each other."""
+    try:
+        document = _to_json(query)
+    except RecursionError:
+        raise too_nested() from None
+    for i, operator in enumerate(document["operators"]):
+        check_nested(operator, f"/operators/{i}")
+    return document
+
+
+def _to_json(query: Query) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": query.name,
         "streams": [streams.to_json(stream) for stream in query.streams],

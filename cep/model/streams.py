@@ -87,6 +87,7 @@ def to_json(stream: Stream) -> dict[str, Any]:
 
 
 def from_json(document: Any, pointer: str = "") -> Stream:
+    expressions.check_nested(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
     known = {"name", "schema", "event_time", "disorder", "files"}
