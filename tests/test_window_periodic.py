@@ -45,7 +45,8 @@ FIELDS = (*FUNCTIONS, ("start", window_start()), ("end", window_end()))
 
 
 def making(window: UnboundedWindow, stage: str = "whole") -> Callable[[], AggregateOperator]:
-    spec = AggregateSpec.of(operator_of(window, FIELDS), SCHEMA, frozenset(), stage, origin=stage != "partial", origin_words=ORIGIN_WORDS)
+    carried = {"origin": stage != "partial", "origin_words": ORIGIN_WORDS, "keyed": stage != "whole"}
+    spec = AggregateSpec.of(operator_of(window, FIELDS), SCHEMA, frozenset(), stage, **carried)
     return lambda: AggregateOperator("windows", spec, 1 << 30, DeadLetters())
 
 
