@@ -6,6 +6,7 @@ Only the standard library is imported, for instance managers read this before th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,8 @@ BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 TOKEN_VARIABLE = "CEP_TOKEN"
+_TRANSACTION_BYTES = 500_000  # half of what a packet of ZooKeeper holds
+_OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 
 
 _LISTS = ("data", "modules", "module_path")
@@ -129,6 +132,21 @@ def node(*names: str) -> str:
 def instance_node(query: str, subquery: str, instance: int) -> str:
     """The name under `/assignments/<im>` and `/status/<im>` of one subquery instance."""
     return f"{query}~{subquery}~{instance}"
+
+
+def transactions(operations: Iterable[tuple[str, str, bytes]]) -> Iterator[list[tuple[str, str, bytes]]]:
+    """Operations on nodes, (what it is, path, value), as many at a time as a transaction holds."""
+    chunk: list[tuple[str, str, bytes]] = []
+    size = 0
+    for operation in operations:
+        bytes_ = len(operation[1]) + len(operation[2]) + _OPERATION_BYTES
+        if chunk and size + bytes_ > _TRANSACTION_BYTES:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(operation)
+        size += bytes_
+    if chunk:
+        yield chunk
 
 
 def _segment(name: str) -> str:

@@ -9,7 +9,14 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # which has no types
-    pass
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """An alias that stands for what holds it, or for two of another that stands for two, would be a document without end."""
+        if self.check_event(yaml.events.AliasEvent):
+            alias = self.peek_event()
+            raise yaml.composer.ComposerError(
+                None, None, f"write out what *{alias.anchor} stands for: aliases are not read", alias.start_mark
+            )
+        return super().compose_node(parent, index)
 
 
 _BOOL = "tag:yaml.org,2002:bool"

@@ -16,7 +16,7 @@ from cep.errors import QueryError
 from cep.model import query as model
 from cep.model import sinks
 from cep.model.duration import parse_duration
-from cep.model.expr import Column, Expr, Literal, as_expr
+from cep.model.expr import Column, Expr, Literal, as_expr, too_nested
 from cep.model.functions import Function
 from cep.model.operators import (
     Aggregate,
@@ -282,7 +282,10 @@ class Query:
     def build(self, known: Mapping[str, Stream] | None = None) -> model.Query:
         """The query as a value. Raises QueryError where it is none; streams read by name are looked up in `known`."""
         query = self.value()
-        validate(query, known or {})
+        try:
+            validate(query, known or {})
+        except RecursionError:
+            raise too_nested() from None
         return query
 
     def value(self) -> model.Query:

@@ -23,7 +23,7 @@ from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, No
 from kazoo.protocol.states import WatchedEvent
 from kazoo.retry import KazooRetry
 
-from cep.config import InstanceManagerConfig, node
+from cep.config import InstanceManagerConfig, node, transactions
 from cep.elements import Barrier
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan, Worker
@@ -35,8 +35,7 @@ from instance_manager.straight_line import prepare
 LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
 #: So soon after one change come the others of its transaction, one for each instance; to read them in one go costs half.
-_BURST_S, _BURST_WORDS = 0.0005, 1_000
-_TRANSACTION_BYTES, _OPERATION_BYTES = 500_000, 300  # half of what a packet of ZooKeeper holds; an operation's path, generously
+_BURST_S, _BURST_WORDS = 0.0005, 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +141,20 @@ class Control(threading.Thread):
 
     def _write_statuses(self, statuses: Mapping[str, dict[str, Any]]) -> None:
         """In transactions, all under way at once; if one cannot be written as it is, each of its statuses is written by itself."""
-        encoded = {key: json.dumps(status).encode() for key, status in statuses.items()}
-        asked = [(keys, self._transaction({key: encoded[key] for key in keys})) for keys in _together(encoded)]
-        for keys, answer in asked:
+        writes = [(key, node("status", self.config.id, key), json.dumps(status).encode()) for key, status in statuses.items()]
+        for together, answer in [(together, self._transaction(together)) for together in transactions(writes)]:
             if any(isinstance(result, KazooException) for result in answer.get()):
-                for key in keys:
-                    self._write_ephemeral(node("status", self.config.id, key), statuses[key])
-            self.written.update(keys)
+                for key, path, _ in together:
+                    self._write_ephemeral(path, statuses[key])
+            self.written.update(key for key, *_ in together)
 
-    def _transaction(self, statuses: Mapping[str, bytes]) -> Any:
+    def _transaction(self, writes: Iterable[tuple[str, str, bytes]]) -> Any:
         transaction = self.client.transaction()
-        for key, status in statuses.items():
-            path = node("status", self.config.id, key)
+        for key, path, data in writes:
             if key in self.written:
-                transaction.set_data(path, status)
+                transaction.set_data(path, data)
             else:
-                transaction.create(path, status, ephemeral=True)
+                transaction.create(path, data, ephemeral=True)
         return transaction.commit_async()
 
     def _write_ephemeral(self, path: str, document: dict[str, Any]) -> None:
@@ -283,20 +280,6 @@ class Control(threading.Thread):
         for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
             with suppress(NoNodeError):
                 answer.get()
-
-
-def _together(statuses: Mapping[str, bytes]) -> Iterator[list[str]]:
-    """Their keys, as many at a time as a transaction holds."""
-    keys: list[str] = []
-    size = 0
-    for key, status in statuses.items():
-        if keys and size + len(status) > _TRANSACTION_BYTES:
-            yield keys
-            keys, size = [], 0
-        keys.append(key)
-        size += len(status) + _OPERATION_BYTES
-    if keys:
-        yield keys
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

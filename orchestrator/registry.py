@@ -32,7 +32,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent
 from kazoo.retry import KazooRetry
 
-from cep.config import ROOT, node
+from cep.config import ROOT, node, transactions
 from cep.errors import ClusterError
 from orchestrator.events import Command, Put
 from orchestrator.records import Manager, Status
@@ -40,8 +40,6 @@ from orchestrator.records import Manager, Status
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
 
-_TRANSACTION_BYTES = 500_000
-_OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 _KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions")
 _GONE = None
 
@@ -204,8 +202,8 @@ class Registry:
                 self._known[path] = data
 
     def _commit(self, fence: int) -> None:
-        transactions = [self._transaction(chunk, fence) for chunk in _chunks(self._operations())]
-        for answer in [transaction.commit_async() for transaction in transactions]:
+        asked = [self._transaction(chunk, fence) for chunk in transactions(self._operations())]
+        for answer in [transaction.commit_async() for transaction in asked]:
             _check(answer.get(timeout=self._timeout_s))
 
     def _operations(self) -> Iterator[tuple[str, str, bytes]]:
@@ -229,19 +227,6 @@ class Registry:
             else:
                 transaction.delete(path)
         return transaction
-
-
-def _chunks(operations: Iterable[tuple[str, str, bytes]]) -> Iterator[list[tuple[str, str, bytes]]]:
-    chunk: list[tuple[str, str, bytes]] = []
-    size = 0
-    for operation in operations:
-        size += len(operation[1]) + len(operation[2]) + _OPERATION_BYTES
-        if chunk and size > _TRANSACTION_BYTES:
-            yield chunk
-            chunk, size = [], len(operation[1]) + len(operation[2]) + _OPERATION_BYTES
-        chunk.append(operation)
-    if chunk:
-        yield chunk
 
 
 def _check(results: list[Any]) -> None:

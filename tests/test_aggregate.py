@@ -683,12 +683,12 @@ def test_what_the_spec_says() -> None:
     spec = AggregateSpec.of(aggregate(TimeWindow(10, 10), ("key",), COUNTS), SCHEMA, frozenset({"t"}), "partial")
     assert not spec.needs_origin
     assert str(spec.partial_schema) == "(key: string?, _s0: int64, _s1: int64, _s2: int64)"
-    assert str(spec.output_schema) == str(spec.entry_schema) == "(_sentry: binary)"
+    assert str(spec.output_schema) == str(spec.entry_schema) == "(_sentry5: binary)"
     edges = AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(first("s"))), SCHEMA, frozenset({"t"}), "whole")
     assert edges.needs_origin and str(edges.output_schema) == "(first_s: string?)"
     final = AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(first("s"))), SCHEMA, frozenset({"t"}), "final")
     assert not final.needs_origin and str(final.partial_schema) == "(_s0: int64, _s1: int64, _s2: int64, _s3: string?)"
-    assert str(final.entry_schema) == "(_sentry: binary, _s0: string?)"
+    assert str(final.entry_schema) == "(_sentry7: binary, _s0: string?)"
     with pytest.raises(QueryError, match="sum\\(s\\): expected a number"):
         AggregateSpec.of(aggregate(TimeWindow(10, 10), (), each(sum_("s"))), SCHEMA, frozenset({"t"}), "whole")
     with pytest.raises(QueryError, match="at most"):

@@ -8,7 +8,8 @@ import pytest
 
 from cep.dataflow.build import Layout
 from cep.model.expr import col
-from cep.model.operators import AsOfJoin, Filter, IntervalJoin, Join, Lookup, Map, Operator, Union
+from cep.model.functions import count
+from cep.model.operators import Aggregate, AsOfJoin, Filter, IntervalJoin, Join, Lookup, Map, Operator, Union
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
@@ -17,6 +18,9 @@ from cep.model.windows import TimeWindow
 from cep.plan.needed import may_tie, origin_words
 from cep.plan.physical import PhysicalPlan
 from tests.plans import one_node, planned
+from tests.reference import Partition
+from tests.running import run_case
+from tests.strategies import Case, Execution
 
 TEN = TimeWindow(10, 10)
 LEFT = Stream("l", Schema.of({"t": "timestamp[us]", "k": "int32", "a": "int64", "x": str, "y": str}), col("t"), 0)
@@ -81,3 +85,21 @@ def test_a_theta_join_that_reads_its_streams_itself_runs_on_one_instance() -> No
     assert [subquery.parallelism for subquery in plan(theta).subqueries] == [3, 3, 3]
     (alone,) = plan(theta, split="single").subqueries
     assert alone.parallelism == 1
+
+
+@pytest.mark.parametrize("type_", ["int64", "int64?"], ids=["as nullable", "nullable"])
+def test_partial_rows_meet_the_rows_that_they_are_joined_with(type_: str) -> None:
+    """Where the other side's key may be NULL, one of sixteen bytes has other words than the entries of partial rows: another bucket."""
+    left = Stream("l", Schema.of({"t": "timestamp[us]", "x": "int64", "y": "int64"}), col("t"), 0)
+    right = Stream("r", Schema.of({"t": "timestamp[us]", "x": type_, "y": type_}), col("t"), 0)
+    counted = Aggregate("n", "l", TEN, ("x", "y"), (("n", count()),))
+    joined = Join("j", "n", "r", TEN, TEN, (("x", "x"), ("y", "y")), "inner", None, "r_")
+    options = Options(subqueries=(("n", "j"),), parallelism=2)
+    asked = Query("q", (left, right), (counted, joined), (Output("out", "j"),), options=options)
+    made = planned(asked)
+    assert [edge.partial for edge in made.edges if edge.consumer in ("n", "j")] == [True, False]
+    assert Layout(made).deals_entries(counted) == (type_ == "int64")
+    rows = [(time, time % 7, -time) for time in range(60)]
+    case = Case(asked, {"l": [Partition(0, rows)], "r": [Partition(0, rows)]})
+    ran = run_case(case, Execution(options, (7,), (), tuple(bucket % 2 for bucket in range(options.buckets)), 1 << 20, 0))
+    assert len(ran.outputs["out"]) == len(rows)

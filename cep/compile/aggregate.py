@@ -83,7 +83,7 @@ class WindowState:
         self._single = table
         table.clear()
         numbers = np.arange(len(batch), dtype=np.uint64)
-        # Keys of their own, so that row i is entry i; the columns of the key need not be had back from them.
+        # Keys of their own, so that row i is entry i; the true ones take their place below.
         replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
         keys, n, width = rows.arrays[:3], len(batch), self.spec.width
         matrix = table.entries[: n * width].reshape(n, width)

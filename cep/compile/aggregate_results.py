@@ -249,14 +249,9 @@ def kernels_of(spec: AggregateSpec) -> tuple[Kernel, ...]:
 
 def partial_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
     """`groups` as columns of `spec.partial_schema`."""
-    return spec.decode(groups.keys(0)) | state_columns(spec, groups)
-
-
-def state_columns(spec: AggregateSpec, groups: Groups) -> dict[str, Column]:
-    """Those of them that are not the key's."""
     fields = spec.partial_schema.fields[len(spec.by) :]
     words = (column for place, part in spec.parts for column in _words(part, place, groups))
-    return {field.name: column for field, column in zip(fields, words, strict=True)}
+    return spec.decode(groups.keys(0)) | {field.name: column for field, column in zip(fields, words, strict=True)}
 
 
 def _words(part: Part, place: int, groups: Groups) -> Iterator[Column]:

@@ -160,10 +160,10 @@ class AggregateSpec:
 
     @cached_property
     def entry_fields(self) -> tuple[Field, ...]:
-        """The entry, and what it only points to."""
+        """The entry, whose name says how many words it has, and what it only points to."""
         prefix = free_prefix("_s", self.operator.by)
         apart = [_type_apart(part) for _, part in self.parts if part.kind != "words"]
-        return Field(f"{prefix}entry", BINARY), *(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(apart))
+        return Field(f"{prefix}entry{self.width}", BINARY), *(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(apart))
 
     @cached_property
     def partial_schema(self) -> Schema:

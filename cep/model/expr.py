@@ -19,9 +19,9 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 COMPARISON = ("=", "!=", "<", "<=", ">", ">=")
 BOOLEAN = ("and", "or")
 UNARY = ("-", "not", "is_null")
-#: Operations inside each other: what is made of an expression, and JSON, are as deep, and some of it is made by recursion.
+#: Operations inside each other, but for casts: what is made of an expression, and JSON, are as deep, and some is made by recursion.
 NESTED_MAX = 100
-_AROUND = 6  # levels of an operator's document around its expressions, and the last one of theirs
+_AROUND = 4  # levels of an operator's document around its expressions, and the last one of theirs
 #: name -> (fewest arguments, most; None: any number). Clock functions read the clock of the instance, per batch.
 FUNCTIONS: dict[str, tuple[int, int | None]] = {
     "now": (0, 0),

@@ -58,13 +58,14 @@ class Query:
 
 
 def to_json(query: Query) -> dict[str, Any]:
-    """`from_json(to_json(query))` is the same query. Raises QueryError: an expression has far too many operations inside each other."""
+    """`from_json(to_json(query))` is the same query. Raises QueryError: an expression has too many operations inside each other."""
     try:
         document = _to_json(query)
     except RecursionError:
         raise too_nested() from None
-    for i, operator in enumerate(document["operators"]):
-        check_nested(operator, f"/operators/{i}")
+    for key in ("streams", "operators"):
+        for i, part in enumerate(document[key]):
+            check_nested(part, f"/{key}/{i}")
     return document
 
 
