@@ -101,5 +101,5 @@ def test_partial_rows_meet_the_rows_that_they_are_joined_with(type_: str) -> Non
     assert Layout(made).deals_entries(counted) == (type_ == "int64")
     rows = [(time, time % 7, -time) for time in range(60)]
     case = Case(asked, {"l": [Partition(0, rows)], "r": [Partition(0, rows)]})
-    ran = run_case(case, Execution(options, (7,), (), tuple(bucket % 2 for bucket in range(options.buckets)), 1 << 20, 0))
+    ran = run_case(case, Execution(options, (7,), (), tuple(bucket % 2 for bucket in range(options.buckets)), 1 << 20, 0, (0,)))
     assert len(ran.outputs["out"]) == len(rows)
