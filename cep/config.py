@@ -17,7 +17,7 @@ BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 TOKEN_VARIABLE = "CEP_TOKEN"
-_TRANSACTION_BYTES = 500_000  # half of what a packet of ZooKeeper holds
+_TRANSACTION_BYTES = 100_000  # ZooKeeper keeps the last 500 in memory, each twice; a tenth of what its packets hold
 _OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 
 
