@@ -10,6 +10,8 @@ import socket
 
 from cep.compile.user_functions import allow
 from cep.config import InstanceManagerConfig
+from cep.kernels.jit import no_garbage, warm
+from cep.kernels.text import LATENESS
 from cep.numa import Binding
 from cep.transport import open_sockets
 from instance_manager.control import Control
@@ -27,6 +29,9 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     allow(config.cluster.modules, config.cluster.module_path)
     logging.info("binding: %s", binding.to_json())
     take()
+    # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: whoever starts a process waits for that, not who deploys.
+    with no_garbage():
+        warm(*LATENESS)
     sockets = open_sockets(config.endpoint)
     reporter = Reporter(config, sockets)
     loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
