@@ -100,9 +100,14 @@ def answers_folder(scratch: Path) -> Path:
 def _to_subscriber(
     cluster: LocalCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
 ) -> tuple[Rows, Use]:
-    """The answers come to this process and stay in memory; a table of those with times in ms is made after the clock has stopped."""
+    return taken(running, cluster.processes(), shape, progress)
+
+
+def taken(running: Any, processes: list[tuple[str, int]], shape: Shape, progress: Progress) -> tuple[Rows, Use]:
+    """Starts a query of either engine. The answers come to this process and stay in memory; a table of those with times in ms is made
+    after the clock has stopped."""
     subscription, batches = running.subscribe(ANSWERS), []
-    with metered(cluster.processes()) as use:
+    with metered(processes) as use:
         use.done = 0
         running.start()
         for batch in subscription:

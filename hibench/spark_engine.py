@@ -19,7 +19,7 @@ from driver import Query, deploy
 from driver.spark.session import FAST, SESSIONS, Spark
 from driver.spark.standalone import StandaloneSpark
 from hibench.answers import Rows, Shape, folded, summed
-from hibench.cep_engine import answers_folder, counted, names_of, written_rows
+from hibench.cep_engine import answers_folder, names_of, taken, written_rows
 from hibench.dataset import Prepared
 from hibench.meter import Use, metered
 from hibench.outcome import Outcome, timeline_table
@@ -94,18 +94,9 @@ def last_of(shape: Shape, rows: Rows) -> tuple[Rows, Shape]:
 
 def _to_subscriber(engine: Engine, query: Query, shape: Shape, scratch: Path, progress: Callable[[int], None]) -> tuple[Rows, Use, str]:
     """The answers come to this process and stay in memory."""
-    batches = []
     with deploy(query.output(ANSWERS), engine="spark", master=engine.master, start=False) as running:
-        subscription = running.subscribe(ANSWERS)
-        with metered(engine.processes()) as use:
-            use.done = 0
-            running.start()
-            for batch in subscription:
-                batches.append(batch)
-                use.done += counted(shape, batch)
-                progress(use.done)
-        explanation = running.explain()
-    return (lambda: map(shape.of, batches)), use, explanation
+        rows, use = taken(running, engine.processes(), shape, progress)
+        return rows, use, running.explain()
 
 
 def _into_files(engine: Engine, query: Query, shape: Shape, scratch: Path, progress: Callable[[int], None]) -> tuple[Rows, Use, str]:

@@ -105,8 +105,8 @@ class Reporter:
         """All that are over, and of the others as many as there is time for."""
         end, told = time.monotonic_ns() + REPORT_NS, set()
         for hosted in loop.ready.unreported():
-            if hosted.instance.state == "moved":
-                continue  # its new place tells, and has its totals
+            if not _tells(hosted):
+                continue
             told.add(hosted.key)
             yield hosted
             if time.monotonic_ns() > end and not hosted.instance.done:
@@ -114,7 +114,7 @@ class Reporter:
         if not self._round:
             self._round.extend(loop.hosted)
         for key in [self._round.popleft() for _ in range(min(len(self._round), len(loop.hosted) // ROUND + 1))]:
-            if key in loop.hosted and key not in told:
+            if key in loop.hosted and key not in told and _tells(loop.hosted[key]):
                 yield loop.hosted[key]
 
     def _cpu_share(self, loop: Loop) -> float:
@@ -124,6 +124,12 @@ class Reporter:
         share = min(1.0, (cpu_ns - self._cpu_ns) / worked) if worked > 0 else 1.0
         self._cpu_ns, self._mark, loop.idle.busy_ns = cpu_ns, mark, 0
         return share
+
+
+def _tells(hosted: Hosted) -> bool:
+    """Of the two places of an instance that moves: the old one until all is on its way, the new one once it has its totals."""
+    instance = hosted.instance
+    return instance.state != "moved" and (instance.done or not instance.arriving)
 
 
 def _goes_on(hosted: Hosted) -> bool:

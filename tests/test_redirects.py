@@ -23,6 +23,7 @@ from cep.wire import Format, Header
 from driver import Query, col, stream
 from instance_manager.hosting import Hosted, Preparation, entry_id, publisher_channel
 from instance_manager.loop import Command, Loop
+from instance_manager.metrics import Reporter
 
 EVENTS = stream("events", at="timestamp[us]", n="int64", event_time="at", disorder="0us")
 FORMAT, ENTRY = Format.published(EVENTS), entry_id("q", "events", 0)
@@ -38,6 +39,7 @@ class Place:
         cluster = ClusterConfig(folder, "", "", 0, f"ipc://{folder}/m", f"ipc://{folder}/n", budget_bytes=BUDGET)
         config = InstanceManagerConfig(cluster, im, None, None, self.sockets.endpoint)
         self.preparation = Preparation(config, self.sockets, self.loop.inbox, self.loop.meter)
+        self.reporter = Reporter(config, self.sockets)
 
     def add(self, plan: PhysicalPlan, **more: Any) -> None:
         assignment = {"subquery": "SQ1", "instance": 0, "epoch": 1, "subscriptions": [], **more}
@@ -66,21 +68,29 @@ class Moving:
         workers = [Worker("old", None, None, self.old.sockets.endpoint)]
         self.plan = planner.plan(query.build(), {}, workers, one_node(1), numa=False)
         self.old.add(self.plan)
+        self.metrics = LocalSockets(f"ipc://{folder}/m")
         self.heard: list[tuple[int, int, Any]] = []  # kind, channel and document of what the client got
 
     def close(self) -> None:
-        for sockets in (self.old.sockets, self.new.sockets, self.client):
+        for sockets in (self.old.sockets, self.new.sockets, self.client, self.metrics):
             sockets.close()
 
     def step(self, step: int) -> dict[str, Any]:
         own = {"number": 1, "step": step, "subquery": "SQ1", "instance": 0, "im": "new"}
         return own | {"source": self.old.sockets.endpoint, "target": self.new.sockets.endpoint}
 
-    def begin(self) -> None:
-        """Both steps; who publishes is told."""
+    def build(self) -> None:
+        """The first step: it waits at the new place."""
         there = Worker("new", None, None, self.new.sockets.endpoint)
         self.new.add(self.plan.with_instance_at("SQ1", 0, there), move=self.step(2))
         self.settle()
+
+    def begin(self) -> None:
+        """Both steps; who publishes is told."""
+        self.build()
+        self.redirect()
+
+    def redirect(self) -> None:
         for place in (self.old, self.new):
             place.ask("move", move=self.step(3))
         self.settle()
@@ -94,6 +104,17 @@ class Moving:
             while (message := self.client.receive()) is not None:
                 header, body = message[0], bytes(message[1])
                 self.heard.append((header.kind, header.channel, wire.from_json(body) if body else header))
+
+    def reported(self) -> dict[str, int]:
+        """Who reports the instance now -> the tuples that it says to have taken."""
+        for place in (self.old, self.new):
+            place.hosted.wake()
+            self.settle()
+            place.reporter.tick(place.loop, at_once=True)
+        reports = []
+        while (message := self.metrics.receive()) is not None:
+            reports.append(wire.from_json(bytes(message[1])))
+        return {report["im"]: each["rows_in"] for report in reports for each in report["instances"]}
 
     def heard_by(self, publisher: Publisher) -> list[int]:
         """The kinds of what it got, credit aside; forgotten then."""
@@ -277,3 +298,13 @@ def test_drained_on_its_way(moving: Moving) -> None:
     a.go_on()
     moving.settle()
     assert (moving.old.state, moving.new.state) == ("moved", "ended")
+
+
+def test_one_place_reports_it_and_its_totals_do_not_fall(moving: Moving) -> None:
+    one = publishers(moving, "one")[0]
+    moving.build()
+    assert moving.reported() == {"old": 3}
+    moving.redirect()
+    one.go_on()
+    moving.settle()
+    assert moving.reported() == {"new": 3}

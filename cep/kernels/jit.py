@@ -43,11 +43,10 @@ from typing import Any, ParamSpec, TypeVar
 import llvmlite.binding as llvm
 import numba
 import numpy as np
-from numba.core import config as numba_config
 from numba.core import sigutils
 from numba.core.errors import NumbaError
 
-from cep.kernels.pipeline import KernelCompiler, as_part
+from cep.kernels.pipeline import KernelCompiler, as_part, config
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +56,6 @@ _IMPORT = re.compile(r"^\s*(?:from|import)\s+(cep(?:\.\w+)*)", re.M)
 _ARRAY = re.compile(r"(const )?(\w+)\[(:(?:, :)*)\]")
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
-config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
 normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
 _GENERATED = "cep_generated_"
 _kernels: list[Kernel] = []
