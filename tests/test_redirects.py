@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plans import one_node
+from waiting import until
 
 from cep import wire
 from cep.config import ClusterConfig, InstanceManagerConfig
@@ -107,14 +108,15 @@ class Moving:
 
     def reported(self) -> dict[str, int]:
         """Who reports the instance now -> the tuples that it says to have taken."""
-        for place in (self.old, self.new):
-            place.hosted.wake()
-            self.settle()
-            place.reporter.tick(place.loop, at_once=True)
-        reports = []
-        while (message := self.metrics.receive()) is not None:
-            reports.append(wire.from_json(bytes(message[1])))
+        reports = [self._report_of(place) for place in (self.old, self.new)]
         return {report["im"]: each["rows_in"] for report in reports for each in report["instances"]}
+
+    def _report_of(self, place: Place) -> Any:
+        place.hosted.wake()
+        self.settle()
+        place.reporter.tick(place.loop, at_once=True)
+        _, body, *_ = until(self.metrics.receive)
+        return wire.from_json(bytes(body))
 
     def heard_by(self, publisher: Publisher) -> list[int]:
         """The kinds of what it got, credit aside; forgotten then."""
