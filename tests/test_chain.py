@@ -22,7 +22,7 @@ from cep.errors import QueryError
 from cep.kernels.columns import Column, Columns, columns_from_arrow, to_arrow
 from cep.kernels.jit import compilations, interpreted
 from cep.model.expr import FUNCTIONS, Binary, Call, Cast, Expr, Unary, coalesce, col, lit, now
-from cep.model.expr_functions import try_
+from cep.model.expr_functions import try_, when
 from cep.model.operators import Filter, Map
 from cep.model.schema import UNIT_US, DataType, Field, Schema, parse_type
 from tests.reference.expressions import Failed, evaluate
@@ -525,6 +525,14 @@ def test_failures_in_conditions_and_in_casts_to_text() -> None:
         ("m", 0, "field 's': value does not fit in cast(b as string)"),
         ("f", 2, "condition: integer overflow in i * 2"),
     ]
+
+
+def test_bytes_that_are_no_text_reach_no_function_of_texts() -> None:
+    """Neither where another branch answers, nor where the row fails."""
+    schema = Schema.of({"ok": bool, "s": str, "b": "binary"})
+    text = when(col("ok"), col("s")).otherwise(col("b").cast(str).lower())
+    rows, result = run((mapped(s=text),), schema, {"ok": True, "s": "a", "b": b"\xff"}, {"ok": False, "s": "a", "b": b"\xff"})
+    assert rows == [{"s": "a"}] and [failure.row for failure in result.failures] == [1]
 
 
 OPEN = Schema.of({"i": int, "n": "int64?", "s": str, "b": "binary", "m": "string?"})
