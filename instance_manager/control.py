@@ -94,6 +94,8 @@ class Control(threading.Thread):
         rows = {output.name: output.rows for output in hosted.instance.outputs}
         status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
         status |= {"table": hosted.table_version, "step": hosted.step}
+        if hosted.instance.state == "failed":
+            status["failed_at"] = hosted.instance.failed_at
         if hosted.instance.done:
             status["operators"] = [step.to_json() for step in steps(hosted)]
         self.words.put((hosted.key, status))

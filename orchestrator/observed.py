@@ -32,7 +32,9 @@ def failure(known: Known, record: QueryRecord, now: Now) -> Cause | None:
     for instance in (*known.plans[record.name].instances, *coming):
         status = known.status(record, instance)
         if status is not None and status.state == "failed":
-            return Cause(instance.subquery, instance.index, status.cause or "no cause was given")
+            # Whoever heard of a failure may tell it before whose it is.
+            subquery, index = status.failed_at or (instance.subquery, instance.index)
+            return Cause(subquery, index, status.cause or "no cause was given")
         if instance.im in lost:
             return Cause(instance.subquery, instance.index, lost[instance.im])
     return None

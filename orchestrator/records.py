@@ -43,6 +43,7 @@ class Status:
         epoch: the deployment it speaks of.
         state: one of deploying, ready, running, ended, stopped, failed.
         cause: of a failure.
+        failed_at: subquery and instance of that, if it is another's that it has heard of.
         rows: output stream -> rows that came out.
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
         table: the version of the table by which its buckets are where they are.
@@ -56,11 +57,12 @@ class Status:
     operators: Sequence[Mapping[str, Any]] = ()
     table: int = 0
     step: int = 0
+    failed_at: Sequence[Any] = ()
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
         figures = d.get("rows") or {}, d.get("operators") or ()
-        return Status(d["epoch"], d["state"], d.get("cause"), *figures, d.get("table", 0), d.get("step", 0))
+        return Status(d["epoch"], d["state"], d.get("cause"), *figures, d.get("table", 0), d.get("step", 0), d.get("failed_at", ()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class SubqueryInstance:
         self.dead_letters = dead_letters
         self.meter, self.account = meter or Meter(), Account()  # its own: finding what is to be done next
         self.state, self.cause = "ready", ""
+        self.failed_at: tuple[str, int | None] = (subquery, index)  # where the failure was that it knows of
         self.since = MIN_TIME
         self._walk = Walk(self.meter)
         self._cursor: Iterator[None] | None = None
@@ -417,6 +418,8 @@ class SubqueryInstance:
         if self.done:
             return
         self.state, self.cause, self._cursor = state, cause, None
+        if isinstance(element, Fail):
+            self.failed_at = element.subquery, element.instance
         for source, _ in self.sources:
             source.release()
         for output in self.outputs:
