@@ -15,7 +15,8 @@
 - Kernels are compiled without Numba's reference counting, which costs an atomic add and a call for every look into an array
   (a parser of 12 ns a record took 23 with it), unless they make arrays or pieces of them (`a[i:j]` but `a[i:j] = number`):
   keep those out of kernels that matter.
-- Compiling happens under a lock (numba#10128); loading what is complete needs none.
+- Each kernel is compiled under a lock of its own (numba#10128), so that processes compile different ones at the same time and none
+  twice; loading what is complete needs none.
 - How is in `cep.kernels.pipeline`. Whoever makes what runs a kernel warms it: `nothing_compiles` finds where that was forgotten.
 - `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
   checked indices.
@@ -33,6 +34,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
@@ -60,6 +62,7 @@ normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
 _GENERATED = "cep_generated_"
 _kernels: list[Kernel] = []
 _wanted: set[Kernel] = set()  # those that were warmed while kernels are interpreted
+_cache_dir = threading.Lock()  # held while Numba's setting is one kernel's folder
 _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
 
@@ -223,8 +226,8 @@ def _private() -> tempfile.TemporaryDirectory[str]:
 
 
 @contextmanager
-def _lock() -> Iterator[None]:
-    with open(cache_folder() / "lock", "w") as file:
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield  # closing the file gives the lock back
 
@@ -259,8 +262,8 @@ def _compile(wanted: Kernel) -> Callable[..., Any]:
     marker = folder / f"{wanted.__name__}-{what}.complete"
     if marker.exists():
         return _compile_in(folder, wanted)
-    with _lock(), no_garbage():
-        folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    with _lock(folder / f"{wanted.__name__}.lock"), no_garbage():
         compiled = _compile_in(folder, wanted)
         marker.touch()
     return compiled
@@ -276,11 +279,12 @@ def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
 def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
     importlib.import_module("numpy.ma")  # Numba looks into it when a kernel is first called; not on the data path, nor where none runs
     dispatcher: Any = numba.njit(pipeline_class=KernelCompiler, **_OPTIONS | options)(wanted.function)
-    before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-    try:
-        dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it
-    finally:
-        config.CACHE_DIR = before
+    with _cache_dir:
+        before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
+        try:
+            dispatcher.enable_caching()  # reads CACHE_DIR now and keeps it
+        finally:
+            config.CACHE_DIR = before
     for signature in wanted.signatures:
         dispatcher.compile(_types(signature))
     dispatcher.disable_compile()
