@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -140,6 +141,16 @@ def test_two_processes_share_an_empty_cache(tmp_path: Path) -> None:
     assert len(machine_code) == 2  # one index, one kernel
     assert start(tmp_path / "cache", source)() == "[194, 196, 198]\n"
     assert set((tmp_path / "cache").rglob("*.nb*")) == machine_code
+
+
+def test_who_compiles_one_kernel_holds_up_no_other(cache: Path) -> None:
+    warm(generate(unique("compiled", 5), "test").double)
+    locks = list(cache.rglob("*lock"))
+    assert len(locks) == 1
+    with locks[0].open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        warm(generate(unique("other", 5), "test").double)
+    assert len(list(cache.rglob("*.nbi"))) == 2
 
 
 def test_cache_is_named_by_everything_a_kernel_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
