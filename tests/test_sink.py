@@ -17,7 +17,7 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.sink import WRITE_BYTES, FileSink
 from cep.elements import MAX_TIME, MIN_TIME, Batch, End, Fail
 from cep.errors import ClusterError, QueryError
-from cep.kernels.columns import columns_from_arrow, to_arrow
+from cep.kernels.columns import Column, columns_from_arrow, to_arrow
 from cep.kernels.memory import BLOCK
 from cep.model import query as queries
 from cep.model.query import Output
@@ -74,6 +74,19 @@ def test_what_is_written_is_read_again_as_it_was(rows: list[dict[str, object]]) 
     records, unwritten = TextRows(SCHEMA, ",").write(batch(rows).columns)
     assert not unwritten
     assert read_back(records.tobytes()) == record_batch(rows).to_pylist()
+
+
+def test_numbers_of_every_length_beside_each_other() -> None:
+    near = {sign * (10**digits + more) for digits in range(20) for more in (-1, 0, 1) for sign in (1, -1)}
+    edges = sorted({n for n in near if -(2**63) <= n < 2**63} | {-(2**63), 2**63 - 1})
+    schema = Schema.of({"a": "int64", "b": "int64"})
+    for second in (edges, edges[::-1], [7] * len(edges)):
+        columns = columns_from_arrow(pa.RecordBatch.from_pydict({"a": edges, "b": second}, schema.arrow), schema)
+        for rows in (slice(None), slice(1)):  # the last row of all has nothing behind it
+            kept = {name: Column(column.type, column.values[rows]) for name, column in columns.items()}
+            records, unwritten = TextRows(schema, ",").write(kept)
+            pairs = zip(edges[rows], second[rows], strict=True)
+            assert (records.tobytes().decode(), unwritten) == ("".join(f"{a},{b}\n" for a, b in pairs), [])
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=12), st.sampled_from([b",", b";", b"\n", b"\r"]), st.data())

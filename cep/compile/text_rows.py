@@ -73,21 +73,16 @@ class TextRows:
         return data[start:stop] if marks_between(data, start, stop, self.separator) == rows * len(fields) else None
 
     def _records(self, fields: list[Column]) -> np.ndarray:
-        lengths = np.full(len(fields[0]), len(fields), np.int64)  # the separators and the line end
-        for column in fields:
-            if column.type == STRING:
-                lengths += column.values
-            else:
-                number_lengths(column.values, lengths)
-        ends = np.cumsum(lengths)
+        lengths = [_lengths(column) for column in fields]
+        ends = np.cumsum(sum(lengths[1:], lengths[0] + len(fields)))  # with the separators and the line end
         out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        places = ends - lengths
+        places = np.concatenate(([0], ends[:-1]))
         for i, column in enumerate(fields):
             behind = NEWLINE if i == len(fields) - 1 else self.separator
             if column.type == STRING:
                 write_texts(column.data, column.starts, column.values, out, places, behind)
             else:
-                write_numbers(column.values, out, places, behind)
+                write_numbers(column.values, lengths[i], out, places, behind)
         return out
 
     def _unwritten(self, fields: list[Column]) -> list[Unwritten]:
@@ -108,6 +103,15 @@ class TextRows:
         if not field.type.is_text:
             return from_arrow(_as_text(field, column, unit), STRING)
         return Column(STRING, np.ascontiguousarray(lengths_of(column)), None, column.data, np.ascontiguousarray(column.starts))
+
+
+def _lengths(column: Column) -> np.ndarray:
+    """int64[n]: of what `_writable` makes."""
+    if column.type == STRING:
+        return column.values.astype(np.int64)
+    lengths = np.empty(len(column), np.int64)
+    number_lengths(column.values, lengths)
+    return lengths
 
 
 _REASONS = {
