@@ -24,7 +24,7 @@ CALM: dict[str, Any] = {
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
 
-settings.register_profile("ci", max_examples=100, **CALM)
+settings.register_profile("ci", max_examples=60, **CALM)
 settings.register_profile("long", max_examples=5_000, **CALM)
 #: As in CI, but what is found is not shrunk, and the examples are the same every time.
 settings.register_profile("planted", max_examples=100, phases=[Phase.generate], derandomize=True, database=None, **CALM)

@@ -336,7 +336,7 @@ def aggregate(window: TimeWindow, by: tuple[str, ...], functions: Any) -> Aggreg
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from(MERGEABLE), st.data())
 def test_whole_equals_the_reference(rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject) -> None:
     operator = aggregate(window, by, functions)
@@ -348,7 +348,7 @@ def test_whole_equals_the_reference(rows: list[Row], window: TimeWindow, by: tup
     assert instances.states[0].open_panes == 0
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from(MERGEABLE), st.data())
 def test_partial_and_final_equal_the_reference(
     rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject
@@ -408,7 +408,7 @@ def through_arrow(batch: Batch, schema: Schema) -> Batch:
     return Batch(columns_from_arrow(arrow, schema), batch.time)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from((COUNTS, TEXTS, SUMS, *OF_BLOCKS)), st.data())
 def test_a_snapshot_goes_on_at_any_parallelism(
     rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject

@@ -350,7 +350,7 @@ SUMMED_ROWS = st.lists(
 
 
 @given(operators=chains_of_sums(), rows=SUMMED_ROWS)
-@settings(max_examples=200, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 def test_sums_checked_together_fail_where_they_would_alone(operators: Chained, rows: list[Row], private_cache: None) -> None:
     with interpreted():
         assert_as_expected(make_chain(operators, SUMMED), operators, SUMMED, rows, columns_of(rows, SUMMED))

@@ -284,7 +284,7 @@ DATA = st.lists(lines(), min_size=1, max_size=8).map(b"".join)
 NEEDED = st.sampled_from([SCHEMA.names, ("ts", "raw", "at"), ("last",), ()])  # each is a kernel to compile
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(DATA, NEEDED, st.integers(1, 5), st.sampled_from([0, 16, 63, 64, 200]))
 def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max: int, room: int) -> None:
     got = seen(parse_all(TextParser.make(SCHEMA, names), data, rows_max, room), names)
@@ -383,7 +383,7 @@ def texts_of(parsed: Parsed) -> list[object]:
     return texts
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(LINES, min_size=1, max_size=40),
     st.sampled_from(["string", "binary"]),

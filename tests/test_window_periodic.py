@@ -83,7 +83,7 @@ def windows(draw: st.DrawFn) -> UnboundedWindow:
     return UnboundedWindow(every, draw(st.none() | st.integers(every, 25)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(windows(), rows(keys=4), plans())
 def test_any_rows_cut_anyhow_on_any_instances(window: UnboundedWindow, members: list[Row], plan: Plan) -> None:
     assert run(operator_of(window, FIELDS), members, plan, making(window))[0] == expected(window, members)
@@ -96,7 +96,7 @@ def test_interpreted(window: UnboundedWindow, members: list[Row], plan: Plan) ->
         assert run(operator_of(window, FIELDS), members, plan, making(window))[0] == expected(window, members)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(windows(), rows(keys=4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 9))
 def test_two_stages(window: UnboundedWindow, members: list[Row], makers: int, finals: int, cut: int) -> None:
     """Rows are dealt in turn to those that make partial rows, which go by key."""
