@@ -1,7 +1,7 @@
 """Rows as text: fields are written into place column by column, so no kernel knows how many there are.
 
 `places`, int64[n], says where the next field of each row goes in `out`, uint8[any]; what is written there moves it on, by the field
-and the byte behind it. Nothing else is touched: words that overlap inside a field, never beyond it.
+and the byte behind it. Nothing else changes: words overlap inside a field, and what they hold behind it is what stood there.
 """
 
 from __future__ import annotations
