@@ -53,9 +53,9 @@ class StandIn:
             self._client.stop()
             self._client.close()
 
-    def say(self, key: str, state: str, cause: str | None = None) -> None:
+    def say(self, key: str, state: str, cause: str | None = None, **more: Any) -> None:
         """Of an instance."""
-        self._words.put((key, state, cause))
+        self._words.put((key, state, cause, more))
 
     def _run(self) -> None:
         while (word := self._words.get()) is not None:
@@ -103,7 +103,7 @@ class StandIn:
         before = self.assignments.get(name, {})
         self.assignments[name] = assignment
         if not self.mute and any(before.get(key) != assignment.get(key) for key in ("desired", "epoch", "move")):
-            self._say(name, self._becomes(assignment), assignment["cause"])
+            self._say(name, self._becomes(assignment), assignment["cause"], {})
 
     def _becomes(self, assignment: dict[str, Any]) -> str:
         """An instance that moves is ready at its new place until it is redirected there."""
@@ -120,8 +120,8 @@ class StandIn:
         if self.assignments.pop(name, None) is not None and self._said.pop(name, None) is not None:
             self._client.delete(f"{node('status', self.im)}/{name}")
 
-    def _say(self, key: str, state: str, cause: str | None) -> None:
-        document = {"epoch": self.assignments[key]["epoch"], "state": state, "cause": cause, "rows": {"per_ip": 7}}
+    def _say(self, key: str, state: str, cause: str | None, more: dict[str, Any]) -> None:
+        document = {"epoch": self.assignments[key]["epoch"], "state": state, "cause": cause, "rows": {"per_ip": 7}, **more}
         document["step"] = (self.assignments[key].get("move") or {}).get("step", 0)
         self._said[key] = document
         self._ephemeral(f"{node('status', self.im)}/{key}", document)

@@ -84,6 +84,15 @@ class TestLife:
         until(lambda: two.stand_ins["im-0"].assignments["a~SQ1~0"]["desired"] == "fail")
         assert two.stand_ins["im-0"].assignments["b~SQ1~0"]["desired"] == "run"
 
+    def test_who_has_only_heard_of_a_failure_names_where_it_was(self, two: Cluster) -> None:
+        service = two.services[0]
+        deploy(service)
+        state_is(service, "running")
+        two.stand_ins["im-0"].say("per-ip~SQ2~0", "failed", "no space left", failed_at=["SQ1", 1])
+        state_is(service, "failed")
+        cause = service.ask(lambda state: state.queries["per-ip"].cause).result(HANG_S)
+        assert cause is not None and (cause.subquery, cause.instance, cause.text) == ("SQ1", 1, "no space left")
+
     def test_a_vanished_instance_manager_fails_what_it_hosted(self, two: Cluster) -> None:
         service = two.services[0]
         deploy(service)
