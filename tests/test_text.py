@@ -6,6 +6,7 @@ import contextlib
 import math
 import re
 import struct
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -17,7 +18,9 @@ from cep.compile.text import BAD_MAX, Parsed, TextParser
 from cep.elements import MIN_TIME
 from cep.errors import QueryError
 from cep.kernels import jit
+from cep.kernels.column import Column
 from cep.kernels.columns import to_arrow
+from cep.kernels.keys import decode_keys, encode_keys
 from cep.kernels.text import gather, late, late_among
 from cep.model.schema import UNIT_US, Field, Schema
 
@@ -284,14 +287,40 @@ DATA = st.lists(lines(), min_size=1, max_size=8).map(b"".join)
 NEEDED = st.sampled_from([SCHEMA.names, ("ts", "raw", "at"), ("last",), ()])  # each is a kernel to compile
 
 
+def texts_in(parsed: Parsed) -> list[tuple[Field, Column]]:
+    return [(Field("text", column.type), column) for column in parsed.columns.values() if column.type.is_text]
+
+
+def want_words(parser: TextParser) -> None:
+    """As who groups by its texts does."""
+    for field, column in texts_in(parser.parse(np.frombuffer(b"\n" + bytes(64), np.uint8), 0, 1, 1)):
+        encode_keys({"text": column}, (field,))
+
+
+def assert_words(results: list[Parsed], made: bool) -> None:
+    """Keys of texts whose words were made while they were parsed are those of the texts, of a part of them too."""
+    for field, column in [each for parsed in results for each in texts_in(parsed)]:
+        assert column.words is not None and (column.words.low is not None) == made
+        for texts in (column, column.take(slice(1, None)), column.take(np.arange(len(column))[::-1]), column):
+            keys, plain = (encode_keys({"text": each}, (field,)) for each in (texts, replace(texts, words=None)))
+            assert keys.w0.tolist() == plain.w0.tolist()
+            assert keys.w1.tolist() == plain.w1.tolist()
+            assert to_arrow(decode_keys(keys, (field,))["text"]) == to_arrow(texts)
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(DATA, NEEDED, st.integers(1, 5), st.sampled_from([0, 16, 63, 64, 200]))
-def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max: int, room: int) -> None:
-    got = seen(parse_all(TextParser.make(SCHEMA, names), data, rows_max, room), names)
+@given(DATA, NEEDED, st.integers(1, 5), st.sampled_from([0, 16, 63, 64, 200]), st.booleans())
+def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max: int, room: int, words: bool) -> None:
+    parser = TextParser.make(SCHEMA, names)
+    if words:
+        want_words(parser)
+    results = parse_all(parser, data, rows_max, room)
+    got = seen(results, names)
     good, values, bad = reference(data, names)
     assert got[0] == good
     assert got[2] == bad
     assert bits(got[1]) == bits(values)
+    assert_words(results, words)
 
 
 #: Where the rules change, each value a record of one field.
@@ -390,10 +419,15 @@ def texts_of(parsed: Parsed) -> list[object]:
     st.sampled_from([1, 3, 70, 10_000]),
     st.sampled_from([0, 64, 500]),
     st.integers(0, 70),
+    st.booleans(),
 )
-def test_lines_of_one_field(lines: list[bytes], kind: str, rows_max: int, room: int, before: int) -> None:
+def test_lines_of_one_field(lines: list[bytes], kind: str, rows_max: int, room: int, before: int, words: bool) -> None:
     data = b"z" * before + b"\n".join([*lines, b""])
-    results = parse_all(TextParser.make(Schema.of({"line": kind}), ("line",)), data, rows_max, room)
+    parser = TextParser.make(Schema.of({"line": kind}), ("line",))
+    if words:
+        want_words(parser)
+    results = parse_all(parser, data, rows_max, room)
+    assert_words(results, words)
     field = Schema.of({"line": kind})["line"]
     good: list[tuple[int, object]] = []
     bad = []
@@ -420,9 +454,12 @@ def test_interpreted_source_agrees() -> None:
     data = b"".join(b",".join(GOOD[name] for name in SCHEMA.names) + end for end in (b"\n", b"\r\n", b",more\n"))
     data += b"1,\xff,1\n,,\n" + b"5,a,1,,1e-400,,,,,,\xe2\x82\xac\r\n"
     parser = TextParser.make(SCHEMA, SCHEMA.names, event_time="ts")
+    want_words(parser)
     compiled = seen(parse_all(parser, data), SCHEMA.names)
     with jit.interpreted():
-        assert seen(parse_all(parser, data), SCHEMA.names) == compiled
+        results = parse_all(parser, data)
+        assert seen(results, SCHEMA.names) == compiled
+        assert_words(results, True)
     assert compiled[0] == [0, 1, 2, 5]
 
 

@@ -26,7 +26,7 @@ from cep.model.streams import Stream, TextFiles
 
 ROW_BYTES_MAX = 16 << 20  # DESIGN 7: a longer row is a dead letter
 PADDING = 64  # bytes behind a buffer that kernels may read
-READ_BYTES = 4 << 20
+READ_BYTES = 8 << 20  # a batch costs 0.4 ms of the interpreter, and what is parsed is not read again (`benchmarks/log/bench.md`)
 PROBE_BYTES = 64 << 10
 #: So many rows at the end of what was read are looked at for where their instant begins.
 INSTANT_ROWS = 256

@@ -10,6 +10,29 @@ from cep.values import value
 NO_BYTES = np.zeros(16, np.uint8)
 
 
+class Wish:
+    """Does anybody want the texts of a field as words? Shared by who makes its columns and whoever meets them."""
+
+    __slots__ = ("wanted",)
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+
+@value
+class Words:
+    """The texts of a column as the words of keys (`cep.kernels.keys`), made while their bytes were at hand, uint64[n] each; of long texts,
+    which take at most `long_bytes` in `Keys.data`, the second word is just its top byte. None: not made, so `wish` for those to come."""
+
+    wish: Wish
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    long_bytes: int = 0
+
+    def cut(self, rows: slice) -> Words:
+        return self if self.low is None or self.high is None else Words(self.wish, self.low[rows], self.high[rows], self.long_bytes)
+
+
 @value
 class Column:
     """`n` values of one type.
@@ -20,6 +43,7 @@ class Column:
     `valid` is uint8[n] (1 = not NULL), or None when there is no NULL. What stands at a NULL's place is defined nowhere.
     `lines`: the texts are lines of `data`, one behind the other, each ended by '\\n', and none has this byte or '\\r' in it. None: who
     knows.
+    `words`: the same texts as words, and whether they should be made.
     """
 
     type: DataType
@@ -28,6 +52,7 @@ class Column:
     data: np.ndarray | None = None  # uint8[any]
     starts: np.ndarray | None = None  # int64[n]
     lines: int | None = None
+    words: Words | None = None
 
     def __len__(self) -> int:
         return len(self.values)
@@ -49,11 +74,13 @@ class Column:
 
     def take(self, indices: np.ndarray | slice) -> Column:
         """Rows `indices` (int64[m] or a slice); bytes of text stay where they are."""
+        run = isinstance(indices, slice) and indices.step is None
         return Column(
             self.type,
             self.values[indices],
             None if self.valid is None else self.valid[indices],
             self.data,
             None if self.starts is None else self.starts[indices],
-            self.lines if isinstance(indices, slice) and indices.step is None else None,
+            self.lines if run else None,
+            self.words.cut(indices) if self.words is not None and isinstance(indices, slice) else None,
         )

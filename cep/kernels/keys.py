@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from cep.errors import QueryError
+from cep.kernels.column import Words
 from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.hashing import LONG, hash_bytes
 from cep.kernels.jit import Kernel, inlined, kernel
@@ -133,12 +134,25 @@ def decoder(by: tuple[Field, ...]) -> Decoder:
 
 
 def _encode_text(column: Column) -> Keys:
+    if column.words is not None and column.valid is None:
+        if column.words.low is not None:
+            return _made(column, column.words)
+        column.words.wish.wanted = True
     w0, w1 = np.empty((2, len(column.values)), np.uint64)
     valid = _NO_FLAGS if column.valid is None else column.valid
     assert column.data is not None and column.starts is not None
     long_bytes = _pack_text(column.data, column.starts, column.values, valid, w0, w1)
     data = _put_long(column.data, column.starts, column.values, w0, w1, long_bytes) if long_bytes else NO_BYTES
     return Keys(w0, w1, data)
+
+
+def _made(column: Column, words: Words) -> Keys:
+    """The keys of texts whose words are made already."""
+    assert words.low is not None and words.high is not None and column.data is not None and column.starts is not None
+    if not words.long_bytes:
+        return Keys(words.low, words.high, NO_BYTES)
+    w0, w1 = words.low.copy(), words.high.copy()  # others have the same column, and where long keys lie is written into the words
+    return Keys(w0, w1, _put_long(column.data, column.starts, column.values, w0, w1, words.long_bytes))
 
 
 def _put_long(source: np.ndarray, starts: np.ndarray, lengths: np.ndarray, w0: np.ndarray, w1: np.ndarray, size: int) -> np.ndarray:
@@ -159,23 +173,36 @@ def _pack_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid:
         elif length > INLINE_BYTES_MAX:
             w0[i], w1[i] = _ZERO, _LONG_WORD
             long_bytes += length + 4
-        else:
-            low, high = _words(data, start, length, size)
+        elif start + 16 > size:
+            low, high = _words_at_end(data, start, length)
             w0[i], w1[i] = low, high | (np.uint64(length) << _TOP)
+        else:
+            w0[i], w1[i] = short_text(data, start, length)
     return long_bytes
 
 
 @inlined
-def _words(data: np.ndarray, start: int, length: int, size: int) -> tuple[Any, Any]:
-    """`data[start : start + length]`, at most 15 bytes, in two words; reads nothing at `size` or beyond.
+def text_words(data: np.ndarray, start: int, length: int) -> tuple[Any, Any]:
+    """The words of a text behind whose first byte 16 can be read; of a long one only the top byte of the second."""
+    return short_text(data, start, length) if length <= INLINE_BYTES_MAX else (_ZERO, _LONG_WORD)
+
+
+@inlined
+def long_room(length: int) -> int:
+    """Bytes that a text takes in `Keys.data`."""
+    return length + 4 if length > INLINE_BYTES_MAX else 0
+
+
+@inlined
+def short_text(data: np.ndarray, start: int, length: int) -> tuple[Any, Any]:
+    """The words of a text of at most 15 bytes; reads 16.
 
     Without a branch on the length: that, mispredicted, cost 8.6 ns a row in place of 3.7.
     """
-    if start + 16 > size:
-        return _words_at_end(data, start, length)
     short = _ZERO - np.uint64(length < 8)  # all ones if the second word is empty
     last = (_ONE << (np.uint64(length * 8) & _63)) - _ONE  # the bytes taken of the last word that is not whole
-    return load_word(data, start) & (last | ~short), load_word(data, start + 8) & last & ~short
+    high = load_word(data, start + 8) & last & ~short
+    return load_word(data, start) & (last | ~short), high | (np.uint64(length) << _TOP)
 
 
 @inlined
