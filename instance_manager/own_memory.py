@@ -10,7 +10,7 @@ import ctypes
 
 import numpy as np
 
-TOUCHED_BYTES = 32 << 20
+TOUCHED_BYTES = 48 << 20  # a window over text files takes 42 of them
 _PIECE_BYTES = 1 << 20
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _NEVER, _MMAP_LARGEST, _PAD_BYTES = 2**31 - 1, 32 << 20, 8 << 20

@@ -396,6 +396,24 @@ def test_partial_rows_are_dealt_by_their_keys(key: str) -> None:
     assert final.answers == expected(operator, [each for turn in turns for each in rows[turn]])
 
 
+def test_partial_rows_stay_what_they_are_while_the_state_goes_on() -> None:
+    """They look at the table they were in, which others would be put into next."""
+    operator = aggregate(TimeWindow(10, 10), ("n",), COUNTS)
+    (entry,) = AggregateSpec.of(operator, SCHEMA, frozenset({"t"}), "partial").entry_fields
+    state = state_of(operator, "partial")
+    kept: list[Batch] = []
+    wanted: list[bytes] = []
+    for k in range(8):
+        state.add(batch_of([row(k * 10, n=100 * k + i) for i in range(20)]))
+        made = list(state.flush() if k % 3 == 2 else state.advance(k * 10 + 10))
+        kept += made
+        wanted += [bytes(each.columns[entry.name].data) for each in made]
+        if k == 4:
+            del kept[1], wanted[1]
+    assert [bytes(each.columns[entry.name].data) for each in kept] == wanted
+    assert len(set(wanted)) == 7
+
+
 def keys_of(spec: AggregateSpec, batch: Batch) -> Keys:
     """Of partial rows."""
     rows = entry_rows(spec, batch.columns, batch.time, 0)

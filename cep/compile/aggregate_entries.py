@@ -31,7 +31,8 @@ _LENGTH_BYTES = 4  # before the bytes of a long key
 
 
 def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
-    """The partial rows of a pane for `groups`, at event time pane end - 1."""
+    """The partial rows of a pane for `groups`, at event time pane end - 1. They may look at the entries of the table: it is not to be
+    used again before they are gone (`Panes`)."""
     width, table = spec.width, groups.table
     matrix = table.entries[groups.start * width : groups.stop * width].reshape(-1, width)
     columns = entry_columns(spec, matrix, table.arena, groups)
@@ -41,8 +42,8 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
 
 
 def entry_columns(spec: AggregateSpec, matrix: np.ndarray, arena: np.ndarray, groups: Groups) -> dict[str, Column]:
-    """Columns of `spec.entry_schema`, but for those of the key, of rows whose entries are `matrix`, int64[n, width], and the bytes of
-    whose long keys are in `arena`; the rest is that of `groups`."""
+    """Columns of `spec.entry_schema`, but for those of the key, of rows whose entries are `matrix`, int64[n, width], which they may look
+    at from now on, and the bytes of whose long keys are in `arena`; the rest is that of `groups`."""
     entry, *others = spec.entry_fields
     columns = {entry.name: _packed(matrix, arena)}
     apart = ((place, part) for place, part in spec.parts if part.kind != "words")
@@ -66,7 +67,7 @@ def _packed(matrix: np.ndarray, arena: np.ndarray) -> Column:
     size = 8 * matrix.shape[1]
     (long,) = ((matrix[:, 1].view(np.uint64) >> _TOP) == LONG).nonzero()
     if not len(long):
-        return rows_of_words(matrix.copy())
+        return rows_of_words(matrix)
     own = matrix.reshape(-1).view(np.uint8)
     starts, lengths = np.empty((2, len(matrix), 2), np.int64)
     starts[:, 0], lengths[:, 0] = np.arange(len(matrix)) * size, size
@@ -84,7 +85,7 @@ def _packed(matrix: np.ndarray, arena: np.ndarray) -> Column:
 
 
 def rows_of_words(matrix: np.ndarray) -> Column:
-    """A column of the rows of `matrix`, int64[n, width], which is theirs from now on."""
+    """A column of the rows of `matrix`, int64[n, width], which stays as it is while it is looked at."""
     n, size = len(matrix), 8 * matrix.shape[1]
     starts = np.arange(0, n * size, size, dtype=np.int64)
     return Column(BINARY, np.full(n, size, np.int32), None, matrix.reshape(-1).view(np.uint8) if n else NO_BYTES, starts)

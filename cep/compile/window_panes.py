@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
@@ -85,7 +86,8 @@ class Panes:
         table.created = oldest(table.created, rows.created)
 
     def _open(self, number: int) -> Table:
-        fitting = [spare for spare in self._spares if spare.capacity >= self._rows]
+        # Partial rows on their way may look at the entries: one reference is the table's, one the argument's, more are theirs.
+        fitting = [spare for spare in self._spares if spare.capacity >= self._rows and sys.getrefcount(spare.entries) <= 2]
         if fitting:
             table = fitting[0]
             self._spares.remove(table)
