@@ -123,7 +123,8 @@ class SubqueryInstance:
             output.reroute(barrier)
 
     def step(self, deadline: Callable[[], bool]) -> bool:
-        """Works until `deadline()` or there is nothing to do. Was anything done?"""
+        """Works until `deadline()`, until a neighbour has got a batch, which it takes best while the cache has it, or until there is
+        nothing to do. Was anything done?"""
         self.exhausted = False
         worked = self._pump()
         if self.moving is not None and self.moving.pump():
@@ -140,7 +141,7 @@ class SubqueryInstance:
             worked = True
             if not self._resume():
                 break
-            if deadline():
+            if deadline() or self._handed_over():
                 if self.meter.mark - self._gathering_from > LINGER_NS:
                     self._let_out_gathered()
                 break
@@ -175,6 +176,14 @@ class SubqueryInstance:
             if output.blocked:
                 return True
         return False
+
+    def _handed_over(self) -> bool:
+        """Has a neighbour got tuples since the last call?"""
+        handed_over = False
+        for output in self.outputs:
+            handed_over |= output.handed_over
+            output.handed_over = False
+        return handed_over
 
     def _resume(self) -> bool:
         """Runs the cursor until it is through or an output is blocked. Is it through?"""

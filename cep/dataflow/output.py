@@ -103,6 +103,7 @@ class Output:
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
         self.blocked = False  # something waits for credit
+        self.handed_over = False  # to a neighbour that shares memory, since somebody asked
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
@@ -123,7 +124,10 @@ class Output:
             self.discarded += n
         queued = False
         for index, part in self.balancer.route(self._leaving(batch)):
-            queued |= self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
+            target = self.targets[index]
+            if target.add(part, self.watermark, self.since, self.batch_bytes):
+                queued = True
+                self.handed_over |= target.channel.shares
         if queued:
             self.pump()
 
