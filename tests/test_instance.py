@@ -14,7 +14,7 @@ from cep.dataflow.instance import LINGER_NS, SubqueryInstance
 from cep.dataflow.meter import Meter
 from cep.dataflow.nodes import Input, Node
 from cep.dataflow.operators import Stateless
-from cep.dataflow.output import Output
+from cep.dataflow.output import HANDED_OVER, Output
 from cep.dataflow.source import PAUSE, ListSource
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.kernels.columns import Column
@@ -265,6 +265,16 @@ def test_a_slice_ends_when_time_is_over() -> None:
     assert len(bench.inboxes[0].queue) == 9
     bench.step()
     assert not bench.inboxes[0].queue
+
+
+def test_a_slice_ends_when_a_neighbour_has_got_a_batch() -> None:
+    bench = Bench(Pass(), inputs=1)
+    large = [batch(*range(i, i + HANDED_OVER // 8)) for i in range(3)]
+    bench.send(0, large[0], large[1], batch(1), batch(2), large[2])
+    for handed in ([large[0]], [large[1]], [batch(1, 2), large[2]]):
+        assert bench.step()
+        assert [each for each in bench.take() if isinstance(each, list)] == [show(each) for each in handed]
+    assert not bench.step()
 
 
 def test_small_batches_that_wait_behind_each_other_are_one() -> None:
