@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from cep.dataflow.balancer import Broadcast
-from cep.dataflow.channel import Inbox, LocalChannel
+from cep.dataflow.channel import Inbox, LocalChannel, batch_bytes
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.instance import LINGER_NS, SubqueryInstance
+from cep.dataflow.instance import LINGER_NS, TURN_BYTES, SubqueryInstance
 from cep.dataflow.meter import Meter
 from cep.dataflow.nodes import Input, Node
 from cep.dataflow.operators import Stateless
-from cep.dataflow.output import HANDED_OVER, Output
+from cep.dataflow.output import Output
 from cep.dataflow.source import PAUSE, ListSource
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Idle, Stop, Watermark
 from cep.kernels.columns import Column
@@ -267,11 +267,12 @@ def test_a_slice_ends_when_time_is_over() -> None:
     assert not bench.inboxes[0].queue
 
 
-def test_a_slice_ends_when_a_neighbour_has_got_a_batch() -> None:
-    bench = Bench(Pass(), inputs=1)
-    large = [batch(*range(i, i + HANDED_OVER // 8)) for i in range(3)]
-    bench.send(0, large[0], large[1], batch(1), batch(2), large[2])
-    for handed in ([large[0]], [large[1]], [batch(1, 2), large[2]]):
+def test_a_slice_ends_when_neighbours_have_got_enough() -> None:
+    bench = Bench(Pass(), share=1 << 30, inputs=1)
+    rows = TURN_BYTES // batch_bytes(batch(1))
+    large = [batch(*range(i, i + n)) for i, n in enumerate((rows, rows // 2, rows // 2 + 1, 3 * rows))]
+    bench.send(0, large[0], large[1], large[2], batch(1), batch(2), large[3])
+    for handed in ([large[0]], [large[1], large[2]], [batch(1, 2), large[3]]):
         assert bench.step()
         assert [each for each in bench.take() if isinstance(each, list)] == [show(each) for each in handed]
     assert not bench.step()

@@ -86,7 +86,7 @@ class WindowState:
         # Keys of their own, so that row i is entry i; the true ones take their place below.
         replace(rows, arrays=(numbers, np.zeros(len(batch), np.uint64), NO_BYTES, *rows.arrays[3:])).into(table, 0, len(batch))
         keys, n, width = rows.arrays[:3], len(batch), self.spec.width
-        matrix = table.entries[: n * width].reshape(n, width).copy()
+        matrix = table.entries[: n * width].reshape(n, width).copy()  # the next call uses the table again
         matrix[:, 0], matrix[:, 1] = keys[0], keys[1]
         columns = entry_columns(self.spec, matrix, keys[2], Groups(table, 0, n))
         if self.spec.keyed:

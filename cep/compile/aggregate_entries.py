@@ -35,6 +35,8 @@ def partials(spec: AggregateSpec, groups: Groups, pane_end: int) -> Batch:
     used again before they are gone (`Panes`)."""
     width, table = spec.width, groups.table
     matrix = table.entries[groups.start * width : groups.stop * width].reshape(-1, width)
+    if 2 * matrix.size < len(table.entries):  # what is looked at is held as a whole
+        matrix = matrix.copy()
     columns = entry_columns(spec, matrix, table.arena, groups)
     if spec.keyed:
         columns |= spec.decode(groups.keys(0))

@@ -96,7 +96,7 @@ def _cast_column(column: Column, target: DataType) -> tuple[Column, np.ndarray]:
     if column.type.is_text:
         fits, text = _is_utf8(column), replace(column, type=STRING)
         # Bytes that are no text would fail Arrow's functions, also in rows that another branch of a `when` answers.
-        return text if fits.all() else replace(text, values=np.where(fits, text.values, np.int32(0)), lines=None), fits
+        return text if fits.all() else replace(text, values=np.where(fits, text.values, np.int32(0)), lines=None, words=None), fits
     return from_arrow(to_arrow(column).cast(pa.string()), STRING), _has_text(column)
 
 

@@ -159,7 +159,8 @@ class _Run:
 
     def __init__(self, parser: TextParser, capacity: int) -> None:
         self.parser, self.capacity = parser, capacity
-        self.outputs = [array for field in parser.needed for array in _outputs(field, capacity, parser.is_packed(field))]
+        self.packed = [field for field in parser.needed if parser.is_packed(field)]
+        self.outputs = [array for field in parser.needed for array in _outputs(field, capacity, field in self.packed)]
         self.long_bytes = np.zeros(len(parser.needed), np.int64)
         self.records = np.empty(capacity, np.int64)
         self.bad_rows, self.bad_times = np.empty(capacity + 1, np.int64), np.empty(capacity + 1, np.int64)
@@ -192,7 +193,7 @@ class _Run:
         if field.type.is_text:
             starts, low, high = next(outputs)[: self.rows], next(outputs)[: self.rows], next(outputs)[: self.rows]
             wish = self.parser._wishes[field.name]
-            words = Words(wish, low, high, int(self.long_bytes[i])) if wish.wanted else Words(wish)
+            words = Words(wish, low, high, int(self.long_bytes[i])) if field in self.packed else Words(wish)
             return Column(field.type, values, None, data, starts, ord(self.parser._separator) if self.whole else None, words)
         valid = next(outputs)[: self.rows] if field.nullable else None
         return Column(field.type, values, None if valid is None or valid.all() else valid)

@@ -86,8 +86,8 @@ class Panes:
         table.created = oldest(table.created, rows.created)
 
     def _open(self, number: int) -> Table:
-        # Partial rows on their way may look at the entries: one reference is the table's, one the argument's, more are theirs.
-        fitting = [spare for spare in self._spares if spare.capacity >= self._rows and sys.getrefcount(spare.entries) <= 2]
+        self._let_go()
+        fitting = [spare for spare in self._spares if spare.capacity >= self._rows]
         if fitting:
             table = fitting[0]
             self._spares.remove(table)
@@ -98,6 +98,13 @@ class Panes:
         insort(self.numbers, number)
         self._tables[number] = table
         return table
+
+    def _let_go(self) -> None:
+        """Spares that partial rows on their way look at are theirs: one reference to the entries is the table's, one the argument's."""
+        kept = [spare for spare in self._spares if sys.getrefcount(spare.entries) <= 2]
+        if len(kept) < len(self._spares):
+            self.bytes += sum(spare.bytes for spare in kept) - sum(spare.bytes for spare in self._spares)
+            self._spares = kept
 
     def free(self, number: int) -> None:
         """The pane is over."""

@@ -29,6 +29,8 @@ from cep.dataflow.source import ENOUGH_ROWS, Source
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, describe_time
 from cep.errors import ProtocolError
 
+#: Handed to neighbours in a slice, about.
+TURN_BYTES = 1 << 20
 #: How long tuples may be gathered for more while the input is never empty, so that an instance with too much to do still gives out.
 LINGER_NS = 10_000_000
 
@@ -123,8 +125,8 @@ class SubqueryInstance:
             output.reroute(barrier)
 
     def step(self, deadline: Callable[[], bool]) -> bool:
-        """Works until `deadline()`, until a neighbour has got a batch, which it takes best while the cache has it, or until there is
-        nothing to do. Was anything done?"""
+        """Works until `deadline()`, until neighbours have got `TURN_BYTES`, which they take best while the cache has them, or until
+        there is nothing to do. Was anything done?"""
         self.exhausted = False
         worked = self._pump()
         if self.moving is not None and self.moving.pump():
@@ -132,6 +134,7 @@ class SubqueryInstance:
             worked = True
         if self.state != "running":
             return worked
+        handed = self._handed_bytes()
         while self.state == "running" and not self._blocked():
             if self._cursor is None:
                 self._cursor = self._next()
@@ -141,7 +144,7 @@ class SubqueryInstance:
             worked = True
             if not self._resume():
                 break
-            if deadline() or self._handed_over():
+            if deadline() or self._handed_bytes() - handed >= TURN_BYTES:
                 if self.meter.mark - self._gathering_from > LINGER_NS:
                     self._let_out_gathered()
                 break
@@ -177,13 +180,11 @@ class SubqueryInstance:
                 return True
         return False
 
-    def _handed_over(self) -> bool:
-        """Has a neighbour got tuples since the last call?"""
-        handed_over = False
+    def _handed_bytes(self) -> int:
+        handed = 0
         for output in self.outputs:
-            handed_over |= output.handed_over
-            output.handed_over = False
-        return handed_over
+            handed += output.handed_bytes
+        return handed
 
     def _resume(self) -> bool:
         """Runs the cursor until it is through or an output is blocked. Is it through?"""

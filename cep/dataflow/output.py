@@ -37,7 +37,7 @@ class Target:
         self.bytes = 0
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
         self.promised = MIN_TIME
-        self.sent_bytes = 0
+        self.sent_bytes = self.handed_bytes = 0  # sent; and of batches that were handed over as they were
         self.next_channel: Channel | None = None  # on which it goes on behind a Barrier that names a move
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> bool:
@@ -50,6 +50,7 @@ class Target:
             self.cut(watermark, since)
             self.queue.append((batch, size, watermark, since))
             self.promised = watermark
+            self.handed_bytes += size
             return True
         self.parts.append(compacted(batch))
         self.bytes += size
@@ -103,7 +104,6 @@ class Output:
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
         self.blocked = False  # something waits for credit
-        self.handed_over = False  # to a neighbour that shares memory, since somebody asked
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
@@ -124,10 +124,7 @@ class Output:
             self.discarded += n
         queued = False
         for index, part in self.balancer.route(self._leaving(batch)):
-            target = self.targets[index]
-            if target.add(part, self.watermark, self.since, self.batch_bytes):
-                queued = True
-                self.handed_over |= target.channel.shares
+            queued |= self.targets[index].add(part, self.watermark, self.since, self.batch_bytes)
         if queued:
             self.pump()
 
@@ -221,6 +218,14 @@ class Output:
                 blocked = True
         self.blocked = blocked
         return not blocked
+
+    @property
+    def handed_bytes(self) -> int:
+        """Of batches that targets which share memory got as they were."""
+        handed = 0
+        for target in self.targets:
+            handed += target.handed_bytes
+        return handed
 
     @property
     def holds(self) -> bool:
