@@ -118,7 +118,7 @@ class Loop:
         stepped = self.ready.take(self.hosted)
         for hosted in stepped:
             if self._step(hosted) and not hosted.instance.exhausted:
-                self.ready.wake(hosted)
+                self.ready.wake(hosted.key)
         return stepped
 
     def _step(self, hosted: Hosted) -> bool:
@@ -162,7 +162,7 @@ class Loop:
             for name in (*hosted.inboxes, *hosted.channels):
                 sender = self.senders.get((name, hosted.epoch))
                 if sender is not None and sender[1].settle():
-                    self.ready.wake(sender[0])
+                    self.ready.wake(sender[0].key)
             self.short_ways.enter(hosted)
         self.meter.charge(self.network.account)
 
@@ -253,7 +253,7 @@ class Loop:
         if hosted.key in self.hosted:
             self._remove(self.hosted[hosted.key])
         self.hosted[hosted.key] = hosted
-        hosted.wake = partial(self.ready.wake, hosted)
+        hosted.wake = partial(self.ready.wake, hosted.key)
         for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
             inbox.on_arrival = hosted.wake
             if endpoint is not None:
@@ -270,7 +270,9 @@ class Loop:
         self.moves.add(hosted)
         self.short_ways.add(hosted)
         self.polls |= hosted.polls
-        gc.freeze()  # what was made for it lives as long as it does; a full collection would walk it, too
+        # What was made for it lives as long as it does, and a full collection would walk it, too. Whoever leaves is freed because nobody
+        # knows him any more; so nothing that he has may lead back to him.
+        gc.freeze()
         hosted.wake()
         self._tell(hosted)
 
@@ -289,3 +291,4 @@ class Loop:
         self.moves.redirects.give_up(hosted)
         self.clients.remove(hosted)
         self.feeds.remove(hosted)
+        self.moves.remove(hosted)

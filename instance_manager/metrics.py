@@ -88,7 +88,7 @@ class Reporter:
             "time": time.time(),
             "instances": [figures for _, figures in told],
             "complete": complete,  # what is not among them has done nothing since it was
-            "withdrawn": [hosted.instance.name.rsplit("/", 2) for hosted in loop.ready.withdrawn()],
+            "withdrawn": [name.rsplit("/", 2) for name in loop.ready.withdrawn()],
             "process": {
                 "pid": os.getpid(),
                 "cpu_ns": time.process_time_ns(),

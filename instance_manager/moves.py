@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from cep import wire
 from cep.dataflow.build import STATE_FORMAT
-from cep.dataflow.channel import Channel, Inbox, LocalChannel
+from cep.dataflow.channel import Channel, Inbox, LocalChannel, unwatched
+from cep.dataflow.instance import nobody_asks
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at, document, transfer_name, value_of
 from cep.dataflow.reroute import pieces
 from cep.elements import MIN_TIME, Barrier, Move, State
@@ -100,6 +101,12 @@ class Moves:
         if hosted.arrival:
             inbox = hosted.inboxes[hosted.arrival][0]
             inbox.on_arrival = partial(self._take, hosted, inbox, Arrival(hosted.instance, partial(self._take_client, hosted)))
+
+    def remove(self, hosted: Hosted) -> None:
+        """It is not at home any more, and what would tell of it lets go of it."""
+        hosted.instance.on_departure = hosted.instance.on_followed = nobody_asks
+        if hosted.arrival in hosted.inboxes:
+            hosted.inboxes[hosted.arrival][0].on_arrival = unwatched
 
     def ask(self, hosted: Hosted, asked: Mapping[str, Any] | None) -> None:
         """What an instance has to do for a move of one of its query; None: there is none any more."""

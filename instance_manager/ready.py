@@ -16,21 +16,21 @@ class Ready:
     """Used by the engine's thread."""
 
     def __init__(self) -> None:
-        self._woken: dict[str, Hosted] = {}
+        self._woken: dict[str, None] = {}  # by key: who is woken by something that he has is not kept by it
         self._untold: dict[str, Hosted] = {}
         self._unreported: dict[str, Hosted] = {}
-        self._withdrawn: list[Hosted] = []
+        self._withdrawn: list[str] = []
 
     def __bool__(self) -> bool:
         return bool(self._woken)
 
-    def wake(self, hosted: Hosted) -> None:
-        """It has something to do."""
-        self._woken[hosted.key] = hosted
+    def wake(self, key: str) -> None:
+        """The instance of that key has something to do."""
+        self._woken[key] = None
 
     def take(self, at_home: Mapping[str, Hosted]) -> list[Hosted]:
         """Those to be stepped now, in the order in which they were woken; who has left meanwhile is not among them."""
-        taken = {key: hosted for key, hosted in self._woken.items() if at_home.get(key) is hosted}
+        taken = {key: at_home[key] for key in self._woken if key in at_home}
         self._woken = {}
         self._untold |= taken
         self._unreported |= taken  # whoever is in it keeps its place
@@ -38,10 +38,11 @@ class Ready:
 
     def forget(self, hosted: Hosted) -> None:
         """It is not at home any more."""
-        for kept in (self._woken, self._untold, self._unreported):
+        self._woken.pop(hosted.key, None)
+        for kept in (self._untold, self._unreported):
             if kept.get(hosted.key) is hosted:
                 del kept[hosted.key]
-        self._withdrawn.append(hosted)
+        self._withdrawn.append(hosted.instance.name)
 
     def untold(self) -> list[Hosted]:
         """Those stepped since the last call: they may have watermarks that nobody was told of."""
@@ -52,8 +53,8 @@ class Ready:
     def has_unreported(self) -> bool:
         return bool(self._unreported)
 
-    def withdrawn(self) -> list[Hosted]:
-        """Those that have left since the last call."""
+    def withdrawn(self) -> list[str]:
+        """The names of those that have left since the last call."""
         withdrawn, self._withdrawn = self._withdrawn, []
         return withdrawn
 

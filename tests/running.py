@@ -6,6 +6,7 @@ What comes out is in the words of the reference, so that `tests.reference.assert
 from __future__ import annotations
 
 import random
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -215,8 +216,16 @@ def limits(execution: Execution) -> dict[str, int]:
 def run(made: PhysicalPlan, execution: Execution, scripts: Mapping[str, Mapping[str, Script]], read_bytes: int = 2 << 20) -> Ran:
     local = LocalRun(made, scripts, execution.credit_bytes, lambda: NOW_US, read_bytes, **limits(execution))
     outcome = local.run(execution.seed)
+    assert not _kept(local), "what an instance has leads back to it: where nobody looks for garbage it would stay"
     assert all(isinstance(element, End) for element in outcome.last)
     return ran_of(outcome)
+
+
+def _kept(local: LocalRun) -> list[str]:
+    """What is still there of instances when nobody knows them any more."""
+    left = [weakref.ref(part) for each in local.instances for part in (each, *each.nodes, *each.outputs, *(s for s, _ in each.sources))]
+    local.instances.clear()
+    return [type(part).__name__ for each in left if (part := each()) is not None]
 
 
 def ran_of(outcome: Outcome) -> Ran:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteKey, uniform_table
 from cep.dataflow.channel import Credit, batch_bytes, row_bytes
-from cep.dataflow.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, Output
+from cep.dataflow.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX, Output, has_room
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Fail, Grammar, Stop, Watermark
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, STRING, Schema
@@ -289,7 +291,7 @@ def test_what_gives_up_sends_nothing_more(last: Stop | Fail) -> None:
 def test_round_robin_passes_over_targets_without_credit() -> None:
     wires = [Wire(), Wire(room=1), Wire()]
     out = output(wires, PointToPoint())
-    out.balancer = RoundRobin(3, out.has_room)
+    out.balancer = RoundRobin(3, partial(has_room, out.targets))
     for part in range(9):
         out.add(batch(1, part))
         out.flush_rows()
@@ -304,7 +306,7 @@ def test_round_robin_passes_over_targets_without_credit() -> None:
 def test_round_robin_with_no_credit_anywhere_goes_on_in_turn() -> None:
     wires = [Wire(room=1), Wire(room=1)]
     out = output(wires, PointToPoint())
-    out.balancer = RoundRobin(2, out.has_room)
+    out.balancer = RoundRobin(2, partial(has_room, out.targets))
     for part in range(6):
         out.add(batch(1, part))
         out.flush_rows()

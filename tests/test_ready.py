@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.nodes import Input, Node
 from cep.dataflow.output import Output
 from cep.elements import MIN_TIME, Batch, End, Watermark
+from cep.kernels.jit import no_garbage
 from cep.model.schema import INT64, Field, Schema
 from cep.transport import open_sockets
 from cep.wire import Format
@@ -113,6 +115,24 @@ def test_no_instance_that_can_do_something_is_left_alone(
                     settle(loop)
                     assert not [hosted.key for hosted in loop.hosted.values() if hosted.instance.step(FOREVER)]
         check_all_comes_through(loop, made)
+
+
+def test_who_leaves_is_freed_at_once() -> None:
+    with at_home() as loop, no_garbage():
+        line = Line(loop, "line", [Pass, Windows, Pass], 64)
+        for _ in range(2):
+            for i in range(3):
+                line.add(i)
+            loop.turn()
+        line.send(40)
+        settle(loop)
+        left = [weakref.ref(each) for hosted in line.hosted for each in (hosted, hosted.instance)]
+        for hosted in line.hosted:
+            loop.ask(Command("remove", hosted.key))
+        line.hosted.clear()
+        del hosted
+        settle(loop)
+        assert [each() for each in left] == [None] * 6
 
 
 def check_all_comes_through(loop: Loop, made: list[Line]) -> None:

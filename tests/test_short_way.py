@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from cep.dataflow.source import greatest_of, stamp_of
 from cep.elements import MIN_TIME, Batch
 from cep.kernels import passing
 from cep.kernels.columns import Column
-from cep.kernels.jit import interpreted, nothing_compiles
+from cep.kernels.jit import interpreted, no_garbage, nothing_compiles
 from cep.kernels.passing import MESSAGES, pass_on
 from cep.local_sockets import LocalSockets
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US
@@ -393,6 +394,18 @@ def test_what_is_simple_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> 
             made.act("nulls", [1], 0, 0)
             assert not made.stations[0].loop.sockets.passing.takers.keys() - {way.entrance.id if way.entrance else 0}
             check(made)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_who_leaves_is_freed_at_once(first: bool) -> None:
+    with interpreted(), script(first, 1 << 20, 1 << 20) as made, no_garbage():
+        made.act("batch", [1, 0, 1], 0, 1_000)
+        for station in made.stations:
+            left = weakref.ref(station.hosted), weakref.ref(station.hosted.instance)
+            station.loop.ask(Command("remove", station.hosted.key))
+            del station.hosted
+            station.settle()
+            assert [each() for each in left] == [None, None]
 
 
 def test_every_word_of_the_metadata_counts() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteEntries, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
@@ -16,7 +17,7 @@ from cep.dataflow.making import Maker
 from cep.dataflow.meter import Account, Latency, Meter
 from cep.dataflow.nodes import Input, Node
 from cep.dataflow.operators import AggregateOperator, PassOperator
-from cep.dataflow.output import Output
+from cep.dataflow.output import Output, has_room
 from cep.dataflow.pre_aggregation import PROBE_ROWS
 from cep.dataflow.reroute import Moving
 from cep.dataflow.sink import FileSink, MeteredSink
@@ -81,15 +82,11 @@ class _Builder:
         nodes = list(self.nodes.values())
         for source, _ in sources:
             if isinstance(source, TextSource):
-                source.returned = self._returned
+                source.returned = partial(_returned, self.outputs)
         running = (nodes, inputs, sources, self.outputs, self.dead_letters, self.wiring.meter)
         instance = SubqueryInstance(name, self.subquery.name, self.index, *running)
         self._make_movable(instance)
         return instance
-
-    def _returned(self) -> int:
-        """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
-        return min((output.returned() for output in self.outputs), default=MAX_TIME)
 
     # Operators
 
@@ -261,7 +258,7 @@ class _Builder:
             return Broadcast(targets)
         match edge.balancer:
             case "round-robin":
-                return RoundRobin(targets, output.has_room)
+                return RoundRobin(targets, partial(has_room, output.targets))
             case "broadcast":
                 return Broadcast(targets)
             case "route-key":
@@ -271,3 +268,8 @@ class _Builder:
                     return RouteEntries(self.layout.spec(dealt, "partial"), table, targets)
                 return RouteKey(self.layout.route_fields(edge), table, targets)
         return PointToPoint()
+
+
+def _returned(outputs: Sequence[Output]) -> int:
+    """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
+    return min((output.returned() for output in outputs), default=MAX_TIME)

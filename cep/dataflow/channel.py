@@ -79,7 +79,7 @@ class Channel(Protocol):
         """Sends at once; the caller has asked `credit.allows(size)` if it is a batch."""
 
 
-def _unwatched() -> None:
+def unwatched() -> None:
     """Whoever reads the inbox looks by itself."""
 
 
@@ -96,7 +96,7 @@ class Inbox:
         self.credit_due = True  # the first grant is due at once
         self.ended = False  # its End has been taken
         self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
-        self.on_arrival: Callable[[], None] = _unwatched  # for whoever has to see to it that it is taken
+        self.on_arrival: Callable[[], None] = unwatched  # for whoever has to see to it that it is taken
 
     @property
     def returned(self) -> int:

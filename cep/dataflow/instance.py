@@ -38,7 +38,7 @@ LINGER_NS = 10_000_000
 Snapshot = dict[str, list[Part]]
 
 
-def _nobody_asks(_: Inbox | Barrier) -> None:
+def nobody_asks(_: Inbox | Barrier) -> None:
     """Of an instance that stays where it is, as those it hears from do."""
 
 
@@ -81,8 +81,8 @@ class SubqueryInstance:
         self.keeping: list[Output] = []  # to subqueries that keep its partitioning
         self.next_inboxes: dict[Inbox, Inbox] = {}  # of senders that move: the present channel -> the one from their new place
         self.arriving = False  # it waits for what it had at its old place
-        self.on_followed: Callable[[Inbox], None] = _nobody_asks  # such a channel is over
-        self.on_departure: Callable[[Barrier], None] = _nobody_asks  # it has moved: what it has is to be sent after it
+        self.on_followed: Callable[[Inbox], None] = nobody_asks  # such a channel is over
+        self.on_departure: Callable[[Barrier], None] = nobody_asks  # it has moved: what it has is to be sent after it
 
     @property
     def watermark(self) -> int:

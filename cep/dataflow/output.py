@@ -240,7 +240,7 @@ class Output:
         self._retarget([*self.targets, Target(channel, origin, grain)])
 
     def _retarget(self, targets: list[Target]) -> None:
-        self.targets, self.balancer.targets = targets, len(targets)
+        self.targets[:], self.balancer.targets = targets, len(targets)
         self.blocked = any(target.queue for target in targets)
         self.grain = reduce(gcd, (target.grain for target in targets), 0)
 
@@ -265,12 +265,14 @@ class Output:
         """At its old place."""
         self._gone_bytes += size
 
-    def has_room(self, index: int) -> bool:
-        return not self.targets[index].queue
-
     def returned(self) -> int:
         """The least watermark that the receivers have told us of (DESIGN 4.10)."""
         return min((target.channel.credit.returned for target in self.targets), default=MAX_TIME)
+
+
+def has_room(targets: Sequence[Target], index: int) -> bool:
+    """May a batch for one of them go at once?"""
+    return not targets[index].queue
 
 
 def cuts(sizes: np.ndarray, most: int) -> list[int]:
