@@ -1,13 +1,13 @@
-"""Runs a row: a warm-up of both sides, whose answers are compared, then alternating pairs, each run a process of its own."""
+"""Runs a row: a warm-up of both sides, whose answers are compared, then alternating pairs."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,17 +17,10 @@ from benchmarks.lines import digest
 from benchmarks.memory import ASKED, asked, at_hand
 from benchmarks.pairs import Bar, Measured, measured, ratios
 from benchmarks.rows import LINES, Command, Row
+from benchmarks.sides import Run, RunFailed, Side, side
 
 ROOT = Path(__file__).resolve().parent.parent
-TIMEOUT_S = 600
 NO_COMPILER = "no C compiler (cc) is here: not compared with the C program"
-
-Run = dict[str, Any]
-"""The JSON line of one run."""
-
-
-class RunFailed(Exception):
-    """A command did not end well, or said something else than a line of JSON."""
 
 
 @dataclass(frozen=True)
@@ -84,22 +77,32 @@ class Harness:
     def _measure(self, row: Row, outcome: Outcome) -> None:
         data = made(row.data, self.work / "data", self.records) if row.data else None
         outcome.data = data.describe() if data else ""
-        outcome.unequal = self._warm(row, data)
-        for i in range(self.pairs):
+        with ExitStack() as stack:
+            ours = stack.enter_context(self._side(row.cores, row.ours, data))
+            reference = None
             if row.reference is not None:
-                outcome.reference.append(self._reference(row, data))
-            outcome.ours.append(self._command(row.cores, row.ours, data))
-            self.say(f"{row.name}: pair {i + 1} of {self.pairs}: {_figures(row, outcome)}")
+                reference = stack.enter_context(self._side(row.reference_cores or row.cores, row.reference, data))
+            outcome.unequal = self._warm(row, ours, reference)
+            for i in range(self.pairs):
+                self._pair(row, ours, reference, outcome)
+                self.say(f"{row.name}: pair {i + 1} of {self.pairs}: {_figures(row, outcome)}")
         outcome.verdicts = [verdict(bar, outcome.ours, outcome.reference) for bar in row.bars]
         for name, command in row.beside.items():
             outcome.beside[name] = self._beside(row, command, data)
 
-    def _warm(self, row: Row, data: Made | None) -> str:
+    def _pair(self, row: Row, ours: Side, reference: Side | None, outcome: Outcome) -> None:
+        """The sides run in turn, as often as the row says; the run in the middle of each is what it has in this pair."""
+        turns = [(None if reference is None else self._run(reference), self._run(ours)) for _ in range(row.turns)]
+        outcome.ours.append(_middle(row, [mine for _, mine in turns]))
+        if reference is not None:
+            outcome.reference.append(_middle(row, [theirs for theirs, _ in turns if theirs is not None]))
+
+    def _warm(self, row: Row, ours: Side, reference: Side | None) -> str:
         """Runs both once; how their answers differ, empty if they do not."""
-        mine, digests = self._command(row.cores, row.ours, data), [digest(self.out)] if row.equal == LINES else []
-        if row.reference is None:
+        mine, digests = self._run(ours), [digest(self.out)] if row.equal == LINES else []
+        if reference is None:
             return ""
-        theirs = self._reference(row, data)
+        theirs = self._run(reference)
         if row.equal == LINES:
             digests.append(digest(self.out))
         elif row.equal:
@@ -110,24 +113,24 @@ class Harness:
         if "{limit}" in command and self.limit is None:
             return {"problem": NO_COMPILER}
         try:
-            return self._command(row.cores, command, data)
+            with self._side(row.cores, command, data) as beside:
+                return self._run(beside)
         except RunFailed as failure:
             return {"problem": str(failure)}
 
-    def _reference(self, row: Row, data: Made | None) -> Run:
-        assert row.reference is not None
-        return self._command(row.reference_cores or row.cores, row.reference, data)
-
-    def _command(self, cores: str, command: Command, data: Made | None) -> Run:
-        shutil.rmtree(self.out, ignore_errors=True)
-        self.out.mkdir(parents=True)
+    def _side(self, cores: str, command: Command, data: Made | None) -> AbstractContextManager[Side]:
         words = [part.format(**self._names(data)) for part in command]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
+        if self.records is not None:
+            environment[ASKED] = "0"
+        return side(["taskset", "-c", _available(cores), *words], environment)
+
+    def _run(self, command: Side) -> Run:
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.out.mkdir(parents=True)
         if self.records is None:
             at_hand(asked())
-        else:
-            environment[ASKED] = "0"
-        return _run(["taskset", "-c", _available(cores), *words], environment)
+        return command()
 
     @property
     def out(self) -> Path:
@@ -162,19 +165,9 @@ def compiled(work: Path) -> Path | None:
     return program
 
 
-def _run(words: list[str], environment: dict[str, str]) -> Run:
-    try:
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise RunFailed(f"{' '.join(words)}: did not end within {TIMEOUT_S} s") from None
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise RunFailed(f"{' '.join(words)}: exit status {done.returncode}: {' / '.join(said[-3:]) or 'nothing said'}")
-    try:
-        return dict(json.loads(lines[-1]))
-    except ValueError:
-        raise RunFailed(f"{' '.join(words)}: expected a line of JSON last, got {lines[-1]!r}") from None
+def _middle(row: Row, runs: list[Run]) -> Run:
+    """By the figure of its first bar."""
+    return sorted(runs, key=lambda run: figure_of(run, row.bars[0].figure))[len(runs) // 2] if len(runs) > 1 else runs[0]
 
 
 def _available(cores: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -88,6 +89,15 @@ def _resident_bytes(pid: int, which: str) -> int:
     """VmRSS: now; VmHWM: the most since it was reset."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(which))
+
+
+def turns(standing: bool) -> Iterator[None]:
+    """One run, or one for every line that comes (`benchmarks.sides`)."""
+    if not standing:
+        yield
+        return
+    for _ in sys.stdin:
+        yield
 
 
 def pin(pid: int, core: int) -> None:

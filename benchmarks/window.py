@@ -1,6 +1,6 @@
 """Fixed window: first, last and count per address and 30 s, from a text file to answers written.
 
-`python -m benchmarks.window --csv FILE --records N --out FOLDER [--groups N] [--instances 1] [--pre-aggregation auto]`
+`python -m benchmarks.window --csv FILE --records N --out FOLDER [--groups N] [--instances 1] [--pre-aggregation auto] [--standing]`
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.metering import metered, say
+from benchmarks.metering import metered, say, turns
 from driver import TIME, LocalCluster, Query, col, count, files, first, last
 
 
@@ -37,15 +37,17 @@ def main() -> None:
     parser.add_argument("--groups", type=int, help="in a window at most: memory for each is stated")
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--pre-aggregation", default="auto")
+    parser.add_argument("--standing", action="store_true", help="run for every line that comes, not once")
     asked = parser.parse_args()
     with LocalCluster(instances=asked.instances, data=[asked.csv.parent, asked.out]) as cluster:
-        made = query(visits(asked.csv), asked.out, pre_aggregation=asked.pre_aggregation)
-        running = cluster.deploy(made, start=False)
-        with metered(cluster) as used:
-            running.start().wait()
-        rows = running.status()["rows"]["answers"]
-    per_group = {} if asked.groups is None else {"bytes_per_group": round(used.grown_bytes() / asked.groups, 1)}
-    say(answers=rows, **per_group, **used.rates(asked.records))
+        for _ in turns(asked.standing):
+            running = cluster.deploy(query(visits(asked.csv), asked.out, pre_aggregation=asked.pre_aggregation), start=False)
+            with metered(cluster) as used:
+                running.start().wait()
+            rows = running.status()["rows"]["answers"]
+            running.delete()
+            per_group = {} if asked.groups is None else {"bytes_per_group": round(used.grown_bytes() / asked.groups, 1)}
+            say(answers=rows, **per_group, **used.rates(asked.records))
 
 
 if __name__ == "__main__":

@@ -4,24 +4,28 @@ the harness cannot rot. Nothing here asserts a speed."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from benchmarks import placement, report
 from benchmarks.calibrate import Calibration
 from benchmarks.data import NAMED, as_numbers, as_texts, made
-from benchmarks.harness import NO_COMPILER, Harness, Outcome, RunFailed, figure_of, verdict
+from benchmarks.harness import NO_COMPILER, Harness, Outcome, figure_of, verdict
 from benchmarks.lines import digest
 from benchmarks.memory import ASKED
 from benchmarks.model import FIGURE_13, Model, aware, curve, markdown, not_aware
 from benchmarks.pairs import Bar, Measured, change, measured, ratios
 from benchmarks.relay import percentiles
 from benchmarks.rows import TABLE, Row, chosen
+from benchmarks.sides import STANDING, RunFailed, side
 from cep.model.topology import Topology
 
 
@@ -164,6 +168,31 @@ def test_a_row_that_cannot_be_measured_says_why(command: tuple[str, ...], proble
     outcome = Harness(tmp_path, pairs=1, say=lambda line: None).run(Row("r", "what", command, (Bar("x", ">=", 1.0),)))
     assert problem in outcome.problem
     assert f"not measured: {outcome.problem}" in report.markdown(report.to_json([outcome], 1))
+
+
+COUNTS = """
+import json, os, sys
+for i, line in enumerate(sys.stdin):
+    print(json.dumps({"rate": [1, 9, 4, 2][i], "pid": os.getpid()}), flush=True)
+    if i == 3:
+        sys.exit("no more")
+"""
+
+
+def test_of_several_turns_the_one_in_the_middle_counts(tmp_path: Path) -> None:
+    """The warm-up had the first."""
+    command = ("{python}", "-c", COUNTS.replace("{", "{{").replace("}", "}}"), STANDING)
+    outcome = Harness(tmp_path, pairs=1, say=lambda line: None).run(Row("r", "what", command, (Bar("rate", ">=", 3),), turns=3))
+    assert (outcome.problem, [run["rate"] for run in outcome.ours]) == ("", [4])
+
+
+def test_a_command_that_stands_is_one_process_and_is_gone_after_it() -> None:
+    with side([sys.executable, "-c", COUNTS, STANDING], os.environ) as run:
+        pids = {run()["pid"] for _ in range(4)}
+        with pytest.raises(RunFailed, match="exit status 1: no more"):
+            run()
+    assert len(pids) == 1
+    assert not psutil.pid_exists(pids.pop())
 
 
 def test_without_a_compiler_rows_against_c_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
