@@ -17,7 +17,7 @@ from benchmarks.lines import digest
 from benchmarks.memory import ASKED, asked, at_hand
 from benchmarks.pairs import Bar, Measured, measured, ratios
 from benchmarks.rows import LINES, Command, Row
-from benchmarks.sides import Run, RunFailed, Side, side
+from benchmarks.sides import STANDING, Run, RunFailed, Side, side
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_COMPILER = "no C compiler (cc) is here: not compared with the C program"
@@ -82,6 +82,7 @@ class Harness:
             reference = None
             if row.reference is not None:
                 reference = stack.enter_context(self._side(row.reference_cores or row.cores, row.reference, data))
+            self._at_hand()
             outcome.unequal = self._warm(row, ours, reference)
             for i in range(self.pairs):
                 self._pair(row, ours, reference, outcome)
@@ -92,6 +93,8 @@ class Harness:
 
     def _pair(self, row: Row, ours: Side, reference: Side | None, outcome: Outcome) -> None:
         """The sides run in turn, as often as the row says; the run in the middle of each is what it has in this pair."""
+        if row.turns == 1:  # between turns nothing is left to the host
+            self._at_hand()
         turns = [(None if reference is None else self._run(reference), self._run(ours)) for _ in range(row.turns)]
         outcome.ours.append(_middle(row, [mine for _, mine in turns]))
         if reference is not None:
@@ -121,16 +124,18 @@ class Harness:
     def _side(self, cores: str, command: Command, data: Made | None) -> AbstractContextManager[Side]:
         words = [part.format(**self._names(data)) for part in command]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
-        if self.records is not None:
+        if self.records is not None or STANDING in command:
             environment[ASKED] = "0"
         return side(["taskset", "-c", _available(cores), *words], environment)
 
     def _run(self, command: Side) -> Run:
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
+        return command()
+
+    def _at_hand(self) -> None:
         if self.records is None:
             at_hand(asked())
-        return command()
 
     @property
     def out(self) -> Path:
