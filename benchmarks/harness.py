@@ -10,12 +10,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks.data import Made, made
 from benchmarks.lines import digest
 from benchmarks.memory import ASKED, asked, at_hand
-from benchmarks.pairs import Bar, Measured, measured, ratios
+from benchmarks.pairs import Bar, Measured, measured, middles, ratios
 from benchmarks.rows import LINES, Command, Row
 from benchmarks.sides import STANDING, Run, RunFailed, Side, side
 
@@ -87,18 +88,18 @@ class Harness:
             for i in range(self.pairs):
                 self._pair(row, ours, reference, outcome)
                 self.say(f"{row.name}: pair {i + 1} of {self.pairs}: {_figures(row, outcome)}")
-        outcome.verdicts = [verdict(bar, outcome.ours, outcome.reference) for bar in row.bars]
+        outcome.verdicts = [verdict(bar, outcome.ours, outcome.reference, row.turns) for bar in row.bars]
         for name, command in row.beside.items():
             outcome.beside[name] = self._beside(row, command, data)
 
     def _pair(self, row: Row, ours: Side, reference: Side | None, outcome: Outcome) -> None:
-        """The sides run in turn, as often as the row says; the run in the middle of each is what it has in this pair."""
-        if row.turns == 1:  # between turns nothing is left to the host
-            self._at_hand()
-        turns = [(None if reference is None else self._run(reference), self._run(ours)) for _ in range(row.turns)]
-        outcome.ours.append(_middle(row, [mine for _, mine in turns]))
-        if reference is not None:
-            outcome.reference.append(_middle(row, [theirs for theirs, _ in turns if theirs is not None]))
+        """The sides run in turn, as often as the row says."""
+        for turn in range(row.turns):
+            if not turn or STANDING not in row.ours:  # what stands gives nothing back to the host between turns
+                self._at_hand()
+            if reference is not None:
+                outcome.reference.append(self._run(reference))
+            outcome.ours.append(self._run(ours))
 
     def _warm(self, row: Row, ours: Side, reference: Side | None) -> str:
         """Runs both once; how their answers differ, empty if they do not."""
@@ -150,12 +151,12 @@ class Harness:
         return {**here, **files, "records": data.data.records, "groups": data.data.groups_max}
 
 
-def verdict(bar: Bar, ours: list[Run], reference: list[Run]) -> Verdict:
-    """Raises RunFailed where a run lacks the figure."""
-    mine = [figure_of(run, bar.figure) for run in ours]
+def verdict(bar: Bar, ours: list[Run], reference: list[Run], turns: int = 1) -> Verdict:
+    """Of so many runs a pair the one in the middle counts, on each side. Raises RunFailed where a run lacks the figure."""
+    mine = middles([figure_of(run, bar.figure) for run in ours], turns)
     if not reference:
         return Verdict(bar, measured(mine), None, measured(mine))
-    theirs = [figure_of(run, bar.figure) for run in reference]
+    theirs = middles([figure_of(run, bar.figure) for run in reference], turns)
     return Verdict(bar, measured(mine), measured(theirs), measured(ratios(mine, theirs)))
 
 
@@ -168,11 +169,6 @@ def compiled(work: Path) -> Path | None:
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         subprocess.run(["cc", "-O3", "-march=native", "-o", str(program), str(source)], check=True)
     return program
-
-
-def _middle(row: Row, runs: list[Run]) -> Run:
-    """By the figure of its first bar."""
-    return sorted(runs, key=lambda run: figure_of(run, row.bars[0].figure))[len(runs) // 2] if len(runs) > 1 else runs[0]
 
 
 def _available(cores: str) -> str:
@@ -206,8 +202,11 @@ def _member(run: Run, path: str) -> float:
 
 def _figures(row: Row, outcome: Outcome) -> str:
     """The last pair's figures, for the screen."""
-    sides = {"reference": outcome.reference, "ours": outcome.ours}
+    sides = {"reference": outcome.reference[-row.turns :], "ours": outcome.ours[-row.turns :]}
+
+    def middle(runs: list[Run], bar: Bar) -> float:
+        return median(figure_of(run, bar.figure) for run in runs)
+
     return "; ".join(
-        f"{bar.figure} " + ", ".join(f"{side} {figure_of(runs[-1], bar.figure):.4g}" for side, runs in sides.items() if runs)
-        for bar in row.bars
+        f"{bar.figure} " + ", ".join(f"{side} {middle(runs, bar):.4g}" for side, runs in sides.items() if runs) for bar in row.bars
     )

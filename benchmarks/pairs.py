@@ -60,6 +60,11 @@ def measured(values: Sequence[float]) -> Measured:
     return Measured(median(ordered), ordered[cut], ordered[-1 - cut])
 
 
+def middles(values: Sequence[float], turns: int) -> list[float]:
+    """The one in the middle of each so many."""
+    return [median(values[start : start + turns]) for start in range(0, len(values), turns)]
+
+
 def ratios(ours: Sequence[float], reference: Sequence[float]) -> list[float]:
     """Ours over the reference, pair by pair."""
     return [mine / theirs for mine, theirs in zip(ours, reference, strict=True)]

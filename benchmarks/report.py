@@ -55,6 +55,7 @@ def _row(outcome: Outcome) -> Document:
         "ours": shlex.join(row.ours),
         "reference": shlex.join(row.reference or ()),
         "cores": row.cores,
+        "turns": row.turns,
         "notes": row.notes,
         "problem": outcome.problem,
         "unequal": outcome.unequal,
@@ -116,6 +117,8 @@ def _details(rows: list[Document]) -> Iterator[str]:
         yield f"- ours: `{row['ours']}` on cores {row['cores']}"
         if row["reference"]:
             yield f"- reference: `{row['reference']}`"
+        if row["turns"] > 1:
+            yield f"- {row['turns']} turns a pair, of which the figure in the middle counts"
         yield f"- load average before and after: {row['load'][0]:.2f}, {row['load'][1]:.2f}"
         yield from (f"- last run, {side}: {_said(runs[-1])}" for side, runs in row["runs"].items() if isinstance(runs, list) and runs)
         yield from (f"- beside: {name}: {_said(run)}" for name, run in row["runs"]["beside"].items())

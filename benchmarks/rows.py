@@ -36,7 +36,7 @@ class Row:
         equal: what shows that both gave the same answers: LINES of the files in {out}, in any order, or a member of both JSONs.
         cores: where the commands may run, by position among the cores there are.
         reference_cores: where the reference may run instead.
-        turns: how often the sides run in turn for one pair, of which the runs in the middle count.
+        turns: how often the sides run in turn for one pair, of which the figure in the middle counts.
         beside: other commands, run once each, whose figures stand beside the row and prove nothing.
         notes: what a reader has to know to compare.
     """
@@ -74,8 +74,9 @@ _COLUMNS = ("--times", "{times}", "--addresses", "{addresses}", "--records", "{r
 _WINDOW = limit("winS-text", "{csv}", "{out}/answers.csv", "{groups}")
 _CPU = "records_per_cpu_s"
 
-_SHORT = 5
-"""Turns of rows whose runs take less than a second: then what else the machine does decides over a single one."""
+_SHORT, _PERCENTILES = 5, 3
+"""Turns of rows whose runs take less than a second, and of those whose figure is what a hundredth of a run was like: what else the machine
+does decides over a single one."""
 
 
 def _nearly_unique(data: str, groups: str) -> Row:
@@ -115,6 +116,7 @@ def _latency(rate: int, *bars: Bar) -> Row:
         ours=module("delivery", "--rate", str(rate)),
         bars=bars,
         cores="0-1",
+        turns=_PERCENTILES,
         notes="Reference: two bare ZeroMQ relays in two processes. p95 and p99.9 stand among the figures of the runs.",
     )
 

@@ -183,7 +183,8 @@ def test_of_several_turns_the_one_in_the_middle_counts(tmp_path: Path) -> None:
     """The warm-up had the first."""
     command = ("{python}", "-c", COUNTS.replace("{", "{{").replace("}", "}}"), STANDING)
     outcome = Harness(tmp_path, pairs=1, say=lambda line: None).run(Row("r", "what", command, (Bar("rate", ">=", 3),), turns=3))
-    assert (outcome.problem, [run["rate"] for run in outcome.ours]) == ("", [4])
+    assert (outcome.problem, [run["rate"] for run in outcome.ours]) == ("", [9, 4, 2])
+    assert [found.ours.median for found in outcome.verdicts] == [4]
 
 
 def test_a_command_that_stands_is_one_process_and_is_gone_after_it() -> None:
