@@ -83,7 +83,6 @@ class Harness:
             reference = None
             if row.reference is not None:
                 reference = stack.enter_context(self._side(row.reference_cores or row.cores, row.reference, data))
-            self._at_hand()
             outcome.unequal = self._warm(row, ours, reference)
             for i in range(self.pairs):
                 self._pair(row, ours, reference, outcome)
@@ -94,9 +93,7 @@ class Harness:
 
     def _pair(self, row: Row, ours: Side, reference: Side | None, outcome: Outcome) -> None:
         """The sides run in turn, as often as the row says."""
-        for turn in range(row.turns):
-            if not turn or STANDING not in row.ours:  # what stands gives nothing back to the host between turns
-                self._at_hand()
+        for _ in range(row.turns):
             if reference is not None:
                 outcome.reference.append(self._run(reference))
             outcome.ours.append(self._run(ours))
@@ -132,11 +129,9 @@ class Harness:
     def _run(self, command: Side) -> Run:
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
-        return command()
-
-    def _at_hand(self) -> None:
         if self.records is None:
             at_hand(asked())
+        return command()
 
     @property
     def out(self) -> Path:

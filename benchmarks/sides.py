@@ -65,7 +65,7 @@ def _again(words: Sequence[str], process: subprocess.Popen[str], errors: IO[str]
             return 0, line, ""
     status = process.wait(TIMEOUT_S)
     errors.seek(0)
-    return status or 1, "", errors.read()
+    return status, "", errors.read()
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -17,7 +17,6 @@ import pyarrow as pa
 from cep import wire
 from cep.dataflow.build import STATE_FORMAT
 from cep.dataflow.channel import Channel, Inbox, LocalChannel, unwatched
-from cep.dataflow.instance import nobody_asks
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at, document, transfer_name, value_of
 from cep.dataflow.reroute import pieces
 from cep.elements import MIN_TIME, Barrier, Move, State
@@ -104,7 +103,7 @@ class Moves:
 
     def remove(self, hosted: Hosted) -> None:
         """It is not at home any more, and what would tell of it lets go of it."""
-        hosted.instance.on_departure = hosted.instance.on_followed = nobody_asks
+        hosted.instance.withdraw()
         if hosted.arrival in hosted.inboxes:
             hosted.inboxes[hosted.arrival][0].on_arrival = unwatched
 

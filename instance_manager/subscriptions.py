@@ -6,6 +6,7 @@ subscription whose client is silent for `keep_s` is dropped with its rows, count
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -58,7 +59,7 @@ class HeldCredit(Credit):
 
     def __init__(self, subscription: Subscription) -> None:
         super().__init__()
-        self.subscription = subscription
+        self.subscription = weakref.proxy(subscription)  # which has it: invariant 11 of ARCHITECTURE.md
         self.returned = MIN_TIME if subscription.terms.reader else MAX_TIME  # a client waits for no block
 
     def allows(self, size: int) -> bool:

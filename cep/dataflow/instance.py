@@ -38,7 +38,7 @@ LINGER_NS = 10_000_000
 Snapshot = dict[str, list[Part]]
 
 
-def nobody_asks(_: Inbox | Barrier) -> None:
+def _nobody_asks(_: Inbox | Barrier) -> None:
     """Of an instance that stays where it is, as those it hears from do."""
 
 
@@ -81,8 +81,8 @@ class SubqueryInstance:
         self.keeping: list[Output] = []  # to subqueries that keep its partitioning
         self.next_inboxes: dict[Inbox, Inbox] = {}  # of senders that move: the present channel -> the one from their new place
         self.arriving = False  # it waits for what it had at its old place
-        self.on_followed: Callable[[Inbox], None] = nobody_asks  # such a channel is over
-        self.on_departure: Callable[[Barrier], None] = nobody_asks  # it has moved: what it has is to be sent after it
+        self.on_followed: Callable[[Inbox], None] = _nobody_asks  # such a channel is over
+        self.on_departure: Callable[[Barrier], None] = _nobody_asks  # it has moved: what it has is to be sent after it
 
     @property
     def watermark(self) -> int:
@@ -437,6 +437,11 @@ class SubqueryInstance:
 
     def fail(self, cause: str) -> None:
         self.close(Fail(self.subquery, self.index, cause), "failed", cause)
+
+    def withdraw(self) -> None:
+        """It is not at home any more: what it was at lets go of it, and nobody is told of it."""
+        self._cursor = None
+        self.on_departure = self.on_followed = _nobody_asks
 
     def drain(self) -> None:
         """`stop --drain`: the source ends where it is."""
