@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 def escaped(name: str) -> str:
     """`name` as one step of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """What a message says behind a name that is not known: the known one that is nearest, if one is near."""
+    near = get_close_matches(name, list(known), n=1) if isinstance(name, str) else []
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 class CepError(Exception):

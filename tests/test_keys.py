@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cep.errors import QueryError
 from cep.kernels.columns import Column, columns_from_arrow, columns_to_arrow
 from cep.kernels.hashing import LONG, hash_words
 from cep.kernels.jit import interpreted, kernel
@@ -52,11 +51,6 @@ def test_layout(types: str, wanted: Layout) -> None:
 
 def fields(types: list[str]) -> tuple[Field, ...]:
     return tuple(Field(f"f{i}", *parse_type(text)) for i, text in enumerate(types))
-
-
-def test_more_fields_than_null_bits_are_refused() -> None:
-    with pytest.raises(QueryError, match="at most 64"):
-        layout(fields(["bool"] * 65))
 
 
 @st.composite

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.dataflow.channel import batch_bytes
@@ -54,14 +54,14 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
     return scripts
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)  # one in seven may have replicas; that the others are refused is no reason to draw them again
 @given(cases(), executions(), st.integers(2, 3))
 def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, replicas: int) -> None:
     options = replace(execution.options, replicas=replicas, parallelism=None)
     try:
         made = planned(replace(case.query, options=options), one_node(4), numa=False)
     except (QueryError, PlacementError):
-        assume(False)
+        return
     scripts = {name: scripts_by_key(stream, list(case.inputs[name]), made, execution) for name, stream in made.streams.items()}
     with interpreted():
         expected = expected_of(case.query, case.inputs)

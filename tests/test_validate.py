@@ -174,7 +174,7 @@ REFUSED: Mapping[str, tuple[Query, str, Any]] = {
     "an operator without a name": (query(keep("", "visits"), out=""), "an operator needs a name", ""),
     "an unknown input": (
         query(keep("k", "visit"), out="k"),
-        "operator 'k' reads 'visit', which is no operator and no stream; there are 'clicks', 'k', 'visits'",
+        "operator 'k' reads 'visit', which is no operator and no stream (did you mean 'visits'?); there are 'clicks', 'k', 'visits'",
         "visit",
     ),
     "an unknown input of a union": (

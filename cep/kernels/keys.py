@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 
-from cep.errors import QueryError
 from cep.kernels.column import Words
 from cep.kernels.columns import NO_BYTES, Column, Columns
 from cep.kernels.hashing import LONG, hash_bytes
@@ -36,7 +35,6 @@ from cep.model.schema import BINARY, Field
 from cep.values import value
 
 INLINE_BYTES_MAX = 15
-FIELDS_MAX = 64
 
 _WIDTHS = {"bool": 1, "int32": 4, "int64": 8, "timestamp": 8, "float64": 8}
 _NULL = 255
@@ -73,9 +71,7 @@ Decoder = Callable[[Keys], dict[str, Column]]
 
 
 def layout(by: tuple[Field, ...]) -> Layout:
-    """The layout of a key of the fields `by`. Raises QueryError for more than 64 fields."""
-    if len(by) > FIELDS_MAX:
-        raise QueryError(f"a key of {len(by)} fields: expected at most {FIELDS_MAX}")
+    """The layout of a key of the fields `by`."""
     if not by:
         return Layout.EMPTY
     if any(field.type.is_bytes for field in by):

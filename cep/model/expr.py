@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 from cep.model.references import split_reference
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, DataType, parse_type
 
@@ -121,12 +121,15 @@ class Expr:
     # --- NULL and choices ---
 
     def is_null(self) -> Expr:
+        """True where it is NULL; never NULL itself."""
         return Unary("is_null", self)
 
     def is_not_null(self) -> Expr:
+        """True where it is not NULL; never NULL itself."""
         return ~self.is_null()
 
     def is_nan(self) -> Expr:
+        """True of the float64 NaN; NULL of NULL."""
         return self._call("is_nan")
 
     def fill_null(self, value: object) -> Expr:
@@ -148,6 +151,7 @@ class Expr:
     # --- numbers ---
 
     def abs(self) -> Expr:
+        """The absolute value; the least integer has none, and its row is a dead letter."""
         return self._call("abs")
 
     def sign(self) -> Expr:
@@ -155,9 +159,11 @@ class Expr:
         return self._call("sign")
 
     def floor(self) -> Expr:
+        """The greatest whole number that is not above it."""
         return self._call("floor")
 
     def ceil(self) -> Expr:
+        """The least whole number that is not below it."""
         return self._call("ceil")
 
     def trunc(self) -> Expr:
@@ -169,21 +175,27 @@ class Expr:
         return self._call("round", digits)
 
     def sqrt(self) -> Expr:
+        """The square root, float64; NaN of a negative number."""
         return self._call("sqrt")
 
     def exp(self) -> Expr:
+        """e to this power, float64."""
         return self._call("exp")
 
     def ln(self) -> Expr:
+        """The natural logarithm, float64; NaN of a negative number, -inf of zero."""
         return self._call("ln")
 
     def log10(self) -> Expr:
+        """The logarithm to base 10, float64."""
         return self._call("log10")
 
     def log2(self) -> Expr:
+        """The logarithm to base 2, float64."""
         return self._call("log2")
 
     def pow(self, exponent: object) -> Expr:
+        """It to the power `exponent`, float64."""
         return self._call("pow", exponent)
 
     def sin(self) -> Expr:
@@ -191,18 +203,23 @@ class Expr:
         return self._call("sin")
 
     def cos(self) -> Expr:
+        """The cosine of radians."""
         return self._call("cos")
 
     def tan(self) -> Expr:
+        """The tangent of radians."""
         return self._call("tan")
 
     def asin(self) -> Expr:
+        """The angle in radians, -π/2 to π/2, whose sine it is; NaN beyond -1 to 1."""
         return self._call("asin")
 
     def acos(self) -> Expr:
+        """The angle in radians, 0 to π, whose cosine it is; NaN beyond -1 to 1."""
         return self._call("acos")
 
     def atan(self) -> Expr:
+        """The angle in radians, -π/2 to π/2, whose tangent it is."""
         return self._call("atan")
 
     # --- text ---
@@ -212,12 +229,15 @@ class Expr:
         return self._call("length")
 
     def byte_length(self) -> Expr:
+        """Bytes of a string in UTF-8, or of a binary value."""
         return self._call("byte_length")
 
     def lower(self) -> Expr:
+        """In lower case, by Unicode."""
         return self._call("lower")
 
     def upper(self) -> Expr:
+        """In upper case, by Unicode."""
         return self._call("upper")
 
     def trim(self) -> Expr:
@@ -225,9 +245,11 @@ class Expr:
         return self._call("trim")
 
     def ltrim(self) -> Expr:
+        """Without blanks, tabs and line ends at the beginning."""
         return self._call("ltrim")
 
     def rtrim(self) -> Expr:
+        """Without blanks, tabs and line ends at the end."""
         return self._call("rtrim")
 
     def reverse(self) -> Expr:
@@ -235,12 +257,15 @@ class Expr:
         return self._call("reverse")
 
     def contains(self, part: object) -> Expr:
+        """Does the text hold `part`?"""
         return self._call("contains", part)
 
     def starts_with(self, part: object) -> Expr:
+        """Does the text begin with `part`?"""
         return self._call("starts_with", part)
 
     def ends_with(self, part: object) -> Expr:
+        """Does the text end with `part`?"""
         return self._call("ends_with", part)
 
     def substring(self, start: int, length: int | None = None) -> Expr:
@@ -252,6 +277,7 @@ class Expr:
         return self._call("pad_left", width, fill)
 
     def pad_right(self, width: int, fill: str = " ") -> Expr:
+        """At least `width` code points, filled up behind with the one in `fill`."""
         return self._call("pad_right", width, fill)
 
     def replace(self, old: str, new: str) -> Expr:
@@ -277,9 +303,11 @@ class Expr:
         return self._call("truncate", duration)
 
     def year(self) -> Expr:
+        """The year of the timestamp in UTC."""
         return self._call("year")
 
     def month(self) -> Expr:
+        """The month in UTC, 1 to 12."""
         return self._call("month")
 
     def day(self) -> Expr:
@@ -287,15 +315,19 @@ class Expr:
         return self._call("day")
 
     def hour(self) -> Expr:
+        """The hour of the day in UTC, 0 to 23."""
         return self._call("hour")
 
     def minute(self) -> Expr:
+        """The minute of the hour, 0 to 59."""
         return self._call("minute")
 
     def second(self) -> Expr:
+        """The whole second of the minute, 0 to 59."""
         return self._call("second")
 
     def millisecond(self) -> Expr:
+        """The whole millisecond of the second, 0 to 999."""
         return self._call("millisecond")
 
     def weekday(self) -> Expr:
@@ -303,6 +335,7 @@ class Expr:
         return self._call("weekday")
 
     def day_of_year(self) -> Expr:
+        """The day of the year in UTC, 1 to 366."""
         return self._call("day_of_year")
 
     def epoch_s(self) -> Expr:
@@ -310,14 +343,17 @@ class Expr:
         return self._call("epoch_s")
 
     def epoch_ms(self) -> Expr:
+        """Whole milliseconds since 1970, rounded down."""
         return self._call("epoch_ms")
 
     def epoch_us(self) -> Expr:
+        """Microseconds since 1970."""
         return self._call("epoch_us")
 
     # --- lists ---
 
     def list_length(self) -> Expr:
+        """How many elements the list has."""
         return self._call("list_length")
 
     def element(self, index: object) -> Expr:
@@ -510,7 +546,9 @@ def from_json(document: Any, pointer: str = "") -> Expr:
         case {"udf": _, **rest} if not rest.keys() >= {"args", "returns"}:
             raise QueryError(f"a call of a user's function lacks {'args' if 'args' not in rest else 'returns'!r}", pointer)
         case {"call": str(function), **rest} if function not in FUNCTIONS:
-            raise QueryError(f"there is no function {function!r}; there are {', '.join(FUNCTIONS)}", f"{pointer}/call")
+            raise QueryError(
+                f"there is no function {function!r}{meant(function, FUNCTIONS)}; there are {', '.join(FUNCTIONS)}", f"{pointer}/call"
+            )
     raise QueryError(
         "no expression: expected column, literal, op with args, cast, try_cast, udf with args and returns, or call with args of "
         f"{', '.join(FUNCTIONS)}; got {document!r}",

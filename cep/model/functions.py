@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model.references import split_reference
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
 
@@ -278,7 +278,9 @@ def from_json(document: object, pointer: str = "") -> Function:
         raise QueryError(f"{name} takes {'a column in' if name in _WITH_BY else 'no'} 'by', got {by!r}", pointer)
     known = {parameter.name: parameter for parameter in PARAMETERS.get(name, ())}
     for key in document.keys() - known.keys() - {"function", "column", "by"}:
-        raise QueryError(f"unknown key {key!r}; {name} has {', '.join(('column', *known))}", f"{pointer}/{escaped(key)}")
+        raise QueryError(
+            f"unknown key {key!r}{meant(key, ('column', *known))}; {name} has {', '.join(('column', *known))}", f"{pointer}/{escaped(key)}"
+        )
     given: Any = tuple((key, document.get(key, parameter.default)) for key, parameter in known.items())
     return _checked(Function(name, column, by, given), pointer)
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model import functions, tables, windows
 from cep.model.duration import format_duration, parse_duration
@@ -238,7 +238,7 @@ def from_json(document: Any, pointer: str = "") -> Operator:
     read: dict[str, Any] = {}
     for key, form in forms.items():
         if key in document:
-            read[key] = _read(form, document[key], key, pointer)
+            read[key] = _read(form, document, key, pointer)
         elif key in _IMPLIED:
             read[key] = _IMPLIED[key](read)
     try:
@@ -251,15 +251,16 @@ def from_json(document: Any, pointer: str = "") -> Operator:
 def _check_keys(document: Mapping[str, Any], forms: Mapping[str, Form], pointer: str) -> None:
     for key in document.keys() - forms.keys() - {"name", "type"}:
         keys = ", ".join(sorted(forms))
-        raise QueryError(f"unknown key {key!r}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{escaped(key)}")
+        raise QueryError(
+            f"unknown key {key!r}{meant(key, forms)}; an operator of type {document['type']!r} has {keys}", f"{pointer}/{escaped(key)}"
+        )
     for key in needed_keys(document["type"]):
         if key not in document:
             raise QueryError(f"operator {document['name']!r} ({document['type']}) lacks {key!r}", pointer)
 
 
-def _read(form: Form, value: Any, key: str, pointer: str) -> Any:
+def _read(form: Form, document: Mapping[str, Any], key: str, pointer: str) -> Any:
     try:
-        return form.read(value)
+        return form.read(document[key])
     except QueryError as error:
-        prefix = "" if error.pointer else f"{key}: "
-        raise QueryError(prefix + error.message, f"{pointer}/{key}{error.pointer}") from None
+        raise QueryError(f"operator {document['name']!r}, {key}: {error.message}", f"{pointer}/{key}{error.pointer}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cep.errors import QueryError
+from cep.model.checked import Checked, check
 from cep.model.expr import Expr, Literal
 from cep.model.functions import Function, Order
 from cep.model.references import split_reference
@@ -19,10 +20,12 @@ Fields = tuple[tuple[str, Expr], ...]
 Pairs = tuple[tuple[str, str], ...]
 """(column of the left input, column of the right one): equal in every joined row."""
 
+#: Columns that may be a key together: their null bits share one word (`cep.kernels.keys`).
+KEY_FIELDS_MAX = 64
 JOINS = ("inner", "left", "right", "full")
 
 
-class _OneInput:
+class _OneInput(Checked):
     __slots__ = ()
     input: str
 
@@ -31,7 +34,7 @@ class _OneInput:
         return (self.input,)
 
 
-class _TwoInputs:
+class _TwoInputs(Checked):
     __slots__ = ()
     left: str
     right: str
@@ -63,7 +66,7 @@ class Filter(_OneInput):
 
 
 @dataclass(frozen=True)
-class Union:
+class Union(Checked):
     """The tuples of all inputs, whose schemas are the same."""
 
     name: str
@@ -81,6 +84,7 @@ class Demux(_OneInput):
     otherwise: str | None = None
 
     def __post_init__(self) -> None:
+        check(self)
         if not self.cases:
             raise QueryError(f"operator {self.name!r}: a demux needs at least one case", "/cases")
 
@@ -112,6 +116,7 @@ class Apply(_OneInput):
     schema: Schema
 
     def __post_init__(self) -> None:
+        check(self)
         split_reference(self.function, "/function")
         if not self.columns:
             raise QueryError(f"operator {self.name!r}: expected at least one column for the function", "/columns")
@@ -126,6 +131,7 @@ class Delay(_OneInput):
     by: int
 
     def __post_init__(self) -> None:
+        check(self)
         check_span(self.by, "delay", "/by")
 
 
@@ -141,6 +147,7 @@ class Lookup(_OneInput):
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        check(self)
         _check_join(self.name, self.how, self.on, ("inner", "left"))
 
 
@@ -162,6 +169,7 @@ class Aggregate(_OneInput):
     emit_partial: bool = False
 
     def __post_init__(self) -> None:
+        check(self)
         if self.emit_partial and not isinstance(self.window, SizeWindow | TransactionWindow):
             raise QueryError(f"operator {self.name!r}: emit_partial is for SIZE and TRANSACTION windows", "/emit_partial")
 
@@ -187,6 +195,7 @@ class Join(_TwoInputs):
     broadcast: str = "right"
 
     def __post_init__(self) -> None:
+        check(self)
         _check_join(self.name, self.how, self.on, JOINS)
         if self.window.advance != self.right_window.advance:
             raise QueryError(
@@ -219,6 +228,7 @@ class IntervalJoin(_TwoInputs):
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        check(self)
         _check_join(self.name, self.how, self.on, JOINS)
         for key in ("lower", "upper"):
             check_span(abs(getattr(self, key)) or 1, key, f"/{key}")
@@ -241,6 +251,7 @@ class AsOfJoin(_TwoInputs):
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        check(self)
         _check_join(self.name, self.how, self.on, ("inner", "left"))
         if self.tolerance is not None:
             check_span(self.tolerance, "tolerance", "/tolerance")
@@ -259,6 +270,7 @@ class Sort(_OneInput):
     rank: str = "rank"
 
     def __post_init__(self) -> None:
+        check(self)
         if self.window is None and (self.by or self.order):
             raise QueryError(f"operator {self.name!r}: a sort without a window is by event time, and has neither by nor order", "/window")
         if self.window is not None and not self.order:
@@ -278,6 +290,7 @@ class TopN(_OneInput):
     rank: str = "rank"
 
     def __post_init__(self) -> None:
+        check(self)
         if not 0 < self.n <= 1_000_000:
             raise QueryError(f"operator {self.name!r}: n: expected 1 to 1000000, got {self.n}", "/n")
         if not self.order:
@@ -294,6 +307,7 @@ class Deduplicate(_OneInput):
     ttl: int | None
 
     def __post_init__(self) -> None:
+        check(self)
         _check_ttl(self.ttl)
         if not self.by:
             raise QueryError(f"operator {self.name!r}: expected at least one column by which tuples are the same", "/by")
@@ -321,6 +335,7 @@ class StatefulMap(_OneInput):
     schema: Schema | None = None
 
     def __post_init__(self) -> None:
+        check(self)
         _check_ttl(self.ttl)
         if bool(self.state) == (self.function is not None):
             raise QueryError(f"operator {self.name!r}: expected either state, update and fields, or a function")
@@ -372,9 +387,16 @@ def is_sequential(operator: Operator) -> bool:
 def _check_join(name: str, how: str, on: Pairs, allowed: tuple[str, ...]) -> None:
     if how not in allowed:
         raise QueryError(f"operator {name!r}: how: expected one of {', '.join(allowed)}, got {how!r}", "/how")
+    check_key(name, "on", len(on))
     for i, pair in enumerate(on):
         if pair in on[:i]:
             raise QueryError(f"operator {name!r}: the pair {pair[0]!r} = {pair[1]!r} stands twice", f"/on/{i}")
+
+
+def check_key(operator: str, field: str, columns: int) -> None:
+    """Raises QueryError: more columns than a key may have."""
+    if columns > KEY_FIELDS_MAX:
+        raise QueryError(f"operator {operator!r}, {field}: expected at most {KEY_FIELDS_MAX} columns of a key, got {columns}", f"/{field}")
 
 
 def _check_ttl(ttl: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model import operator_documents, sinks, streams
 from cep.model.expr import check_nested, too_nested
 from cep.model.operators import Operator
@@ -103,7 +103,7 @@ def from_json(document: Any) -> Query:
         raise QueryError(f"expected a query (an object), got {type(document).__name__}")
     known = {"name", "streams", "operators", "outputs", "late", "options"}
     for key in document.keys() - known:
-        raise QueryError(f"unknown key {key!r}; a query has {', '.join(sorted(known))}", f"/{escaped(key)}")
+        raise QueryError(f"unknown key {key!r}{meant(key, known)}; a query has {', '.join(sorted(known))}", f"/{escaped(key)}")
     if not isinstance(document.get("name"), str) or not document["name"]:
         raise QueryError(f"a query needs a name, got {document.get('name')!r}", "/name")
     late = document.get("late")
@@ -135,7 +135,10 @@ def _output(document: Any, pointer: str) -> Output:
     if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("stream", "input")):
         raise QueryError(f'expected {{"stream": ..., "input": ...}}, got {document!r}', pointer)
     for key in document.keys() - {"stream", "input", "files"}:
-        raise QueryError(f"unknown key {key!r}; an output has stream, input, files", f"{pointer}/{escaped(key)}")
+        raise QueryError(
+            f"unknown key {key!r}{meant(key, ('stream', 'input', 'files'))}; an output has stream, input, files",
+            f"{pointer}/{escaped(key)}",
+        )
     files = document.get("files")
     return Output(document["stream"], document["input"], None if files is None else sinks.from_json(files, f"{pointer}/files"))
 
@@ -146,7 +149,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
     default = options_to_json(Options())
     for key, value in document.items():
         if key not in default:
-            raise QueryError(f"unknown option {key!r}; there are {', '.join(default)}", f"{pointer}/{escaped(key)}")
+            raise QueryError(f"unknown option {key!r}{meant(key, default)}; there are {', '.join(default)}", f"{pointer}/{escaped(key)}")
         _check_option(key, value, f"{pointer}/{key}")
     merged = default | document
     return Options(

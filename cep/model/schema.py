@@ -15,7 +15,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 
 UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -113,7 +113,8 @@ def parse_type(text: object) -> tuple[DataType, bool]:
         if len(plain) == 1 and plain[0] is not None:
             return plain[0], True
     known = ", ".join(_BY_TEXT)
-    raise QueryError(f"unknown type {text!r}; expected one of {known}, or list<one of them>, with '?' behind it where NULL is allowed")
+    expected = f"expected one of {known}, or list<one of them>, with '?' behind it where NULL is allowed"
+    raise QueryError(f"unknown type {text!r}{meant(text, _BY_TEXT)}; {expected}")
 
 
 def _named_type(text: str) -> DataType | None:

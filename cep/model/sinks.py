@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 
 FORMATS = ("text", "arrow")
 
@@ -52,7 +52,9 @@ def from_json(document: Any, pointer: str = "") -> Files:
         raise QueryError(f'expected {{"folder": ..., {", ".join(list(_KINDS)[1:])}}}, got {document!r}', pointer)
     for key, value in document.items():
         if key not in _KINDS:
-            raise QueryError(f"unknown key {key!r}; files of an output have {', '.join(_KINDS)}", f"{pointer}/{escaped(key)}")
+            raise QueryError(
+                f"unknown key {key!r}{meant(key, _KINDS)}; files of an output have {', '.join(_KINDS)}", f"{pointer}/{escaped(key)}"
+            )
         if type(value) is not _KINDS[key]:
             raise QueryError(f"{key}: expected {_KINDS[key].__name__}, got {value!r}", f"{pointer}/{key}")
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Column, Expr
@@ -24,6 +24,8 @@ class TextFiles:
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
+        if not self.paths:
+            raise QueryError("paths: expected at least one", "/paths")
         if len(self.separator) != 1 or not self.separator.isascii() or self.separator in "\r\n":
             raise QueryError(f"separator: expected one ASCII character, got {self.separator!r}", "/separator")
         if self.block_bytes < 1024:
@@ -64,7 +66,10 @@ class Stream:
                 )
         for name in sorted(expressions.columns_of(self.event_time)) if self.event_time is not None else ():
             if name not in self.schema:
-                raise QueryError(f"event_time of stream {self.name!r}: no field {name!r}; the stream has {self.schema}", "/event_time")
+                raise QueryError(
+                    f"event_time of stream {self.name!r}: no field {name!r}{meant(name, self.schema.names)}; the stream has {self.schema}",
+                    "/event_time",
+                )
 
     @property
     def event_time_column(self) -> str | None:
@@ -92,7 +97,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
     known = {"name", "schema", "event_time", "disorder", "files"}
     for key in document.keys() - known:
-        raise QueryError(f"unknown key {key!r}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
+        raise QueryError(f"unknown key {key!r}{meant(key, known)}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
     event_time = document.get("event_time")
     if isinstance(event_time, str):
         event_time = {"column": event_time}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import gcd
 from typing import Any
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, as_expr
@@ -48,10 +48,10 @@ class SizeWindow:
     advance: int
 
     def __post_init__(self) -> None:
-        if not 0 < self.size <= ROWS_MAX:
-            raise QueryError(f"window size: expected 1 to {ROWS_MAX} rows, got {self.size}", "/size")
-        if not 0 < self.advance <= self.size:
-            raise QueryError(f"window advance: expected 1 to {self.size} rows, the size, got {self.advance}", "/advance")
+        if not _is_whole(self.size) or not 0 < self.size <= ROWS_MAX:
+            raise QueryError(f"window size: expected 1 to {ROWS_MAX} rows, got {self.size!r}", "/size")
+        if not _is_whole(self.advance) or not 0 < self.advance <= self.size:
+            raise QueryError(f"window advance: expected 1 to {self.size} rows, the size, got {self.advance!r}", "/advance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,10 @@ class UnboundedWindow:
                 f"got {format_duration(self.ttl)}",
                 "/ttl",
             )
+
+
+def _is_whole(rows: object) -> bool:
+    return isinstance(rows, int) and not isinstance(rows, bool)
 
 
 Window = TimeWindow | SizeWindow | SessionWindow | TransactionWindow | UnboundedWindow
@@ -155,7 +159,9 @@ def from_json(document: object, pointer: str = "") -> Window:
     reader, needed, optional = _READERS[type_]
     for key in document.keys() - needed - optional - {"type"}:
         keys = ", ".join(sorted(needed | optional))
-        raise QueryError(f"unknown key {key!r}; a window of type {type_!r} has {keys}", f"{pointer}/{escaped(key)}")
+        raise QueryError(
+            f"unknown key {key!r}{meant(key, needed | optional)}; a window of type {type_!r} has {keys}", f"{pointer}/{escaped(key)}"
+        )
     for key in sorted(needed - document.keys()):
         raise QueryError(f"a window of type {type_!r} lacks {key!r}", pointer)
     try:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from types import MappingProxyType
 
+from cep.model.expr import too_nested
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
@@ -62,10 +63,25 @@ def plan(
     return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
 
 
+def check(query: Query, known_streams: Mapping[str, Stream]) -> None:
+    """Raises QueryError for whatever `plan` would refuse, or an instance manager, because of the query alone, wherever it is to run."""
+    try:
+        validated = validate(query, known_streams)
+    except RecursionError:
+        raise too_nested() from None
+    workers = tuple(Worker(f"im-{i}", i, i, "") for i in range(max(2, query.options.replicas)))
+    bare = PhysicalPlan(validated.query, dict(validated.sources), workers=workers, buckets=query.options.buckets)
+    reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
+
+
 def rewrites(topology: Topology) -> tuple[Rewrite, ...]:
     """What makes a plan of a query, step by step."""
-    return (_cut, parallelize, connect, pre_aggregate, partial(place, topology=topology))
+    return (*_REWRITES, partial(place, topology=topology))
 
 
 def _cut(plan: PhysicalPlan) -> PhysicalPlan:
     return replace(plan, subqueries=split(plan.query))
+
+
+_REWRITES: tuple[Rewrite, ...] = (_cut, parallelize, connect, pre_aggregate)
+"""All but the placement: they know the number of workers, not where those are."""

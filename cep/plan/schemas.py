@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from cep.errors import QueryError, escaped
+from cep.errors import QueryError, escaped, meant
 from cep.model.expr import Binary, Call, Column, Expr, Literal, Udf, Unary
 from cep.model.functions import FUNCTIONS, Function, UserFunction, result_field
 from cep.model.operators import (
@@ -29,6 +29,7 @@ from cep.model.operators import (
     StatefulMap,
     TopN,
     Union,
+    check_key,
 )
 from cep.model.schema import BOOL, INT64, DataType, Field, Schema
 from cep.model.windows import TransactionWindow, UnboundedWindow
@@ -97,7 +98,8 @@ def computed(operator: str, key: str, fields: Iterable[tuple[str, Expr]], schema
 def _flat_map_schema(operator: FlatMap, schema: Schema) -> Schema:
     made = _map_schema(operator, operator.fields, schema)
     if operator.explode not in made:
-        raise QueryError(f"operator {operator.name!r}, explode: no field {operator.explode!r}; there {listing(made.names)}", "/explode")
+        there = f"{meant(operator.explode, made.names)}; there {listing(made.names)}"
+        raise QueryError(f"operator {operator.name!r}, explode: no field {operator.explode!r}{there}", "/explode")
     exploded = made[operator.explode].type
     element = exploded.element
     if element is None:
@@ -169,7 +171,7 @@ def _result(operator: Aggregate, name: str, function: Function, schema: Schema) 
         raise QueryError(f"{where}: an UNBOUNDED window with an answer for every tuple has no {function.name}", pointer)
     for key, named in (("column", function.column), ("by", function.by)):
         if named is not None and named not in schema:
-            raise QueryError(f"{where}: no column {named!r}; there {listing(schema.names)}", f"{pointer}/{key}")
+            raise QueryError(f"{where}: no column {named!r}{meant(named, schema.names)}; there {listing(schema.names)}", f"{pointer}/{key}")
     column, by = (None if named is None else schema[named] for named in (function.column, function.by))
     try:
         return result_field(name, function, column, by)
@@ -182,7 +184,9 @@ def _user_result(operator: Aggregate, name: str, function: UserFunction, schema:
     where, pointer = f"operator {operator.name!r}, field {name!r}", f"/functions/{escaped(name)}"
     for i, column in enumerate(function.arguments):
         if column not in schema:
-            raise QueryError(f"{where}: no column {column!r}; there {listing(schema.names)}", f"{pointer}/columns/{i}")
+            raise QueryError(
+                f"{where}: no column {column!r}{meant(column, schema.names)}; there {listing(schema.names)}", f"{pointer}/columns/{i}"
+            )
         if schema[column].type.is_list:
             raise QueryError(
                 f"{where}: column {column!r} is a list, which a user's aggregate function does not take", f"{pointer}/columns/{i}"
@@ -233,7 +237,9 @@ def _key_type(operator: Join | IntervalJoin | AsOfJoin | Lookup, i: int, left: S
     a, b = operator.on[i]
     for column, schema, side in ((a, left, "left"), (b, right, "right")):
         if column not in schema:
-            raise QueryError(f"{where}: no column {column!r} on the {side}; there {listing(schema.names)}", pointer)
+            raise QueryError(
+                f"{where}: no column {column!r} on the {side}{meant(column, schema.names)}; there {listing(schema.names)}", pointer
+            )
     type_ = promoted((left[a].type, right[b].type))
     if type_ is None or type_.name == "list":
         types = f"{a!r} is {left[a].type}, {b!r} is {right[b].type}"
@@ -344,9 +350,12 @@ def _kind(tree: Typed) -> str:
 
 
 def _check_columns(operator: str, key: str, names: tuple[str, ...], schema: Schema) -> None:
+    if key == "by":
+        check_key(operator, key, len(names))
     for i, name in enumerate(names):
         if name not in schema:
-            raise QueryError(f"operator {operator!r}, {key}: no column {name!r}; there {listing(schema.names)}", f"/{key}/{i}")
+            there = f"{meant(name, schema.names)}; there {listing(schema.names)}"
+            raise QueryError(f"operator {operator!r}, {key}: no column {name!r}{there}", f"/{key}/{i}")
         if name in names[:i]:
             raise QueryError(f"operator {operator!r}, {key}: {name!r} stands twice", f"/{key}/{i}")
         if key in ("by", "order") and schema[name].type.name == "list":

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, FUNCTIONS, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
 from cep.plan.function_types import SIGNATURES, literal_arguments, result_type
@@ -63,7 +63,7 @@ def typed(expr: Expr, fields: Mapping[str, Field]) -> Typed:
     match expr:
         case Column(name):
             if name not in fields:
-                raise QueryError(f"no column {name!r}; there {listing(fields)}", "/column")
+                raise QueryError(f"no column {name!r}{meant(name, fields)}; there {listing(fields)}", "/column")
             return Typed(expr, fields[name].type, fields[name].nullable)
         case Literal():
             literal_value(expr)

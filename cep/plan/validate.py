@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 from cep.model import streams
 from cep.model.expr import Call, Column, Udf
 from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
@@ -51,6 +51,7 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
     Raises:
         QueryError: the first thing that is wrong; its pointer leads into the query's document.
     """
+    check_name("a query", query.name, "/name")
     _check_names(query)
     _check_declarations(query, known)
     sources = _sources(query, known)
@@ -84,9 +85,21 @@ def _check_names(query: Query) -> None:
     for kind, name, pointer in _names(query):
         if not name:
             raise QueryError(f"{kind} needs a name", pointer)
+        if kind in _ADDRESSED:
+            check_name(kind, name, pointer)
         if name in seen:
             raise QueryError(f"the name {name!r} is given twice: to {seen[name]} and to {kind}", pointer)
         seen[name] = kind
+
+
+_ADDRESSED = ("a stream", "an output stream", "the late stream")
+
+
+def check_name(kind: str, name: str, pointer: str) -> None:
+    """Raises QueryError where a name is no part of an address: queries and streams have one."""
+    if "/" in name or not name.strip(".") or not name.isprintable():
+        message = f"the name of {kind} is part of an address: expected no '/', nothing unprintable, not only dots; got {name!r}"
+        raise QueryError(message, pointer)
 
 
 def _names(query: Query) -> Iterator[tuple[str, str, str]]:
@@ -145,7 +158,10 @@ def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
     for reader, name, pointer in _reads(query):
         if name not in operators and name not in there:
             names = ", ".join(map(repr, sorted(operators | there.keys()))) or "none"
-            raise QueryError(f"{reader} reads {name!r}, which is no operator and no stream; there are {names}", pointer)
+            raise QueryError(
+                f"{reader} reads {name!r}, which is no operator and no stream{meant(name, [*operators, *there])}; there are {names}",
+                pointer,
+            )
         if name not in operators:
             read[name] = there[name]
     return dict(sorted(read.items()))
