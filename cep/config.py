@@ -45,6 +45,7 @@ class ClusterConfig:
         kernel_cache: the folder of compiled kernels; None: the user's own.
         rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
+        reports: the folder in which supervisors report on the processes they keep up (`cep.reports`); None: nobody does.
     """
 
     home: str
@@ -64,6 +65,7 @@ class ClusterConfig:
     kernel_cache: str | None = None
     rest_fd: int | None = None
     gateway: str | None = None
+    reports: str | None = None
 
     @property
     def rest(self) -> str:

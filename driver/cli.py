@@ -6,7 +6,8 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ from cep.model import query as queries
 from cep.yaml_documents import load_yaml, load_yaml_documents
 from driver.cluster import Cluster
 from driver.flame import record, targets
+from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles
 from driver.local import LocalCluster
 from driver.top import Frame, Sort, drawn, frame
 
@@ -105,10 +107,15 @@ def status(
     url: Url = URL,
     token: Token = None,
 ) -> None:
-    """Says in which state every query is, and what each of its instances waits for."""
+    """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
+    own = reports_at(url)
+    if own and not has_orchestrator(own):
+        _tell_without(own)
+        raise typer.Exit(1)
     with Cluster(url, token) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
+        wrong = troubles(cluster.supervisors(), time.time())
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
@@ -117,6 +124,16 @@ def status(
             out.print(note, markup=False, highlight=False)
     else:
         out.print("no queries")
+    for line in () if as_json else wrong:
+        out.print(line, markup=False, highlight=False)
+
+
+def _tell_without(reports: Sequence[Report]) -> None:
+    """What the supervisors' own files say, where no orchestrator can be asked."""
+    err.print("[red]error:[/] no orchestrator runs; the supervisor says:")
+    dead = [gone(report) for report in reports if not is_alive(report)]
+    for line in dead or troubles(reports, time.time()):
+        out.print(line, markup=False, highlight=False)
 
 
 @app.command()

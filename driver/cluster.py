@@ -312,6 +312,10 @@ class Cluster:
         """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
         return dict(self.rest.get("/figures"))
 
+    def supervisors(self) -> list[dict[str, Any]]:
+        """What each supervisor says of the processes it keeps up: which are down, since when, and why."""
+        return list(self.rest.get("/cluster")["supervisors"])
+
     def topology(self) -> dict[str, Any]:
         return dict(self.rest.get("/topology"))
 

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,18 +20,21 @@ from cep.errors import ClusterError
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of unix(7), less its final zero
 _SOCKET_NAME_BYTES = 32  # room for the name of any socket in the folder
 _PREFIX = "cep-"
+_MEMORY = Path("/dev/shm")
 _LOCK = "lock"
+_TAIL_BYTES = 64 << 10
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that the child only calls
 
 
 def start(
     command: Sequence[str],
-    log: Path,
+    log: Path | None,
     environment: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Starts `command`, its output appended to `log`. The kernel kills it when the calling *thread* ends, however it ends.
+    """Starts `command`, its output appended to `log`, or with None going where ours goes. The kernel kills it when the calling
+    *thread* ends, however it ends.
 
     Call it from the main thread of a process that has no other: the child runs Python between fork and exec. The signal
     survives exec, so that Java and numactl have it too. Being in its own group it gets no Ctrl-C from a terminal.
@@ -38,12 +42,12 @@ def start(
     Raises:
         OSError: the command or the log's folder is not there.
     """
-    with log.open("ab") as output:
+    with nullcontext() if log is None else log.open("ab") as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            stderr=subprocess.STDOUT,
+            stderr=None if output is None else subprocess.STDOUT,
             env=None if environment is None else dict(environment),
             pass_fds=pass_fds,
             process_group=0,
@@ -68,7 +72,9 @@ def stop(processes: Iterable[subprocess.Popen[bytes]], patience_s: float = 5.0) 
 def tail(log: Path, lines: int = 12) -> str:
     """The last lines of a log; empty where there is none."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
     except OSError:
         return ""
 
@@ -118,8 +124,17 @@ class Home:
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
+    def make_reports(self) -> Path:
+        """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one."""
+        for folder in (_MEMORY / self.folder.name, self.folder / "reports"):
+            with suppress(OSError):
+                folder.mkdir(mode=0o700)
+                return folder
+        raise ClusterError(f"cannot make a folder for reports, neither under {_MEMORY} nor in {self.folder}")
+
     def leave(self, keep: bool) -> None:
         """Removes the folder, unless it is to be kept for a look."""
+        _remove_reports(self.folder)
         if keep:
             (self.folder / _LOCK).unlink(missing_ok=True)  # without it nobody sweeps the folder
         else:
@@ -147,7 +162,24 @@ def _lock(folder: Path) -> int:
 def _sweep(where: Path) -> None:
     for lock in where.glob(f"{_PREFIX}????????/{_LOCK}"):
         if _free(lock):
+            _remove_reports(lock.parent)
             shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _remove_reports(home: Path) -> None:
+    folder = _MEMORY / home.name
+    with suppress(OSError):
+        if folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def report_folders() -> Iterator[Path]:
+    """Those of our clusters that run on this machine, and of some that were killed."""
+    homes = {Path(tempfile.gettempdir()), Path("/tmp")}
+    for folder in (*_MEMORY.glob(f"{_PREFIX}????????"), *(each for home in homes for each in home.glob(f"{_PREFIX}????????/reports"))):
+        with suppress(OSError):
+            if folder.stat().st_uid == os.getuid():
+                yield folder
 
 
 def _free(lock: Path) -> bool:

@@ -1,10 +1,11 @@
-"""One local cluster: a process that starts, watches and takes down all others (`python -m driver.supervisor '<json>'`).
+"""One local cluster: a process that starts, keeps up and takes down all others (`python -m driver.supervisor '<json>'`).
 
 Rules:
 1. One thread. The kernel kills a child when the *thread* that made it ends, and forking is safe only without others.
-2. Everything is an event of one selector: a line or the end of stdin, a signal, the death of a child or of the parent.
-3. Whatever ends it (end of stdin, SIGTERM, SIGINT, the parent's death, a child that cannot live), it leaves nothing: no
-   process, no folder. Killed with -9, the kernel takes its children, and the next cluster sweeps its folder.
+2. Everything is an event (`driver.events`): a line or the end of stdin, a signal, the death of a child or of the parent.
+3. Whatever ends it (end of stdin, SIGTERM, SIGINT, the parent's death, a child that dies before all are ready), it leaves nothing:
+   no process, no folder. Killed with -9, the kernel takes its children, and the next cluster sweeps its folder. Once all are ready
+   no death ends it (`driver.children`).
 4. It holds the ports: ZooKeeper's is reserved, REST's is a listening socket handed to each orchestrator in turn, so that
    requests made while there is none wait for the next.
 5. stdout: first `{"ready": true, "rest", "home", "zookeeper", "processes"}` or `{"error"}`, then one line per line of stdin.
@@ -15,17 +16,12 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import selectors
-import signal
 import socket
-import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from cep import numa
@@ -39,16 +35,15 @@ from cep.config import (
     argument,
 )
 from cep.errors import CepError, ClusterError
-from driver import processes
+from driver.children import Children
+from driver.commands import INSTANCE_MANAGER, bound, environment, python
+from driver.events import Events
 from driver.java import java_home
 from driver.own_functions import MODULE
 from driver.processes import Home
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
 
 INSTANCES_DEFAULT_MAX = 4
-DEATHS_MAX, DEATHS_WITHIN_S = 5, 30.0
-_ROOT = Path(__file__).resolve().parent.parent
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +82,7 @@ class LocalConfig:
     state_limit_bytes: int = STATE_LIMIT_BYTES
     kernel_cache: str | None = None
     start_timeout_s: float = 60.0
-    instance_manager: tuple[str, ...] = (sys.executable, "-P", "-m", "instance_manager")
+    instance_manager: tuple[str, ...] = INSTANCE_MANAGER
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -100,47 +95,21 @@ class LocalConfig:
             raise ClusterError(f"not the configuration of a local cluster: {error}") from None
 
 
-@dataclass
-class Child:
-    """A process to be kept: how it is started, and the times at which it died."""
-
-    name: str
-    command: Sequence[str]
-    restart: bool
-    pass_fds: tuple[int, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
-    deaths: deque[float] = field(default_factory=lambda: deque(maxlen=DEATHS_MAX))
-
-    def dies_too_often(self, now: float) -> bool:
-        self.deaths.append(now)
-        return len(self.deaths) == DEATHS_MAX and now - self.deaths[0] < DEATHS_WITHIN_S
-
-
 class Supervisor:
     """The children of one cluster and the events that concern them."""
 
     def __init__(self, config: LocalConfig, home: Home) -> None:
         self.config, self.home = config, home
-        self.stopping = self.ready = False
-        self.children: list[Child] = []
-        self._selector = selectors.DefaultSelector()
+        self.events = Events()
         self._sockets: list[socket.socket] = []
         self._input = b""
-        secret = {TOKEN_VARIABLE: config.token} if config.token else {}
-        self._environment = os.environ | {"PYTHONPATH": _python_path()} | secret
+        known = environment({TOKEN_VARIABLE: config.token} if config.token else {})
+        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, {"home": str(home.folder)})
 
     def listen(self) -> None:
         """Takes notice of stdin, of signals and of the parent's death."""
-        receiver, sender = socket.socketpair()
-        sender.setblocking(False)
-        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        for number in _SIGNALS:
-            signal.signal(number, lambda *_: None)
-        self._sockets += [receiver, sender]
-        self._on(receiver.fileno(), self._stop)
-        self._on(sys.stdin.fileno(), self._read_input)
-        if parent := os.getppid():  # 0: it is outside this container; then the end of stdin has to do
-            self._on(os.pidfd_open(parent), self._stop)
+        self.events.listen()
+        self.events.on(sys.stdin.fileno(), self._read_input)  # its end has to do where the parent is outside this container
 
     def start(self) -> ClusterConfig:
         """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
@@ -148,43 +117,33 @@ class Supervisor:
         self._sockets += [zookeeper_port, rest]
         zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1])
         cluster = self._cluster(zookeeper, rest)
-        self._start("zookeeper", zookeeper.command(java_home(), spark_jars()), restart=True)
-        self._start("orchestrator", _python("orchestrator", argument(cluster)), restart=True, fds=(rest.fileno(),))
+        self.children.facts["rest"] = cluster.rest
+        self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
+        self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
         for manager in instance_managers(self.config, cluster, self.home):
-            self._start(manager.id, self._bound(manager), restart=False)
+            self.children.start(manager.id, bound(self.config.instance_manager, manager))
         self._offer_gateway(cluster)
-        self._start("metric-server", _python("orchestrator.metric_server", argument(cluster)), restart=True)
+        self.children.start("metric-server", python("orchestrator.metric_server", argument(cluster)))
         return cluster
 
     def wait_ready(self, cluster: ClusterConfig) -> None:
         """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
         deadline = time.monotonic() + self.config.start_timeout_s
-        wanted = sum(child.name.startswith("im-") for child in self.children)
-        while not self.stopping and (health := _health(cluster, self.config.start_timeout_s / 60)).get("instance_managers", -1) < wanted:
-            self.step(0.02)
+        wanted = sum(name.startswith("im-") for name in self.children.running())
+        patience_s = self.config.start_timeout_s / 60
+        while not self.events.stopping and (health := _health(cluster, patience_s)).get("instance_managers", -1) < wanted:
+            self.events.step(0.02)
             if time.monotonic() > deadline:
-                logs = "\n".join(f"--- {c.name}\n{processes.tail(self.home.log(c.name), 3)}" for c in self.children)
-                raise ClusterError(f"the cluster was not ready within {self.config.start_timeout_s:g} s: {health}\n{logs}")
-        self.ready = True
-
-    def step(self, timeout_s: float | None = None) -> None:
-        """Waits for events and acts on them."""
-        for key, _ in self._selector.select(timeout_s):
-            key.data()
+                tails = self.children.tails()
+                raise ClusterError(f"the cluster was not ready within {self.config.start_timeout_s:g} s: {health}\n{tails}")
+        self.children.started()
 
     def stop(self) -> None:
         """Takes down every child: ZooKeeper last, for the others say goodbye to it, and at once, if nobody wants its data."""
-        running = {child.name: child.process for child in self.children if child.process is not None}
-        zookeeper = running.pop("zookeeper", None)
-        processes.stop(running.values())
-        if zookeeper is not None:
-            processes.stop([zookeeper], patience_s=5.0 if self.config.keep_home else 0.0)
+        self.children.stop("zookeeper", 5.0 if self.config.keep_home else 0.0)
+        self.events.close()
         for each in self._sockets:
             each.close()
-
-    def listing(self) -> list[tuple[str, int]]:
-        """Names and process ids of the children that run."""
-        return [(child.name, child.process.pid) for child in self.children if child.process is not None]
 
     def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
         own = self.config
@@ -206,6 +165,7 @@ class Supervisor:
             kernel_cache=own.kernel_cache,
             rest_fd=rest.fileno(),
             gateway=str(self.home.folder / "gateway"),
+            reports=str(self.children.reports),
         )
 
     def _write_own_functions(self) -> str:
@@ -224,50 +184,15 @@ class Supervisor:
         handle = listener.fileno()
 
         def start() -> None:
-            self._selector.unregister(handle)
-            command = [*_python("driver.gateway", argument(cluster)), str(handle)]
-            self._start("gateway", command, restart=True, fds=(handle,))
+            self.events.off(handle)
+            self.children.start("gateway", [*python("driver.gateway", argument(cluster)), str(handle)], (handle,))
 
-        self._on(handle, start)
-
-    def _bound(self, manager: InstanceManagerConfig) -> list[str]:
-        core, node = manager.core, manager.node
-        prefix = [] if core is None or node is None else numa.numactl_prefix(core, node)
-        return [*prefix, *self.config.instance_manager, argument(manager)]
-
-    def _start(self, name: str, command: Sequence[str], restart: bool, fds: tuple[int, ...] = ()) -> None:
-        child = Child(name, command, restart, fds)
-        self.children.append(child)
-        self._run(child)
-
-    def _run(self, child: Child) -> None:
-        child.process = processes.start(child.command, self.home.log(child.name), self._environment, child.pass_fds)
-        handle = os.pidfd_open(child.process.pid)
-        self._on(handle, lambda: self._died(child, handle))
-
-    def _died(self, child: Child, handle: int) -> None:
-        """What a child's death means: during the start the end, later a restart, or for an instance manager nothing."""
-        self._selector.unregister(handle)
-        os.close(handle)
-        process, child.process = child.process, None
-        assert process is not None
-        process.wait()
-        if not self.ready or (child.restart and child.dies_too_often(time.monotonic())):
-            log = processes.tail(self.home.log(child.name))
-            raise ClusterError(f"{child.name} {processes.ending(process)}" + (f"; it said:\n{log}" if log else ""))
-        if child.restart:
-            self._run(child)
-
-    def _on(self, handle: int, callback: Callable[[], None]) -> None:
-        self._selector.register(handle, selectors.EVENT_READ, callback)
-
-    def _stop(self) -> None:
-        self.stopping = True
+        self.events.on(handle, start)
 
     def _read_input(self) -> None:
         received = os.read(sys.stdin.fileno(), 65536)
         if not received:
-            self.stopping = True
+            self.events.stop()
         *lines, self._input = (self._input + received).split(b"\n")
         for line in lines:
             self._answer(line)
@@ -278,7 +203,7 @@ class Supervisor:
         except ValueError:
             wants = None
         if isinstance(wants, dict) and wants.get("processes"):
-            _say({"processes": self.listing()})
+            _say({"processes": self.children.listing()})
         else:
             _say({"error": f'expected {{"processes": true}}, got {line.decode(errors="replace")!r}'})
 
@@ -320,15 +245,6 @@ def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
         connection.close()
 
 
-def _python(module: str, config: str) -> list[str]:
-    # -P: a folder of that name where the user happens to stand is not the module
-    return [sys.executable, "-P", "-m", module, config]
-
-
-def _python_path() -> str:
-    return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
 def _say(line: dict[str, Any]) -> None:
     with suppress(BrokenPipeError):  # nobody listens any more: the end of stdin says so too
         os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
@@ -336,20 +252,19 @@ def _say(line: dict[str, Any]) -> None:
 
 def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
-    home = Home.make(config.folder)
-    supervisor = Supervisor(config, home)
-    try:
+    with ExitStack() as ending:
+        home = Home.make(config.folder)
+        ending.callback(home.leave, config.keep_home)
+        supervisor = Supervisor(config, home)
+        ending.callback(supervisor.stop)
         supervisor.listen()
         cluster = supervisor.start()
         supervisor.wait_ready(cluster)
-        if not supervisor.stopping:
+        if not supervisor.events.stopping:
             told = {"rest": cluster.rest, "home": cluster.home, "zookeeper": cluster.zookeeper}
-            _say({"ready": True, **told, "processes": supervisor.listing()})
-        while not supervisor.stopping:
-            supervisor.step()
-    finally:
-        supervisor.stop()
-        home.leave(config.keep_home)
+            _say({"ready": True, **told, "processes": supervisor.children.listing()})
+        while not supervisor.events.stopping:
+            supervisor.events.step()
 
 
 def main(arguments: Sequence[str]) -> int:

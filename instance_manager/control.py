@@ -61,6 +61,7 @@ class Control(threading.Thread):
         self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
         self.statuses: dict[str, dict[str, Any]] = {}
         self.written: set[str] = set()  # those whose status node is there, in this session
+        self.process = [facts["pid"], facts["started"]]  # ours alone: what another of our id was asked is not for us
         self.client = KazooClient(
             config.cluster.zookeeper,
             timeout=config.cluster.session_timeout_s,
@@ -185,6 +186,7 @@ class Control(threading.Thread):
         """All at once, for each is a round trip; then obeys them."""
         found = dict(self._values({key: node("assignments", self.config.id, key) for key in sorted(keys)}, self._on_data))
         self.read |= found
+        found = {key: document for key, document in found.items() if document["process"] == self.process}
         fresh = {key: document for key, document in found.items() if self._is_new(key, document)}
         plans = dict(self._values({document["query"]: node("plans", document["query"]) for document in fresh.values()}))
         publishers = self._publishers({stream["name"] for plan in plans.values() for stream in plan["streams"]})

@@ -15,7 +15,7 @@ from cep.kernels.text import LATENESS
 from cep.numa import Binding
 from cep.transport import open_sockets
 from instance_manager.control import Control
-from instance_manager.hosting import Preparation
+from instance_manager.hosting import Preparation, clock_us
 from instance_manager.loop import Loop
 from instance_manager.metrics import Reporter
 from instance_manager.own_memory import take
@@ -53,6 +53,7 @@ def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, object]:
         "id": config.id,
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "started": clock_us(),
         "core": config.core,
         "node": config.node,
         "endpoint": config.endpoint,

@@ -9,7 +9,7 @@ from cep.config import node
 from cep.plan.physical import Instance
 from orchestrator import moves
 from orchestrator.known import Known
-from orchestrator.records import QueryRecord
+from orchestrator.records import Process, QueryRecord
 
 
 def nodes(known: Known, record: QueryRecord) -> Iterator[tuple[str, Any]]:
@@ -24,11 +24,18 @@ def nodes(known: Known, record: QueryRecord) -> Iterator[tuple[str, Any]]:
             yield node("assignments", instance.im, moves.node_name(record.name, instance)), _assignment(known, record, instance)
 
 
+def _process(record: QueryRecord, instance: Instance) -> Process:
+    """Whose it is: the next process of the same instance manager would begin it anew, in the middle of the query."""
+    coming = record.move is not None and instance.im == record.move.target and instance.im not in record.hosts
+    return record.move.process if record.move is not None and coming else record.hosts[instance.im]
+
+
 def _assignment(known: Known, record: QueryRecord, instance: Instance) -> dict[str, Any]:
     plan = known.plans[record.name]
     edges = (*plan.edges_out_of(instance.subquery), *plan.late_edges(instance.subquery))
     outputs = {edge.consumer for edge in edges if edge.is_output}
     own = {"query": record.name, "subquery": instance.subquery, "instance": instance.index, "epoch": record.epoch}
+    own["process"] = list(_process(record, instance))
     leads_to = {edge.target for edge in edges}
     if tables := {head: each.version for head, each in known.tables.get(record.name, {}).items() if head in leads_to}:
         own["tables"] = tables

@@ -38,7 +38,7 @@ class Deployments:
         query = plan.query
         self.known.check_new(query)
         stayed = self._keep_in_place(plan)
-        hosts = {worker.im: self.known.managers[worker.im].pid for worker in plan.workers}
+        hosts = {worker.im: self.known.managers[worker.im].process for worker in plan.workers}
         self.epoch += 1
         self.written.put(node("queries"), {"epoch": self.epoch})
         for stream in query.streams:

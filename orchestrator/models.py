@@ -307,6 +307,15 @@ class InstanceManagerInfo(Model):
     instances: int = Field(description="Subquery instances it hosts.")
 
 
+class ClusterInfo(Model):
+    """What the cluster is made of, beside its queries."""
+
+    supervisors: list[dict[str, Any]] = Field(
+        description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
+        "and how and with which last words."
+    )
+
+
 class Health(Model):
     """Whether this orchestrator works."""
 

@@ -42,8 +42,9 @@ def begun(state: Seen, record: QueryRecord, subquery: str, index: int, im: str) 
     """
     instance = _named(state, state.plans[record.name], subquery, index, im)
     _check_now(state, record, instance, im)
-    number = record.moves + 1
-    return replace(record, moves=number, refused="", move=Relocation(number, subquery, index, instance.im, im, state.managers[im].endpoint))
+    number, there = record.moves + 1, state.managers[im]
+    move = Relocation(number, subquery, index, instance.im, im, there.endpoint, there.process)
+    return replace(record, moves=number, refused="", move=move)
 
 
 def _named(state: Seen, plan: PhysicalPlan, subquery: str, index: int, im: str) -> Instance:
@@ -106,7 +107,7 @@ def advanced(state: Seen, record: QueryRecord) -> QueryRecord:
     ready = state.status_at(record, move.target, move)
     if ready is None or ready.step < move.step or not _have_done(state, record, move):
         return record
-    return replace(record, move=replace(move, redirecting=True), hosts={**record.hosts, move.target: state.managers[move.target].pid})
+    return replace(record, move=replace(move, redirecting=True), hosts={**record.hosts, move.target: move.process})
 
 
 def _why_not(state: Seen, record: QueryRecord, move: Relocation) -> str:
@@ -115,6 +116,8 @@ def _why_not(state: Seen, record: QueryRecord, move: Relocation) -> str:
         return f"the query is {record.state}"
     if move.target not in state.managers:
         return f"instance manager {move.target!r} is gone"
+    if state.managers[move.target].process != move.process:
+        return f"instance manager {move.target!r} was started anew"
     there = state.status_at(record, move.target, move)
     if there is not None and there.step >= move.step and there.state != "ready":
         return f"on {move.target!r} it has {there.state}: {there.cause or 'no cause was given'}"

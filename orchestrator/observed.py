@@ -43,12 +43,12 @@ def failure(known: Known, record: QueryRecord, now: Now) -> Cause | None:
 def missing(known: Known, record: QueryRecord) -> dict[str, str]:
     """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
     lost = {}
-    for im, pid in record.hosts.items() if known.has_looked else ():
+    for im, process in record.hosts.items() if known.has_looked else ():
         manager = known.managers.get(im)
         if manager is None:
-            lost[im] = f"instance manager {im!r} (process {pid}) is gone: its ZooKeeper session ended"
-        elif manager.pid != pid:
-            lost[im] = f"instance manager {im!r} was started anew (process {pid}, now {manager.pid}): its state is lost"
+            lost[im] = f"instance manager {im!r} (process {process.pid}) is gone: its ZooKeeper session ended"
+        elif manager.process != process:
+            lost[im] = f"instance manager {im!r} was started anew (process {process.pid}, now {manager.process.pid}): its state is lost"
     return lost
 
 

@@ -19,20 +19,28 @@ class Now(NamedTuple):
     wall: float
 
 
+class Process(NamedTuple):
+    """One process of an instance manager: the next one of the same id knows nothing of what it had. In a container each next one may
+    have the same `pid`, so there is also when it was `started`, in µs since 1970."""
+
+    pid: int
+    started: int
+
+
 @dataclass(frozen=True, slots=True)
 class Manager:
     """An instance manager as it registered itself; `info` is everything it said."""
 
     im: str
     endpoint: str
-    pid: int
+    process: Process
     node: int | None
     core: int | None
     info: Mapping[str, Any]
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Manager:
-        return Manager(d["id"], d["endpoint"], d.get("pid", 0), d.get("node"), d.get("core"), d)
+        return Manager(d["id"], d["endpoint"], Process(d.get("pid", 0), d.get("started", 0)), d.get("node"), d.get("core"), d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,7 @@ class Relocation:
     source: str
     target: str
     endpoint: str  # of the target
+    process: Process  # likewise
     redirecting: bool = False  # it cannot be given up any more
 
     @property
@@ -159,7 +168,7 @@ class QueryRecord:
         state: of `LIFE_CYCLE`.
         desired: what its instances are asked to be.
         epoch: counts deployments in this cluster, so that what an earlier query of the name left behind is known as such.
-        hosts: instance manager -> process id at deployment: another process of the same id has none of the state.
+        hosts: instance manager -> its process at deployment: another process of the same id has none of the state.
         times: state -> when it was entered, in seconds since 1970.
         released: its assignments are withdrawn; nothing of it is left on the instance managers.
         forget: it is to vanish once it is over.
@@ -175,7 +184,7 @@ class QueryRecord:
     name: str
     document: Mapping[str, Any]
     epoch: int
-    hosts: Mapping[str, int]
+    hosts: Mapping[str, Process]
     start: bool = True
     state: str = "accepted"
     desired: str = "ready"
@@ -206,14 +215,18 @@ class QueryRecord:
     def to_json(self) -> dict[str, Any]:
         cause = None if self.cause is None else self.cause.to_json()
         own = {each.name: getattr(self, each.name) for each in fields(self)}  # not `asdict`, which copies the document deep
-        move = None if self.move is None else asdict(self.move)
-        return own | {"cause": cause, "move": move, "readers": [list(reader) for reader in self.readers]}
+        move = None if self.move is None else asdict(self.move) | {"process": list(self.move.process)}
+        hosts = {im: list(process) for im, process in self.hosts.items()}
+        return own | {"cause": cause, "hosts": hosts, "move": move, "readers": [list(reader) for reader in self.readers]}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:
         cause = None if d["cause"] is None else Cause.from_json(d["cause"])
-        move = None if d.get("move") is None else Relocation(**d["move"])
-        return QueryRecord(**{**d, "cause": cause, "move": move, "readers": tuple((stream, id_) for stream, id_ in d["readers"])})
+        move = None if d.get("move") is None else Relocation(**d["move"] | {"process": Process(*d["move"]["process"])})
+        hosts = {im: Process(*process) for im, process in d["hosts"].items()}
+        return QueryRecord(
+            **{**d, "cause": cause, "hosts": hosts, "move": move, "readers": tuple((stream, id_) for stream, id_ in d["readers"])}
+        )
 
 
 def added_up(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

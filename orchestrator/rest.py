@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
@@ -26,6 +27,7 @@ from cep.model.streams import Stream
 from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.physical import Files
+from cep.reports import read_reports
 from cep.yaml_documents import load_yaml
 from orchestrator import models, problems, query_schema, views
 from orchestrator.door import Gateway, Row
@@ -444,6 +446,13 @@ async def answers(
 async def instance_managers(api: Cluster) -> Any:
     """Who is registered, where it is bound, and how much it hosts."""
     return await api.ask(views.managers)
+
+
+@router.get("/cluster", response_model=models.ClusterInfo)
+async def cluster(api: Cluster) -> Any:
+    """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
+    folder = api.config.reports
+    return {"supervisors": [] if folder is None else await run_in_threadpool(read_reports, Path(folder))}
 
 
 @router.get("/topology")

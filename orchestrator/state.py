@@ -120,9 +120,9 @@ class ClusterState(Known):
 
     def _see_managers(self, managers: Mapping[str, Manager]) -> list[str]:
         """The queries that are on one that has come, gone or been started anew; all of them at the first look."""
-        pids = {im: manager.pid for im, manager in managers.items()}
-        known = {im: manager.pid for im, manager in self.managers.items()}
-        moved = {im for im in pids.keys() | known.keys() if pids.get(im) != known.get(im)}
+        there = {im: manager.process for im, manager in managers.items()}
+        known = {im: manager.process for im, manager in self.managers.items()}
+        moved = {im for im in there.keys() | known.keys() if there.get(im) != known.get(im)}
         first, self.managers, self.has_looked = not self.has_looked, managers, True
         return [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
 

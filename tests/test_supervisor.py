@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,12 +16,17 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from control_plane import HANG_S, until
+from typer.testing import CliRunner
+from waiting import HANG_S, until
 
 from cep.config import ClusterConfig, InstanceManagerConfig, argument
 from cep.errors import ClusterError
-from driver.processes import Home
-from driver.supervisor import Child, LocalConfig, instance_managers
+from cep.reports import read_reports
+from driver.agent import AgentConfig, run
+from driver.children import Child
+from driver.cli import app
+from driver.processes import Home, report_folders
+from driver.supervisor import LocalConfig, instance_managers
 from orchestrator.models import QUERY_EXAMPLE
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,12 +133,17 @@ class TestRunning:
             cluster.kill("metric-server")
             until(lambda: client.get("/metrics").status_code == 200)
 
+            dead = cluster.pids()["im-1"]
             cluster.kill("im-1")
             until(lambda: settled(client, "failed"))
             cause = client.get("/queries/per-ip").json()["cause"]["cause"]
-            assert "instance manager 'im-1'" in cause and "im-1" not in cluster.pids()
+            assert f"instance manager 'im-1' was started anew (process {dead}, now {cluster.pids()['im-1']})" in cause
 
             everything += [psutil.Process(pid) for pid in cluster.pids().values()]
+            assert client.delete("/queries/per-ip?wait=true").is_success
+            assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
+            reported = {child["name"]: child["deaths"] for child in client.get("/cluster").json()["supervisors"][0]["children"]}
+            assert reported == {"zookeeper": 1, "orchestrator": 1, "metric-server": 1, "im-0": 0, "im-1": 1}
             assert client.post("/queries/per-ip/stop").status_code == 200
         assert "expected" in cluster.ask("nonsense")["error"]
         assert cluster.close() == 0
@@ -164,8 +175,66 @@ class TestEndings:
         cluster.process.kill()
         assert gone(everything)
         cluster.close()
+        status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
+        assert status.exit_code == 1
+        assert f"supervisor (process {cluster.supervisor}) is gone, and all its processes with it" in status.output
         Home.make(str(folder)).leave(keep=False)
         assert not Path(cluster.said["home"]).exists()
+
+
+#: An instance manager that says why it does not want, as long as there is a file that says so
+UNWILLING = f"""[ ! -e "$0" ] || {{ echo "no licence"; exit 3; }}; exec {sys.executable} {STAND_IN[1]} "$1\""""
+
+
+class TestDegraded:
+    def deaths(self, reports: Path, child: str) -> int:
+        (report,) = read_reports(reports)
+        return next(each["deaths"] for each in report["children"] if each["name"] == child)
+
+    def test_one_that_cannot_live_ends_nothing_and_comes_back(self, folder: Path, tmp_path: Path) -> None:
+        unwilling = tmp_path / "unwilling"
+        cluster = Started(COMMAND, folder, instance_manager=["sh", "-c", UNWILLING, str(unwilling)])
+        everything, url = cluster.everything(), cluster.said["rest"]
+        reports = next(each for each in report_folders() if each.name == Path(cluster.said["home"]).name)
+        unwilling.touch()
+        os.kill(cluster.pids()["im-0"], signal.SIGKILL)
+        until(lambda: self.deaths(reports, "im-0") >= 6)
+        status = CliRunner().invoke(app, ["status", "--url", url])
+        assert status.exit_code == 0 and "no queries" in status.output
+        assert re.search(r"im-0: down, is tried again in \d s; .* ended with exit code 3; it said: no licence", status.output)
+        unwilling.unlink()
+        with cluster.client() as client:
+            until(lambda: client.get("/health").json()["instance_managers"] == 2 and "im-0" in cluster.pids())
+            assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
+        everything += [psutil.Process(pid) for pid in cluster.pids().values()]
+        assert cluster.close() == 0 and gone(everything) and not reports.exists()
+
+
+class TestAgent:
+    def test_it_keeps_instance_managers_up(self, tmp_path: Path) -> None:
+        cluster = ClusterConfig(str(tmp_path), "", "127.0.0.1", 0, "", "", reports=str(tmp_path))
+        managers = tuple(InstanceManagerConfig(cluster, f"im-{i}", None, None, "") for i in range(2))
+        command = (sys.executable, "-c", "print('here', flush=True); import signal; signal.pause()")
+        config = AgentConfig("agent-0", managers, str(tmp_path), command)
+        agent = subprocess.Popen([sys.executable, "-m", "driver.agent", json.dumps(config.to_json())], cwd=ROOT)
+
+        def children() -> dict[str, Any]:
+            return {child["name"]: child for report in read_reports(tmp_path) for child in report["children"] if child["pid"]}
+
+        before = until(lambda: len(found := children()) == 2 and found)
+        os.kill(before["im-1"]["pid"], signal.SIGKILL)
+        after = until(lambda: len(found := children()) == 2 and found["im-1"]["deaths"] and found)
+        assert after["im-0"]["pid"] == before["im-0"]["pid"] and after["im-1"]["pid"] != before["im-1"]["pid"]
+        assert after["im-1"]["last_deaths"][-1]["how"] == "was killed by SIGKILL"
+        processes = [psutil.Process(child["pid"]) for child in after.values()]
+        agent.terminate()
+        assert agent.wait(HANG_S) == 0 and gone(processes) and not read_reports(tmp_path)
+
+    def test_it_needs_somebody_to_keep_up(self) -> None:
+        with pytest.raises(ClusterError, match="expected instance managers"):
+            run(AgentConfig("agent-0", ()))
+        with pytest.raises(ClusterError, match="not the configuration of an agent"):
+            AgentConfig.from_json({"name": "agent-0"})
 
 
 class TestNoStart:
@@ -221,10 +290,12 @@ def test_a_folder_in_use_is_not_swept(folder: Path) -> None:
     second.leave(keep=False)
 
 
-def test_who_dies_again_and_again_is_given_up() -> None:
-    child = Child("zookeeper", [], restart=True)
-    assert not any(child.dies_too_often(now) for now in (0.0, 20.0, 40.0, 60.0, 80.0))
-    assert [child.dies_too_often(81.0 + i) for i in range(4)] == [False, False, True, True]
+def test_who_dies_again_and_again_is_started_again_and_again() -> None:
+    child = Child("zookeeper", [])
+    assert [child.pause_s(now=1.0) for _ in range(10)] == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0, 15.0]
+    child.started_at = 100.0
+    assert child.pause_s(now=129.0) == 15.0
+    assert [child.pause_s(now=130.0) for _ in range(2)] == [0.0, 0.0]  # it had lived for long both times
 
 
 def test_a_token_is_on_no_command_line() -> None:

@@ -1,0 +1,175 @@
+"""Processes that are kept up: no death of one is the last, and none is anybody else's.
+
+Rules:
+1. One that dies is started again: at once, and where it dies again and again after pauses that double, up to 15 s. One that has
+   lived for 30 s begins anew. What cannot be started at all (no such file, no room for its log) counts as a death.
+2. While the whole is being started (`starting`) there is no patience: a death then raises, with the end of the log.
+3. What is up, what is down and why is a report: a file that is always whole, for whoever looks, whether anything else works or
+   not. Where it cannot be written, it is written with the next change.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cep.errors import ClusterError
+from cep.reports import remove_report, write_report
+from driver import processes
+from driver.events import Events
+
+PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
+STEADY_S = 30.0
+DEATHS_KEPT = 8
+LOG_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How one process of a child ended. `at`: seconds since 1970; `pid` 0: it could not even be started."""
+
+    pid: int
+    at: float
+    how: str
+    log: str
+
+
+@dataclass
+class Child:
+    """A process to be kept: how it is started, and what has become of it."""
+
+    name: str
+    command: Sequence[str]
+    pass_fds: tuple[int, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    since: float = 0.0  # up or waiting; seconds since 1970
+    next_try: float | None = None  # likewise
+    deaths: int = 0
+    last: deque[Death] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
+    started_at: float = 0.0  # by the steady clock
+    in_a_row: int = 0
+
+    def pause_s(self, now: float) -> float:
+        """How long to wait before it is started again, now that it has died."""
+        self.in_a_row = 0 if now - self.started_at >= STEADY_S else self.in_a_row
+        self.in_a_row += 1
+        return PAUSES_S[min(self.in_a_row, len(PAUSES_S)) - 1]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "state": "waiting" if self.process is None else "up",
+            "pid": None if self.process is None else self.process.pid,
+            "since": self.since,
+            "next_try": self.next_try,
+            "deaths": self.deaths,
+            "last_deaths": [asdict(death) for death in self.last],
+        }
+
+
+class Children:
+    """Those of one supervisor.
+
+    Args:
+        name: of the supervisor; its report is `<name>.json` in `reports`.
+        logs: the folder of their logs, `<child>.log`; None: they say what they have to say where the supervisor does.
+        environment: theirs.
+        facts: what the report tells of the supervisor besides.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        events: Events,
+        logs: Path | None,
+        reports: Path,
+        environment: Mapping[str, str],
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name, self.events, self.logs, self.reports, self.environment = name, events, logs, reports, environment
+        self.facts = {"supervisor": name, "pid": os.getpid(), "started": time.time()} | dict(facts or {})
+        self.starting = True
+        self._children: dict[str, Child] = {}
+
+    def start(self, name: str, command: Sequence[str], fds: tuple[int, ...] = ()) -> None:
+        """Starts one and keeps it up. Raises OSError while all are being started: there is no such command."""
+        child = self._children[name] = Child(name, command, fds)
+        self._run(child)
+
+    def started(self) -> None:
+        """All are there: from now on a death is mended."""
+        self.starting = False
+        self.report()
+
+    def running(self) -> dict[str, subprocess.Popen[bytes]]:
+        """Those that run, by name."""
+        return {child.name: child.process for child in self._children.values() if child.process is not None}
+
+    def listing(self) -> list[tuple[str, int]]:
+        """Names and process ids of those that run."""
+        return [(name, process.pid) for name, process in self.running().items()]
+
+    def tails(self, lines: int = 3) -> str:
+        """The ends of all logs."""
+        return "\n".join(f"--- {name}\n{self._tail(name, lines)}" for name in self._children)
+
+    def report(self) -> None:
+        """Tells how all are now."""
+        children = [child.to_json() for child in self._children.values()]
+        write_report(self.reports, self.name, self.facts | {"written": time.time(), "children": children})
+
+    def stop(self, last: str = "", patience_s: float = 5.0) -> None:
+        """Takes down every one, `last` behind the others and with a patience of its own."""
+        running = self.running()
+        behind = running.pop(last, None)
+        processes.stop(running.values())
+        if behind is not None:
+            processes.stop([behind], patience_s)
+        remove_report(self.reports, self.name)
+
+    def _run(self, child: Child) -> None:
+        child.since, child.started_at, child.next_try = time.time(), time.monotonic(), None
+        try:
+            child.process = processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
+        except OSError as error:
+            if self.starting:
+                raise
+            self._mourn(child, Death(0, time.time(), f"could not be started: {error}", ""))
+            return
+        handle = os.pidfd_open(child.process.pid)
+        self.events.on(handle, lambda: self._died(child, handle))
+        if not self.starting:
+            self.report()
+
+    def _died(self, child: Child, handle: int) -> None:
+        self.events.off(handle)
+        os.close(handle)
+        process, child.process = child.process, None
+        assert process is not None
+        process.wait()
+        self._mourn(child, Death(process.pid, time.time(), processes.ending(process), self._tail(child.name)))
+
+    def _mourn(self, child: Child, death: Death) -> None:
+        """Raises ClusterError while all are being started."""
+        if self.starting:
+            raise ClusterError(f"{child.name} {death.how}" + (f"; it said:\n{death.log}" if death.log else ""))
+        child.last.append(death)
+        child.deaths += 1
+        pause_s = child.pause_s(time.monotonic())
+        child.since = death.at
+        child.next_try = child.since + pause_s
+        self.report()
+        self.events.after(pause_s, lambda: self._run(child))
+
+    def _log(self, name: str) -> Path | None:
+        return None if self.logs is None else self.logs / f"{name}.log"
+
+    def _tail(self, name: str, lines: int = LOG_LINES) -> str:
+        log = self._log(name)
+        return "" if log is None else processes.tail(log, lines)
