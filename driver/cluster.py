@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from cep.errors import CepError, ClusterError, QueryFailed
 from cep.model import query as model
@@ -19,6 +19,12 @@ from driver.query import Query
 from driver.rest import Rest, error_of, path
 from driver.subscription import BUDGET_BYTES, Subscription
 from driver.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from driver.spark.running import Running as SparkRunning
+
+Deployable = Query | model.Query | Mapping[str, Any]
+"""A query from the builder, as a value or as a document."""
 
 POLL_S = 5.0
 """How long one request waits for a query's state. Compiling a query for the first time can take minutes, which no single request
@@ -156,7 +162,7 @@ def _failed(query: str, cause: dict[str, Any] | None) -> QueryFailed:
     return QueryFailed(query, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
 
 
-def _document(query: Query | model.Query | Mapping[str, Any]) -> dict[str, Any]:
+def _document(query: Deployable) -> dict[str, Any]:
     """Of a builder, a value or a document."""
     return query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
 
@@ -183,9 +189,13 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def deploy(
-        self, query: Query | model.Query | Mapping[str, Any], start: bool = True, *, engine: str = "cep", master: str = "local[*]"
-    ) -> Any:
+    @overload
+    def deploy(self, query: Deployable, start: bool = ..., *, engine: Literal["cep"] = ..., master: str = ...) -> Running: ...
+
+    @overload
+    def deploy(self, query: Deployable, start: bool = ..., *, engine: Literal["spark"], master: str = ...) -> SparkRunning: ...
+
+    def deploy(self, query: Deployable, start: bool = True, *, engine: str = "cep", master: str = "local[*]") -> Running | SparkRunning:
         """Deploys a query (builder, value or document); returns a `Running` when it runs, or with `start=False` when it is ready.
 
         Args:
@@ -205,7 +215,7 @@ class Cluster:
             self.following.refresh()
         return running
 
-    def deploy_all(self, queries: Iterable[Query | model.Query | Mapping[str, Any]], start: bool = True) -> list[Running | CepError]:
+    def deploy_all(self, queries: Iterable[Deployable], start: bool = True) -> list[Running | CepError]:
         """Deploys many queries, in their order, and waits until all run, or with `start=False` are ready. One that is wrong harms no
         other: in its place stands what `deploy` would have raised."""
         outcomes: list[dict[str, Any]] = []

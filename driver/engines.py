@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep.errors import QueryError
+
+if TYPE_CHECKING:
+    from driver.spark.running import Running
 
 ENGINES = ("cep", "spark")
 
 
-def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> Any:
+def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> Running:
     """Runs a query (builder, value or document) without a cluster of ours: on Spark, in a JVM of its own or on the cluster at `master`.
 
     Returns a `driver.spark.running.Running`, which has the methods of one that runs on a cluster; use it as a context manager.
@@ -22,7 +25,8 @@ def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start
     if engine == "cep":
         raise QueryError("engine 'cep' needs a cluster: with LocalCluster() as cluster: cluster.deploy(query)")
     check_engine(engine)
-    return import_module("driver.spark.running").deploy(query, master, start)
+    running: Running = import_module("driver.spark.running").deploy(query, master, start)
+    return running
 
 
 def check_engine(engine: str) -> None:
