@@ -4,68 +4,7 @@ Names are loaded when they are first asked for: the supervisor of a local cluste
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # what type checkers and editors see
-    from cep.errors import CepError as CepError
-    from cep.errors import ClusterError as ClusterError
-    from cep.errors import Conflict as Conflict
-    from cep.errors import DataError as DataError
-    from cep.errors import NotFound as NotFound
-    from cep.errors import PlacementError as PlacementError
-    from cep.errors import QueryError as QueryError
-    from cep.errors import QueryFailed as QueryFailed
-    from cep.errors import QueryStopped as QueryStopped
-    from cep.errors import StreamEnded as StreamEnded
-    from cep.model.expr import coalesce as coalesce
-    from cep.model.expr import col as col
-    from cep.model.expr import lit as lit
-    from cep.model.expr import now as now
-    from cep.model.expr_functions import atan2 as atan2
-    from cep.model.expr_functions import concat as concat
-    from cep.model.expr_functions import from_epoch as from_epoch
-    from cep.model.expr_functions import greatest as greatest
-    from cep.model.expr_functions import hash_ as hash_
-    from cep.model.expr_functions import least as least
-    from cep.model.expr_functions import nullif as nullif
-    from cep.model.expr_functions import try_ as try_
-    from cep.model.expr_functions import when as when
-    from cep.model.functions import approx_count_distinct as approx_count_distinct
-    from cep.model.functions import arg_max as arg_max
-    from cep.model.functions import arg_min as arg_min
-    from cep.model.functions import avg as avg
-    from cep.model.functions import collect as collect
-    from cep.model.functions import count as count
-    from cep.model.functions import count_distinct as count_distinct
-    from cep.model.functions import first as first
-    from cep.model.functions import last as last
-    from cep.model.functions import max_ as max_
-    from cep.model.functions import median as median
-    from cep.model.functions import min_ as min_
-    from cep.model.functions import quantile as quantile
-    from cep.model.functions import stddev as stddev
-    from cep.model.functions import stddev_pop as stddev_pop
-    from cep.model.functions import sum_ as sum_
-    from cep.model.functions import var as var
-    from cep.model.functions import var_pop as var_pop
-    from cep.model.functions import window_end as window_end
-    from cep.model.functions import window_start as window_start
-    from cep.model.windows import SESSION as SESSION
-    from cep.model.windows import SIZE as SIZE
-    from cep.model.windows import TIME as TIME
-    from cep.model.windows import TRANSACTION as TRANSACTION
-    from cep.model.windows import UNBOUNDED as UNBOUNDED
-    from driver.cluster import Cluster as Cluster
-    from driver.cluster import Running as Running
-    from driver.engines import deploy as deploy
-    from driver.functions import aggregate_function as aggregate_function
-    from driver.functions import udf as udf
-    from driver.local import LocalCluster as LocalCluster
-    from driver.publisher import Publisher as Publisher
-    from driver.query import Query as Query
-    from driver.query import files as files
-    from driver.query import stream as stream
-    from driver.subscription import Subscription as Subscription
+from typing import Any
 
 _HOME = {
     "CepError": "cep.errors",

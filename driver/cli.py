@@ -318,15 +318,25 @@ def _letter_table(letters: list[dict[str, Any]]) -> Table:
 
 
 def _notes(found: list[dict[str, Any]]) -> list[str]:
-    """What is slow in the queries, and why, each once."""
+    """What the queries have not used of their input, and what is slow in them, and why, each once."""
     placed = ((query["name"], place.get("metrics") or {}) for query in found for place in query["placed"])
-    return list(dict.fromkeys(f"{name}: {note}" for name, metrics in placed for note in metrics.get("notes", ())))
+    slow = (f"{name}: {note}" for name, metrics in placed for note in metrics.get("notes", ()))
+    return list(dict.fromkeys((*(note for query in found for note in _unused(query)), *slow)))
+
+
+def _unused(query: dict[str, Any]) -> Iterator[str]:
+    """Its late rows and dead letters, where there are any."""
+    name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
+    if late := sum(each.get("late", 0) for each in metrics):
+        yield f"{name}: {late:,} late rows, further behind than their stream's disorder allows"
+    if dead := sum(each.get("dead", 0) for each in metrics):
+        yield f"{name}: {dead:,} dead letters; `cep dead-letters {name}` shows the last of them"
 
 
 def main() -> None:
     """Errors in one line, Ctrl-C without a traceback."""
     try:
-        app(standalone_mode=False)
+        status = app(standalone_mode=False)  # of a command that raised typer.Exit; None of the others
     except typer.Abort:
         raise SystemExit(130) from None
     except KeyboardInterrupt:
@@ -335,10 +345,9 @@ def main() -> None:
         pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
         err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
         raise SystemExit(1) from None
-    except typer.Exit as ended:
-        raise SystemExit(ended.exit_code) from None
     except Exception as error:
         if not hasattr(error, "exit_code"):
             raise
         error.show()  # a click usage error
         raise SystemExit(error.exit_code) from None
+    raise SystemExit(status)

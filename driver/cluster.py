@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from cep.errors import CepError, ClusterError, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
 from driver.data import DataPlane
-from driver.engines import check_engine, deploy
+from driver.engines import SparkRunning, check_engine, deploy
 from driver.following import Following
 from driver.publisher import Publisher
 from driver.query import Query
 from driver.rest import Rest, error_of, path
 from driver.subscription import BUDGET_BYTES, Subscription
 from driver.subscriptions import Subscriptions
-
-if TYPE_CHECKING:
-    from driver.spark.running import Running as SparkRunning
 
 Deployable = Query | model.Query | Mapping[str, Any]
 """A query from the builder, as a value or as a document."""

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from cep.errors import QueryError
 
 if TYPE_CHECKING:
-    from driver.spark.running import Running
+    from driver.spark.running import Running as SparkRunning
+else:
+    SparkRunning = Any  # is loaded with Spark
 
 ENGINES = ("cep", "spark")
 
 
-def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> Running:
+def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> SparkRunning:
     """Runs a query (builder, value or document) without a cluster of ours: on Spark, in a JVM of its own or on the cluster at `master`.
 
     Returns a `driver.spark.running.Running`, which has the methods of one that runs on a cluster; use it as a context manager.
@@ -25,7 +27,7 @@ def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start
     if engine == "cep":
         raise QueryError("engine 'cep' needs a cluster: with LocalCluster() as cluster: cluster.deploy(query)")
     check_engine(engine)
-    running: Running = import_module("driver.spark.running").deploy(query, master, start)
+    running: SparkRunning = import_module("driver.spark.running").deploy(query, master, start)
     return running
 
 

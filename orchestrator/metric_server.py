@@ -193,7 +193,8 @@ class Metrics:
         """`reported`: when they were so; an instance that has done nothing since is not reported anew."""
         report = {key: value for key, value in figures.report.items() if key not in ("dead_letters", "buckets")}
         waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + now - figures.time:.0f} s ago", report.get("waits_for") or "")
-        return {**report, **where._asdict(), "waits_for": waits_for, "im": figures.im, "reported": self._reported(figures)}
+        dead = sum(count for _, count in _letter_counts(figures.report))
+        return {**report, **where._asdict(), "dead": dead, "waits_for": waits_for, "im": figures.im, "reported": self._reported(figures)}
 
     def _forget(self, query: str, epoch: int) -> None:
         """Another deployment of that name has begun."""

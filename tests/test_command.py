@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,12 +30,21 @@ def test_from_deploy_to_delete(tmp_path: Path) -> None:
                 raise found.exception
             return found.output
 
+        def status_of(*words: str) -> int:
+            """The exit status of the command as the shell has it."""
+            program = [sys.executable, "-P", "-c", "from driver.cli import main; main()"]
+            return subprocess.run([*program, words[0], "--url", cluster.rest.url, *words[1:]], stderr=subprocess.DEVNULL).returncode
+
         planned = cep("explain", str(document))
         assert "running" in cep("deploy", str(document))
+        assert status_of("deploy", str(document)) == 1  # there is one of that name
+        assert status_of("status") == 0
         assert cep("explain", "quotients") == planned
         with cluster.publisher("readings", name="meter", keep_open=True) as out:
-            out.send([{"n": 3, "ts": 1000}, {"n": 0, "ts": 2001}, {"n": 4, "ts": None}])
+            out.send([{"n": 3, "ts": 1000}, {"n": 0, "ts": 2001}, {"n": 4, "ts": None}, {"n": 5, "ts": 1}])
         until(lambda: cluster.query("quotients").dead_letters()["total"] == 2)
+        said = cep("status")
+        assert "quotients: 1 late rows, further behind" in said and "quotients: 2 dead letters; `cep dead-letters quotients`" in said
         letters = json.loads(cep("dead-letters", "quotients", "--json"))["letters"]
         assert {letter["source"] for letter in letters} == {"stream 'readings', publisher 'meter'"}
         assert "event time 1970-01-01T00:00:02.001Z" in {letter["position"] for letter in letters}

@@ -183,14 +183,17 @@ def _uses(path: Path, wanted: str) -> bool:
 
 
 def test_no_local_imports_and_no_imports_for_types_only() -> None:
-    """They hide cycles. The exception is the instance manager, which binds itself before it imports what touches memory."""
+    """They hide cycles. The exceptions: the instance manager binds itself before it imports what touches memory, and Spark is loaded
+    where it runs, while type checkers want to know what comes back."""
     found = []
     for module, path in files().items():
         for node in ast.walk(ast.parse(path.read_text())):
             inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
             if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
                 found.append(module)
-    allowed = {"instance_manager.__main__"} | {m for m in found if m.startswith("hibench")}  # Spark is imported where it runs
+    allowed = {"instance_manager.__main__", "driver.engines"} | {
+        m for m in found if m.startswith("hibench")
+    }  # Spark is imported where it runs
     assert set(found) <= allowed
 
 

@@ -91,7 +91,7 @@ def test_pyright_knows_the_types(wheel: Path, tmp_path: Path) -> None:
 
 def test_type_checkers_see_every_name() -> None:
     """Names are loaded when they are asked for, and the list for type checkers says the same."""
-    text = (ROOT / "driver/__init__.py").read_text()
-    seen = {name: module for module, name in re.findall(r"^    from (\S+) import (\w+) as \2$", text, re.MULTILINE)}
+    text = (ROOT / "driver/__init__.pyi").read_text()
+    seen = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", text, re.MULTILINE)}
     assert seen == driver._HOME
     assert all(typing.cast(object, getattr(driver, name)) is not None for name in driver.__all__)
