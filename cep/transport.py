@@ -6,12 +6,15 @@ process's own endpoint decides which it speaks. Neither limits what is under way
 
 from __future__ import annotations
 
+import socket
 from typing import Any, Protocol
 
 from cep.ipc import Layout
 from cep.local_sockets import SCHEME, LocalSockets
 from cep.network_sockets import NetworkSockets
 from cep.wire import Header
+
+KNOCK_S = 1.0  # between machines
 
 
 class Sockets(Protocol):
@@ -48,3 +51,26 @@ class Sockets(Protocol):
 def open_sockets(endpoint: str) -> Sockets:
     """Raises OSError: the endpoint cannot be had."""
     return LocalSockets(endpoint) if endpoint.startswith(SCHEME) else NetworkSockets(endpoint)
+
+
+def is_gone(endpoint: str) -> bool:
+    """Does nobody listen there any more? Then its process has ended. One that is stopped or busy still listens: the kernel does for it.
+
+    Looked for by a connection that says nothing: not more often than somebody may find many of them waiting for it when it wakes up.
+    """
+    try:
+        _knock(endpoint)
+    except BlockingIOError:  # so many wait there already
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _knock(endpoint: str) -> None:
+    if endpoint.startswith(SCHEME):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as knocking:
+            knocking.connect(endpoint.removeprefix(SCHEME))
+        return
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()

@@ -16,7 +16,7 @@ from driver.engines import SparkRunning, check_engine, deploy
 from driver.following import Following
 from driver.publisher import Publisher
 from driver.query import Query
-from driver.rest import Rest, error_of, path
+from driver.rest import PATIENCE_S, Rest, error_of, path
 from driver.subscription import BUDGET_BYTES, Subscription
 from driver.subscriptions import Subscriptions
 
@@ -29,6 +29,8 @@ would outlive; and one that is short may be asked again when an orchestrator die
 
 TOGETHER = 500
 """Queries in one request."""
+LEAVE_S = 2.0
+"""How long a client that closes waits for an orchestrator that is away."""
 MOVED_S = 50.0
 """How long `rebalance` and `move` wait until all is there: less than an answer may take."""
 
@@ -172,10 +174,16 @@ def _batched(documents: Iterable[dict[str, Any]], most: int) -> Iterator[list[di
 
 
 class Cluster:
-    """A running cluster at `url`. Publishers and subscribers reach its instance managers directly, on this machine."""
+    """A running cluster at `url`. Publishers and subscribers reach its instance managers directly, on this machine.
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self.rest = Rest(url, token)
+    Args:
+        patience_s: how long nobody may answer for the cluster before what waits for it raises ClusterError, which names what is gone. An
+            orchestrator that is away stops nothing that flows: whoever publishes or reads raises only if the instance manager that it
+            speaks to has ended, too.
+    """
+
+    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
+        self.rest = Rest(url, token, patience_s)
         self.folder: str | None = None  # where our sockets are; None: in a private folder each
         self.plane: DataPlane | None = None
         self.following: Following | None = None
@@ -328,6 +336,8 @@ class Cluster:
 
     def close(self) -> None:
         """Closes what this client opened; queries go on. Publishers that are still open close without ending their streams."""
+        self.rest.patience_s = min(self.rest.patience_s, LEAVE_S)
+        self.rest.aside.settle(LEAVE_S)
         if self.following is not None:
             self.following.stop()
             with suppress(CepError):  # the cluster is gone, and the publishers with it

@@ -111,6 +111,10 @@ class DataPlane:
             elif (found := self._wait(messages, left)) is not None:
                 return found
 
+    def nudge(self) -> None:
+        """Somebody else than a handler has filled a queue: whoever reads looks again."""
+        self.sockets.wake()
+
     def attend(self) -> None:
         """Somebody is about to wait for what handlers do, and does not read."""
         if not self.led and not self.reading.locked():

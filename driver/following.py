@@ -5,6 +5,7 @@ Publishers are opened and closed together, too: each step is taken for all of th
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -14,8 +15,9 @@ from urllib.parse import quote
 from cep.errors import CepError, ClusterError
 from driver.data import DataPlane
 from driver.publisher import Publisher
-from driver.rest import Rest
+from driver.rest import Rest, Unreachable
 
+LOG = logging.getLogger(__name__)
 POLL_S = 10.0
 BUSY_S = 0.2  # how long we wait for a publisher that is sending before we see to the others
 AGAIN_S = 0.2
@@ -38,7 +40,7 @@ class Following:
     def open(self, publishers: Sequence[Publisher]) -> None:
         """Opens them; when it returns, all who read their streams know them."""
         documents = [{"stream": p.stream.name, "name": p.name, "endpoint": self.plane.endpoint} for p in publishers]
-        answer = self.rest.post("/publishers", documents)
+        answer = self.rest.post("/publishers", documents, again=True)
         with self.learning:
             for publisher in publishers:
                 self.publishers.setdefault(publisher.stream.name, []).append(publisher)
@@ -61,56 +63,87 @@ class Following:
         open_ = [publisher for publisher in publishers if publisher.give_up()]
         if not open_:
             return
+        with ExitStack() as held:
+            for publisher in open_:
+                held.enter_context(publisher.sending)
+            answers = self._tell_orchestrator(open_)
+            try:
+                complaints = self._say_goodbye(open_, answers, keep_open)
+            finally:
+                self._forget(open_)
+        if complaints:
+            raise ClusterError("; ".join(complaints))
+
+    def _tell_orchestrator(self, publishers: Sequence[Publisher]) -> list[dict[str, Any]]:
+        """That they close. Where that cannot be said they go on, so that they can be closed later: their streams would never end."""
+        closings = [{"stream": p.stream.name, "name": p.name} for p in publishers]
         try:
-            self._say_goodbye(open_, keep_open)
-        finally:
-            with self.learning:
-                for publisher in open_:
-                    publisher.leave()
-                    self.late.pop(publisher, None)
-                    there = self.publishers[publisher.stream.name]
-                    there.remove(publisher)
-                    if not there:
-                        del self.publishers[publisher.stream.name]
+            answers: list[dict[str, Any]] = self.rest.post("/publishers:close", closings, again=True)
+        except BaseException:
+            for publisher in publishers:
+                publisher.go_on()
+            raise
+        return answers
+
+    def _forget(self, publishers: Iterable[Publisher]) -> None:
+        with self.learning:
+            for publisher in publishers:
+                publisher.leave()
+                self.late.pop(publisher, None)
+                there = self.publishers[publisher.stream.name]
+                there.remove(publisher)
+                if not there:
+                    del self.publishers[publisher.stream.name]
 
     def stop(self) -> None:
         """Asks no more."""
         self.closing.set()
 
-    def _say_goodbye(self, publishers: Sequence[Publisher], keep_open: bool) -> None:
-        with ExitStack() as held:
-            for publisher in publishers:
-                held.enter_context(publisher.sending)
-            answers = self.rest.post("/publishers:close", [{"stream": p.stream.name, "name": p.name} for p in publishers])
-            for publisher, answer in zip(publishers, answers, strict=True):
-                publisher.drop_gone(answer["readers"])
-            # A query deployed a moment ago hears of the end too.
-            asked = [(p, p.ask(answer["readers"])) for p, answer in zip(publishers, answers, strict=True)]
-            for publisher, readers in asked:
-                publisher.await_opened(readers)
-            deaf = [p for p in publishers if any(reader.closed for reader in p.readers.values())]
-            for publisher, answer in zip(publishers, answers, strict=True):
-                publisher.say_goodbye(not keep_open, answer["others"])
-            for publisher in publishers:
-                publisher.await_closed()
-        for publisher in deaf:
-            publisher.check_heard()
+    def _say_goodbye(self, publishers: Sequence[Publisher], answers: Sequence[dict[str, Any]], keep_open: bool) -> list[str]:
+        """To those who read; what is to be complained of."""
+        for publisher, answer in zip(publishers, answers, strict=True):
+            publisher.drop_gone(answer["readers"])
+        # A query deployed a moment ago hears of the end too.
+        asked = [(p, p.ask(answer["readers"])) for p, answer in zip(publishers, answers, strict=True)]
+        for publisher, readers in asked:
+            publisher.await_opened(readers)
+        deaf = [complaint for publisher in publishers if (complaint := publisher.unheard())]
+        for publisher, answer in zip(publishers, answers, strict=True):
+            publisher.say_goodbye(not keep_open, answer["others"])
+        silent = [complaint for publisher in publishers if (complaint := publisher.await_closed())]
+        return deaf + silent
 
     # Learning
 
     def _follow(self) -> None:
         while not self.closing.is_set():
             try:
-                self._take(self._ask(AGAIN_S if self.late else POLL_S))
-            except ClusterError:  # the orchestrator is away; what flows, flows
+                answer = self._ask(AGAIN_S if self.late else POLL_S)
+                self._has_answered()
+                self._take(answer)
+            except Unreachable as away:  # what flows, flows
+                self._look_for_life(away)
                 self.closing.wait(AGAIN_S)
-            except CepError:
-                if not self.closing.is_set():
-                    raise
+            except CepError as error:
+                if not self.closing.wait(AGAIN_S) and not isinstance(error, ClusterError):
+                    LOG.warning("who reads the streams that are published here is not known: %s", error)
+
+    def _open(self) -> list[Publisher]:
+        with self.learning:
+            return [publisher for each in self.publishers.values() for publisher in each]
+
+    def _has_answered(self) -> None:
+        """The orchestrator: so there is a cluster."""
+        for publisher in self._open():
+            publisher.lost = None
+
+    def _look_for_life(self, away: Unreachable) -> None:
+        for publisher in self._open():
+            publisher.look_for_life(away)
 
     def _ask(self, wait_s: float) -> dict[str, Any]:
         address = f"/publishers?endpoint={quote(self.plane.endpoint, safe='')}&after={self.after}&wait={wait_s:g}"
-        answer: dict[str, Any] = self.rest.get(address, timeout=POLL_S + 20)
+        answer: dict[str, Any] = self.rest.get(address, timeout=POLL_S + self.rest.patience_s)
         return answer
 
     def _take(self, answer: dict[str, Any]) -> None:

@@ -14,6 +14,9 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -22,7 +25,7 @@ from fastapi import Body, FastAPI
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.errors import CepError
+from cep.errors import CepError, ClusterError
 from driver.cluster import Cluster
 from driver.publisher import Publisher
 from driver.subscription import Subscription
@@ -60,24 +63,47 @@ class Reading:
             self.rows.extend(batch.to_pylist())
 
 
+class Writing:
+    """The one publisher that all REST clients of a stream share, opened with the first row."""
+
+    def __init__(self, open_: Callable[[], Publisher]) -> None:
+        self.open = open_
+        self.publisher: Publisher | None = None
+        self.lock = threading.Lock()
+
+    def send(self, rows: list[dict[str, Any]], end: bool) -> int:
+        with self.lock:
+            if self.publisher is None:
+                self.publisher = self.open()
+            try:
+                sent = self.publisher.send(rows) if rows else 0
+            except ClusterError:  # it counts as closed somewhere; who sends again opens another one
+                self._close(keep_open=True)
+                raise
+            if end:
+                self._close()
+            return sent
+
+    def _close(self, keep_open: bool = False) -> None:
+        publisher, self.publisher = self.publisher, None
+        if publisher is not None:
+            with suppress(ClusterError) if keep_open else nullcontext():
+                publisher.close(keep_open)
+
+
 class Gateway:
-    """Publishers and subscriptions by stream."""
+    """Publishers and subscriptions by stream. Who waits at one stream keeps nobody waiting at another."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.publishers: dict[str, Publisher] = {}
+        self.writings: dict[str, Writing] = {}
         self.readings: dict[str, Reading] = {}
         self.lock = threading.Lock()
 
     def publish(self, stream: str, rows: list[dict[str, Any]], end: bool) -> int:
         with self.lock:
-            publisher = self.publishers.get(stream)
-            if publisher is None:
-                publisher = self.publishers[stream] = self.cluster.publisher(stream, PUBLISHER)
-            sent = publisher.send(rows) if rows else 0
-            if end:
-                self.publishers.pop(stream).close()
-        return sent
+            writing = self.writings.setdefault(stream, Writing(partial(self.cluster.publisher, stream, PUBLISHER)))
+        return writing.send(rows, end)
 
     def answers(self, stream: str, most: int, wait_s: float) -> tuple[list[dict[str, Any]], bool]:
         rows, ended = self._reading(stream).take(most, wait_s)

@@ -18,6 +18,7 @@ from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
 from driver.cluster import Cluster
 from driver.own_functions import forget, module_source, register
+from driver.rest import PATIENCE_S
 
 STOP_S = 20.0
 
@@ -62,6 +63,7 @@ class LocalCluster(Cluster):
         modules: modules whose functions queries may call, by name or themselves, which this program can import or which lie in
             `module_path`.
         functions: functions and classes of this script or notebook that queries may call.
+        patience_s: how long nobody may answer for the cluster before that is an error; see `driver.cluster.Cluster`.
         options: further fields of `driver.supervisor.LocalConfig`, such as `rest_port`, `token`, `keep_home`.
 
     Raises:
@@ -77,6 +79,7 @@ class LocalCluster(Cluster):
         modules: Iterable[str | ModuleType] = (),
         module_path: Iterable[str | Path] = (),
         functions: Iterable[Callable[..., Any]] = (),
+        patience_s: float = PATIENCE_S,
         **options: Any,
     ) -> None:
         token = options.pop("token", None)
@@ -98,7 +101,7 @@ class LocalCluster(Cluster):
         except BaseException:
             self._take_down()
             raise
-        super().__init__(self.facts["rest"], token)
+        super().__init__(self.facts["rest"], token, patience_s)
         self.folder = self.home
         register(self.functions)
 

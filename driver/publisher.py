@@ -23,13 +23,16 @@ from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
 from cep.model.streams import Stream
 from cep.plan.route import Route
+from cep.transport import is_gone
 from cep.wire import Format, Header
 from driver.arrow import event_times, record_batches
 from driver.data import DataPlane
+from driver.rest import Unreachable
 from driver.small_batches import ROWS_MAX, Written, small_batches
 
 BATCH_BYTES = 2 << 20
 ANSWER_S = 15.0
+CLOSED_S = 60.0  # for a reader that is there to confirm our last word
 
 Closer = Callable[["list[Publisher]", bool], None]
 
@@ -39,6 +42,7 @@ class Reader:
 
     def __init__(self, document: dict[str, Any], stream: str, publisher: str) -> None:
         self.query, self.endpoint = str(document["query"]), str(document["endpoint"])
+        self.deployment = document.get("epoch", 0)  # of the query: another of its name has channels of the same names
         self.entry = wire.name_id(f"{self.query}/{stream}<{document['instance']}")
         self.channel = wire.name_id(f"{self.entry}<{publisher}")
         self.credit = Credit()
@@ -47,6 +51,11 @@ class Reader:
         self.sequence = 0
         self.watermark = MIN_TIME  # the last one it was told
         self.opened = self.gone = self.closed = False
+
+    @property
+    def is_here(self) -> bool:
+        """It has let us in, and is there for us."""
+        return self.opened and not self.gone
 
     @property
     def takes_all(self) -> bool:
@@ -75,6 +84,7 @@ class Publisher:
         self.sending = threading.RLock()
         self.speaking = threading.Lock()  # so that messages to a reader leave in the order of their numbers
         self.closing = self.closed = False  # no more is taken; the last word is said
+        self.lost: ClusterError | None = None  # the cluster is out of reach, and nobody there reads this
         self._times = _event_time_of(stream)
         self._turn = 0
         if stream.event_time is None:
@@ -101,10 +111,10 @@ class Publisher:
 
         Raises:
             DataError: they do not fit the stream; none was taken.
-            ClusterError: the publisher is closed.
+            ClusterError: the publisher is closed, or counts so; or the cluster is gone.
         """
-        if self.closing:
-            raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
+        if self.closing or self.lost is not None:
+            raise self.lost or ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
         with self.sending:
             now_ns, written = time.time_ns(), None
             if self.small is not None and isinstance(data, pa.RecordBatch):
@@ -189,7 +199,7 @@ class Publisher:
 
     def _by_query(self) -> list[list[Reader]]:
         """The readers of each query, beginning with the one whose turn it is."""
-        here = [reader for reader in list(self.readers.values()) if reader.opened and not reader.gone]
+        here = [reader for reader in list(self.readers.values()) if not reader.gone]  # one that has not let us in yet is waited for
         if len(here) < 2:
             return [here] if here else []
         queries: dict[str, list[Reader]] = {}
@@ -199,30 +209,37 @@ class Publisher:
         return [[*readers[self._turn % len(readers) :], *readers[: self._turn % len(readers)]] for readers in queries.values()]
 
     def _with_credit(self, readers: list[Reader], size: int) -> Reader | None:
-        """The first with credit, waited for if there is none; None: the query is over. Raises ClusterError: we are closed, or count so."""
+        """The first with credit, waited for if there is none; None: the query is over. Raises ClusterError: we are closed, or count so, or
+        the cluster is gone."""
         if not self.closing and not any([reader.closed for reader in self.readers.values()]):
             reader = _first_with_credit(readers, size)
             if reader is not None:
                 return reader
 
         def settled() -> bool:
-            over = self.closing or any(r.closed for r in readers) or all(r.gone for r in readers)
-            return over or _first_with_credit(readers, size) is not None
+            over = self.closing or self.lost or any(r.closed for r in readers) or all(r.gone for r in readers)
+            return bool(over) or _first_with_credit(readers, size) is not None
 
         self.plane.attend()
         with self.changed:
             self.changed.wait_for(settled)
             if self.closing:
                 raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} was closed while it waited for credit")
+            if self.lost is not None:
+                raise self.lost
             self.check_heard()
             return _first_with_credit(readers, size)
 
     def check_heard(self) -> None:
         """Raises ClusterError: a reader has closed us."""
+        if complaint := self.unheard():
+            raise ClusterError(complaint)
+
+    def unheard(self) -> str:
+        """Of readers that have closed us; empty if none has."""
         deaf = sorted({reader.query for reader in self.readers.values() if reader.closed})
-        if deaf:
-            silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
-            raise ClusterError(f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one")
+        silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
+        return f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one" if deaf else ""
 
     def _header(
         self, kind: int, reader: Reader, created: int = 0, stamp: int = MIN_TIME, record: int = 0, fingerprint: int | None = None
@@ -236,7 +253,7 @@ class Publisher:
     def _tell_watermark(self) -> None:
         watermark = stamp_of(self.max_time, self.disorder)
         for reader in list(self.readers.values()):
-            if reader.opened and not reader.gone and reader.watermark < watermark:
+            if reader.is_here and reader.watermark < watermark:
                 with self.speaking:
                     self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
 
@@ -254,10 +271,23 @@ class Publisher:
     def drop_gone(self, documents: list[dict[str, Any]]) -> None:
         """Of what reads the stream now: who is not among them is gone. Not under the lock: a `send` that waits for the credit of a
         reader that is gone holds it."""
-        found = {reader.channel for reader in self._readers(documents)}
+        found = {(reader.channel, reader.deployment) for reader in self._readers(documents)}
         with self.changed:
-            for channel in self.readers.keys() - found:
-                self.readers[channel].gone = True
+            for reader in list(self.readers.values()):
+                reader.gone |= (reader.channel, reader.deployment) not in found
+            self.changed.notify_all()
+
+    def look_for_life(self, away: Unreachable) -> None:
+        """Nobody answers for the cluster. A reader whose process has ended, too, is gone; with nobody left, so is the cluster."""
+        here = [reader for reader in list(self.readers.values()) if not reader.gone]
+        gone = [reader for reader in here if is_gone(reader.endpoint)]
+        with self.changed:
+            for reader in gone:
+                reader.gone = True
+            if len(gone) == len(here) and (gone or away.refused):
+                where = ", ".join(sorted({reader.endpoint for reader in gone}))
+                nobody = f"nobody listens at {where}, where it was read" if gone else "no query reads it"
+                self.lost = ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r}: {nobody}, and {away}")
             self.changed.notify_all()
 
     def ask(self, documents: list[dict[str, Any]]) -> list[Reader]:
@@ -273,14 +303,13 @@ class Publisher:
         return new
 
     def await_opened(self, asked: list[Reader]) -> None:
-        """Until those who were asked have answered, or are gone."""
+        """Until those who were asked have answered, or are gone. One that takes longer, being busy or stopped, stays: rows wait for it as
+        for one without credit, so that it misses none."""
         self.plane.attend()
-        for reader in asked:
-            with self.changed:
-                if not self.changed.wait_for(partial(_has_answered, reader), timeout=ANSWER_S):
-                    reader.gone = True
-            if reader.gone:
-                self._forget(reader)
+        with self.changed:
+            self.changed.wait_for(lambda: all(reader.opened or reader.gone for reader in asked), timeout=ANSWER_S)
+        for reader in [reader for reader in asked if reader.gone]:
+            self._forget(reader)
 
     def _readers(self, documents: list[dict[str, Any]]) -> list[Reader]:
         return [Reader(document, self.stream.name, self.name) for document in documents]
@@ -340,6 +369,10 @@ class Publisher:
             self.changed.notify_all()
             return True
 
+    def go_on(self) -> None:
+        """Nobody has heard that it closes: it does not, and may be closed again."""
+        self.closing = False
+
     def say_goodbye(self, last: bool, others: list[str]) -> None:
         """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
         word = {"last": last, "others": others, "endpoint": self.plane.endpoint}
@@ -349,11 +382,26 @@ class Publisher:
                 body = wire.to_json({**word, "entry": reader.entry})
                 self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
 
-    def await_closed(self) -> None:
-        """Until all readers have taken what they were sent."""
+    def await_closed(self) -> str:
+        """Until all readers have heard it; what is to be complained of, if one has not though there was time."""
         self.plane.attend()
+        left = CLOSED_S
+        while left > 0 and not self._wait_for_closed(min(left, ANSWER_S)):
+            left -= ANSWER_S
+            for reader in self._unclosed():
+                reader.gone = is_gone(reader.endpoint)
+        if not (silent := self._unclosed()):
+            return ""
+        where = ", ".join(sorted({f"query {reader.query!r} at {reader.endpoint}" for reader in silent}))
+        what = f"{where}: being stopped or busy it has not confirmed within {CLOSED_S:g} s what it was sent, and that it is closed"
+        return f"publisher {self.name!r} of stream {self.stream.name!r}: {what}"
+
+    def _wait_for_closed(self, timeout_s: float) -> bool:
         with self.changed:
-            self.changed.wait_for(lambda: all(r.closed or r.gone for r in self.readers.values()), timeout=ANSWER_S)
+            return self.changed.wait_for(lambda: not self._unclosed(), timeout=timeout_s)
+
+    def _unclosed(self) -> list[Reader]:
+        return [reader for reader in self.readers.values() if not reader.closed and not reader.gone]
 
     def leave(self) -> None:
         """Its last word is said."""
@@ -372,13 +420,9 @@ def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
     return (batch.slice(start, size) for start in range(0, rows, size))
 
 
-def _has_answered(reader: Reader) -> bool:
-    return reader.opened or reader.gone
-
-
 def _first_with_credit(readers: list[Reader], size: int) -> Reader | None:
     for reader in readers:
-        if not reader.gone and reader.credit.allows(size):
+        if reader.is_here and reader.credit.allows(size):
             return reader
     return None
 

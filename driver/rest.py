@@ -9,9 +9,11 @@ from urllib.parse import quote
 import httpx
 
 from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, QueryError
+from driver.aside import Aside
 
-TIMEOUT_S = 60.0
-PATIENCE_S = 20.0  # an orchestrator that was killed is back within this time
+TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
+PATIENCE_S = 15.0
+"""How long an orchestrator may be out of reach before that is an error: one that was killed is back within this time."""
 _BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, NotFound, PlacementError)}
 
 
@@ -20,49 +22,74 @@ def path(*names: str) -> str:
     return "".join("/" + quote(name, safe="") for name in names)
 
 
-class Rest:
-    """`url` is the orchestrator's, such as http://127.0.0.1:8080."""
+class Unreachable(ClusterError):
+    """No orchestrator answers at `url`, since `since`; `refused`: nobody takes requests there, so its process has ended."""
 
-    def __init__(self, url: str, token: str | None = None) -> None:
+    def __init__(self, url: str, since: float, refused: bool, why: Exception) -> None:
+        what = "cannot be reached" if refused else "takes requests and does not answer"
+        super().__init__(f"the orchestrator at {url} {what}, since {clock(since)} ({type(why).__name__}: {why})")
+        self.url, self.since, self.refused = url, since, refused
+
+
+def clock(when: float) -> str:
+    """A time as messages have it, and how long ago that is; `when`: seconds since the epoch."""
+    return f"{time.strftime('%H:%M:%S', time.localtime(when))}, {time.time() - when:.0f} s ago"
+
+
+class Rest:
+    """`url` is the orchestrator's, such as http://127.0.0.1:8080. `aside` asks it for those who do not wait for the answer.
+
+    An orchestrator that is out of reach is tried again for `patience_s` seconds; one that takes a request has TIMEOUT_S to answer it.
+    """
+
+    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
-        self.url = url
+        self.url, self.patience_s = url, patience_s
+        self.aside = Aside()
+        self.away_since = 0.0  # by the clock; 0: its last word was an answer
         self.client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, limits=limits, trust_env=False)
 
     def get(self, path: str, timeout: float = TIMEOUT_S) -> Any:
         return self._call("GET", path, timeout=timeout)
 
-    def post(self, path: str, document: Any = None) -> Any:
-        return self._call("POST", path, json=document)
+    def post(self, path: str, document: Any = None, again: bool = False) -> Any:
+        """`again`: obeyed twice it does what it does once, so that it may be sent again where the first has broken off."""
+        return self._call("POST", path, again, json=document)
 
     def put(self, path: str, document: Any) -> Any:
         return self._call("PUT", path, json=document)
 
-    def delete(self, path: str) -> Any:
-        return self._call("DELETE", path)
+    def delete(self, path: str, timeout: float = TIMEOUT_S) -> Any:
+        return self._call("DELETE", path, timeout=timeout)
 
     def text(self, path: str) -> str:
         return str(self._answer("GET", path).text)
 
     def close(self) -> None:
+        self.aside.close()
         self.client.close()
 
-    def _call(self, method: str, path: str, **options: Any) -> Any:
-        response = self._answer(method, path, **options)
+    def _call(self, method: str, path: str, again: bool = False, **options: Any) -> Any:
+        response = self._answer(method, path, again, **options)
         return response.json() if response.content else None
 
-    def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:
-        deadline = time.monotonic() + PATIENCE_S
+    def _answer(self, method: str, path: str, again: bool = False, **options: Any) -> httpx.Response:
+        deadline = time.monotonic() + self.patience_s
         while not self.client.is_closed:
+            asked = time.time()
             try:
                 response = self.client.request(method, path, **options)
             except httpx.TransportError as broken:
+                self.away_since = self.away_since or asked
+                refused = isinstance(broken, httpx.ConnectError)
                 # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
-                safe = method in ("GET", "PUT", "DELETE") or isinstance(broken, httpx.ConnectError)
+                safe = again or refused or method in ("GET", "PUT", "DELETE")
                 if not safe or time.monotonic() > deadline:
-                    raise ClusterError(f"the orchestrator at {self.url} does not answer: {type(broken).__name__}: {broken}") from broken
+                    raise Unreachable(self.url, self.away_since, refused, broken) from broken
                 time.sleep(0.1)
                 continue
+            self.away_since = 0.0
             if response.is_success:
                 return response
             error = _error_of(response)

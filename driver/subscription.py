@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -16,17 +16,21 @@ from cep.dataflow.channel import slack
 from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
 from cep.joint import bytes_of, last_of
 from cep.model.schema import Schema
+from cep.transport import is_gone
 from cep.wire import Format, Header
 from driver.arrow import shown
 from driver.data import DataPlane
-from driver.rest import Rest, path
+from driver.rest import Rest, Unreachable, path
 
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 ANSWER_S = 15.0
 BUDGET_BYTES = 64 << 20
 ENOUGH_ROWS, SMALL_BYTES = 1024, 16 << 10  # batches are taken together up to so many rows, if none is larger
 _RUNNING, _OVER = frozenset(("ready", "running", "draining")), frozenset(("ended", "stopped", "failed"))
-IDLE_S = 1.0  # after this long without a message we ask the orchestrator what is the matter
+IDLE_S = 1.0  # after this long without a message the orchestrator is asked what is the matter, and nobody waits for its answer
+WITHDRAW_S = 5.0
+#: The kind of what comes from no instance: an error, or where the instances are; its body is that.
+WORD = 0
 
 
 class Producer:
@@ -66,7 +70,7 @@ class Subscription:
         self.rest, self.plane, self.stream, self.event_time = rest, plane, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
         self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes, "event_time": event_time}
-        self.query = ""
+        self.query, self.epoch = "", -1  # and which deployment of it
         self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when we registered
         self.registered = False
         self.window = min(WINDOW_BYTES, budget_bytes)
@@ -79,6 +83,7 @@ class Subscription:
         self.held: list[tuple[Header, Any]] = []
         self.rows = 0
         self.closed = False
+        self.broken: CepError | None = None  # why it stopped before its stream had ended
 
     def _hear(self, header: Header, body: Any) -> None:
         """In the plane's thread."""
@@ -125,8 +130,12 @@ class Subscription:
 
     def attach(self, query: str) -> Subscription:
         """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
-        self.query = query
-        answer = self.rest.get(path("queries", query))
+        return self._attach_to(self.rest.get(path("queries", query)))
+
+    def _attach_to(self, answer: dict[str, Any]) -> Subscription:
+        """`answer`: what the orchestrator says of the query."""
+        query = self.query = answer["name"]
+        self.epoch = answer["epoch"]
         if answer["state"] == "failed":
             raise self.failure(answer)
         known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
@@ -156,7 +165,7 @@ class Subscription:
             header, body = self._next(max(0.0, deadline - time.monotonic()))
             if header is None:
                 self.close()
-                raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: {len(waiting)} instances do not answer")
+                raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: {unanswered(waiting.values())}")
             if header.kind != wire.SUBSCRIBED:
                 self.held.append((header, body))
                 continue
@@ -194,7 +203,8 @@ class Subscription:
             yield batch
 
     def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
-        """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one."""
+        """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what has broken the
+        stream, again and again: what is not complete never looks so."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while any(producer.open for producer in self.producers.values()) or not self.query:
             left = IDLE_S if deadline is None else min(IDLE_S, deadline - time.monotonic())
@@ -206,8 +216,10 @@ class Subscription:
             elif deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
             else:
-                self._ask()
-        self.close()
+                self.wonder()
+        self._leave()
+        if self.broken is not None:
+            raise self.broken
         return None
 
     def _with_following(self, channel: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -230,20 +242,22 @@ class Subscription:
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
         """What a message means; None: no rows."""
+        if header.kind == WORD:
+            self._hear_word(body)
+            return None
         producer = self.producers.get(header.channel)
         if producer is None:
             if not self.query and header.kind != wire.SUBSCRIBED:
                 self.held.append((header, body))
-                self._ask()
+                self.wonder()
             return None
         if header.kind < wire.CREDIT:
             if producer.ahead is not None and header.sequence > producer.sequence:
                 producer.ahead[header.sequence] = header, body
                 return None
             if header.sequence != producer.sequence:
-                raise ClusterError(
-                    f"stream {self.stream!r}: expected element {producer.sequence}, got {header.sequence}: messages were lost"
-                )
+                lost = f"expected element {producer.sequence}, got {header.sequence}: messages were lost"
+                self._break(ClusterError(f"{self._of()}: {lost}"))
             producer.sequence = last_of(header) + 1
             if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
                 self.held.insert(0, following)
@@ -253,18 +267,23 @@ class Subscription:
             case wire.END:
                 producer.open = False
             case wire.UNSUBSCRIBE:
-                self.close()
-                raise ClusterError(
-                    f"stream {self.stream!r} of query {self.query!r}: this subscription was silent for too long and was dropped"
-                )
+                self._break(ClusterError(f"{self._of()}: this subscription was silent for too long and was dropped"))
             case wire.STOP:
-                self.close()
-                raise QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire")
+                self._break(QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire"))
             case wire.FAIL:
-                self.close()
                 fail = wire.from_json(body)
-                raise QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"])
+                self._break(QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"]))
         return None
+
+    def _of(self) -> str:
+        """For messages: what it reads."""
+        return f"stream {self.stream!r} of query {self.query!r}"
+
+    def _break(self, error: CepError) -> NoReturn:
+        """Nothing more comes, and the stream has not ended."""
+        self.broken = error
+        self._leave()
+        raise error
 
     def _batch(self, producer: Producer, header: Header, body: Any) -> pa.RecordBatch:
         assert self.schema is not None and producer.shown is not None
@@ -281,28 +300,60 @@ class Subscription:
         header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
         self.plane.send(producer.endpoint, header)
 
-    def _ask(self) -> None:
-        """Nothing has come for a while: is the query there yet, has it failed? An orchestrator that is away is no answer."""
+    # Wondering
+
+    def wonder(self) -> None:
+        """Nothing has come for a while: is the query there yet, has it failed? The answer, if it matters, comes as a message."""
+        self.rest.aside.ask(self, self._inquire)
+
+    def _inquire(self) -> None:
+        """In the thread of `aside`. An orchestrator that is away is no answer, while those who produce the stream are there."""
         try:
-            if not self.query:
-                self._find()
-                return
-            answer = self.rest.get(path("queries", self.query))
+            if self.query:
+                self.judge(self.rest.get(path("queries", self.query), timeout=self.rest.patience_s))
+            elif (found := self._find()) is not None:
+                self.say(found)
+        except Unreachable as away:
+            self.doubt(away)
         except ClusterError:
             return
-        if answer["state"] == "failed":
-            self.close()
-            raise self.failure(answer)
-        if answer["state"] in _OVER and not answer["outputs"].get(self.stream):
-            self.close()
-            raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: it is over, and what was not read in time is gone")
+        except CepError as error:
+            self.say(error)
 
-    def _find(self) -> None:
-        """Subscribed before deploy: looks for the query that produces the stream."""
-        for query in self._producing(_RUNNING | _OVER):
-            if (query["name"], query["epoch"]) not in self.over:
-                self.attach(query["name"])
-                return
+    def judge(self, answer: dict[str, Any]) -> None:
+        """What the orchestrator says of our query may be why nothing comes."""
+        of = self._of()
+        if answer["state"] is None or answer.get("epoch", self.epoch) != self.epoch:
+            self.say(ClusterError(f"{of}: that query was deleted, and perhaps another of its name deployed; subscribe again"))
+        elif answer["state"] == "failed":
+            self.say(self.failure(answer))
+        elif answer["state"] in _OVER and not answer.get("outputs", {self.stream: True}).get(self.stream):
+            self.say(ClusterError(f"{of}: it is over, and what was not read in time is gone"))
+
+    def doubt(self, away: Unreachable) -> None:
+        """Nobody answers for the cluster. If one who produces the stream has gone, too, nothing will come any more."""
+        open_ = {producer.endpoint for producer in list(self.producers.values()) if producer.open}
+        gone = sorted(endpoint for endpoint in open_ if is_gone(endpoint))
+        if gone:
+            self.say(ClusterError(f"{self._of()}: nobody listens at {', '.join(gone)}, and {away}"))
+        elif not open_ and away.refused:
+            self.say(ClusterError(f"stream {self.stream!r}: no query was found that puts it out, and {away}"))
+
+    def say(self, word: CepError | dict[str, Any]) -> None:
+        """To whoever reads, behind what has come already."""
+        self._hear(Header(WORD, 0), word)
+        self.plane.nudge()
+
+    def _hear_word(self, word: CepError | dict[str, Any]) -> None:
+        if isinstance(word, CepError):
+            self._break(word)
+        if not self.query:
+            self._attach_to(word)
+
+    def _find(self) -> dict[str, Any] | None:
+        """Subscribed before deploy: the query that produces the stream, once it is there."""
+        found = self._producing(_RUNNING | _OVER)
+        return next((query for query in found if (query["name"], query["epoch"]) not in self.over), None)
 
     def failure(self, answer: dict[str, Any]) -> CepError:
         cause = answer.get("cause") or {}
@@ -312,8 +363,20 @@ class Subscription:
 
     def close(self) -> None:
         """Gives the subscription up; rows that wait for it are dropped and counted."""
+        if not self.closed and any(producer.open for producer in self.producers.values()):
+            self.broken = ClusterError(f"{self._of()}: this subscription was closed before the stream had ended")
+        if self._give_up():
+            self._withdraw()
+
+    def _leave(self) -> None:
+        """The same for who reads, and does not wait for REST."""
+        if self._give_up():
+            self.rest.aside.ask((self, "withdraw"), self._withdraw)
+
+    def _give_up(self) -> bool:
+        """Is it to be withdrawn?"""
         if self.closed:
-            return
+            return False
         self.closed = True
         for producer in self.producers.values():
             self.plane.send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel))
@@ -322,12 +385,11 @@ class Subscription:
         for channel, endpoint in self.early.items():
             self.plane.leave(endpoint, channel)
         self.plane.subscribers.pop(self.id, None)
-        if self.registered:
-            self._withdraw()
+        return self.registered
 
     def _withdraw(self) -> None:
         try:
-            self.rest.delete(path("streams", self.stream, "subscriptions", self.id))
+            self.rest.delete(path("streams", self.stream, "subscriptions", self.id), timeout=WITHDRAW_S)
         except ClusterError:  # the orchestrator is away; it forgets the subscription with the query
             return
 
@@ -336,3 +398,10 @@ class Subscription:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def unanswered(producers: Iterable[Producer]) -> str:
+    """Where instances are that have not answered a subscription."""
+    where = sorted({producer.endpoint for producer in producers})
+    said = [f"{endpoint} ({'nobody listens' if is_gone(endpoint) else 'busy, or stopped'})" for endpoint in where]
+    return f"no answer within {ANSWER_S:g} s from the instances at {', '.join(said)}"

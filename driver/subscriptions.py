@@ -14,8 +14,8 @@ from cep import wire
 from cep.errors import ClusterError, NotFound
 from cep.wire import Header
 from driver.data import DataPlane
-from driver.rest import Rest
-from driver.subscription import ANSWER_S, IDLE_S, Subscription
+from driver.rest import Rest, Unreachable
+from driver.subscription import ANSWER_S, IDLE_S, Subscription, unanswered
 
 
 class Subscriptions:
@@ -50,7 +50,8 @@ class Subscriptions:
                 member, header, body = self.plane.next_of(self.messages, deadline - time.monotonic())
             except queue.Empty:
                 self.close()
-                raise ClusterError(f"{len(waiting)} instances of {len(self.members)} streams do not answer") from None
+                silent = [each for (_, outlet), m in waiting.items() for each in m.producers.values() if each.outlet == outlet]
+                raise ClusterError(f"{len(self.members)} streams: {unanswered(silent)}") from None
             if header.kind != wire.SUBSCRIBED:
                 self.held.append((member, header, body))
             elif waiting.pop((member.id, header.channel), None) is not None:
@@ -76,7 +77,7 @@ class Subscriptions:
             elif deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{len(self.open)} streams: no batch within {timeout:g} s")
             else:
-                self._look_for_failures()
+                self.rest.aside.ask(self, self._look_for_failures)
         self.close()
         return None
 
@@ -100,17 +101,17 @@ class Subscriptions:
                 self.open.discard(member.stream)
 
     def _look_for_failures(self) -> None:
-        """Nothing has come for a while: a process that was killed says nothing. An orchestrator that is away is no answer."""
-        readers = {self.members[stream].query: stream for stream in self.open}
+        """In the thread of `aside`. Nothing has come for a while: a process that was killed says nothing."""
+        readers = {self.members[stream].query: self.members[stream] for stream in list(self.open)}
         try:
-            answers = self.rest.post("/queries:wait?timeout=1", {"names": list(readers), "state": "running"})
-        except ClusterError:
+            waiting = {"names": list(readers), "state": "running"}
+            answers = self.rest.post("/queries:wait?timeout=1", waiting, again=True)
+        except Unreachable as away:
+            for member in readers.values():
+                member.doubt(away)
             return
-        for answer in (answer for answer in answers if answer["state"] == "failed"):
-            member = self.members[readers[answer["name"]]]
-            member.close()
-            self.open.discard(member.stream)
-            raise member.failure(answer)
+        for answer in (answer for answer in answers if answer["state"] in ("failed", None)):
+            readers[answer["name"]].judge(answer)
 
     def close(self) -> None:
         """Gives them up; rows that wait for them are dropped and counted."""
