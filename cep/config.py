@@ -21,7 +21,7 @@ _TRANSACTION_BYTES = 100_000  # ZooKeeper keeps the last 500 in memory, each twi
 _OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 
 
-_LISTS = ("data", "modules", "module_path")
+_LISTS = ("data", "modules", "module_path", "rest_names")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class ClusterConfig:
         home: the folder for logs and sockets of this machine's processes.
         zookeeper: its servers, `host:port,host:port`.
         rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs a token.
+        rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         metrics_in: the metric server's endpoint for reports, of the same kind as the instance managers' own (`cep.transport`).
         metrics_out: ZeroMQ endpoint at which it answers questions.
         data: the folders under which file sources and sinks may be; none: no files.
@@ -57,6 +58,7 @@ class ClusterConfig:
     data: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     module_path: tuple[str, ...] = ()
+    rest_names: tuple[str, ...] = ()
     token: str | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
     budget_bytes: int = BUDGET_BYTES

@@ -53,13 +53,17 @@ def up(
     module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
     host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
+    rest_name: Annotated[
+        list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
+    ] = None,
     token: Token = None,
 ) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     code = {"modules": module or [], "module_path": module_path or []}
-    with LocalCluster(instances, numa, data or [], **code, rest_host=host, rest_port=port, token=token) as cluster:
+    rest = {"rest_host": host, "rest_port": port, "rest_names": rest_name or [], "token": token}
+    with LocalCluster(instances, numa, data or [], **code, **rest) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))

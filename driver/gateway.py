@@ -1,166 +1,271 @@
 """The data doors of REST, for clients without a data plane of their own: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
-`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON: timestamps are
-integers of the declared unit going in, ISO 8601 coming out.
+`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.json_rows`).
+
+Whoever publishes to a stream, and every reader of a stream, has at most one thread here, and there is room for all of them: a slow query
+holds up those who publish to it or read it, and nobody else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
-from functools import partial
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
 
+import anyio
 import pyarrow as pa
 import uvicorn
-from fastapi import Body, FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.errors import CepError, ClusterError
+from cep.documents import LIST_BYTES_MAX, read_json
+from cep.errors import CepError, ClusterError, DataError, ProtocolError
+from cep.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served
 from driver.cluster import Cluster
+from driver.json_rows import written
 from driver.publisher import Publisher
 from driver.subscription import Subscription
 
 PUBLISHER = "rest"
-IDLE_S = 60.0  # an answer stream that nobody asks for is given up after this
+IDLE_S = 60.0
+"""A reader that does not ask for so long is given up, and so is what it has not read."""
+
+READERS_MAX = 64
+PUBLISHERS_MAX = 256
+BUDGET_BYTES = 16 << 20
+"""What is held for one reader, by each instance."""
+
+ANSWER_BYTES_MAX = 4 << 20
+"""Of an answer, as Arrow has it."""
+
+SENT_S = 30.0
+"""How long an answer to rows waits for those that were sent before, and for the query's readiness to take them."""
+
+T = TypeVar("T")
 
 
-class Reading:
-    """The one subscription that all REST readers of a stream share."""
+class TooMuch(CepError):
+    """Yours: more is asked for at a time than there is room for."""
 
-    def __init__(self, subscription: Subscription) -> None:
-        self.subscription = subscription
-        self.rows: deque[dict[str, Any]] = deque()
-        self.ended = False
+
+class Slow(CepError):
+    """Nobody's: the query is slower than what is sent to it."""
+
+
+class Reader:
+    """One reader of a stream: a subscription, which is made when it asks for the first time."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
         self.used = time.monotonic()
-        self.lock = threading.Lock()
+        self.subscription: Subscription | None = None
+        self.batches: deque[pa.RecordBatch] = deque()
+        self.ended = False
 
-    def take(self, most: int, wait_s: float) -> tuple[list[dict[str, Any]], bool]:
-        with self.lock:
-            self.used = time.monotonic()
-            if not self.rows and not self.ended:
-                self._fill(wait_s)
-            taken = [self.rows.popleft() for _ in range(min(most, len(self.rows)))]
-            return taken, self.ended and not self.rows
+    def take(self, subscribe: Callable[[], Subscription], most: int, wait_s: float) -> bytes:
+        """The next rows as JSON. In a thread."""
+        if self.subscription is None:
+            self.subscription = subscribe()
+        if not self.batches and not self.ended:
+            self._fill(self.subscription, wait_s)
+        rows = [written(batch) for batch in self._next(most)]
+        ended = self.ended and not self.batches
+        return b'{"rows":[' + b",".join(filter(None, rows)) + b'],"ended":' + (b"true" if ended else b"false") + b"}"
 
-    def _fill(self, wait_s: float) -> None:
+    def close(self) -> None:
+        if self.subscription is not None:
+            self.subscription.close()
+
+    def _fill(self, subscription: Subscription, wait_s: float) -> None:
         try:
-            batch = self.subscription.next_batch(timeout=max(wait_s, 0.01))
+            batch = subscription.next_batch(timeout=max(wait_s, 0.01))
         except TimeoutError:
             return
         if batch is None:
             self.ended = True
         else:
-            self.rows.extend(batch.to_pylist())
+            self.batches.append(batch)
+
+    def _next(self, most: int) -> list[pa.RecordBatch]:
+        """Up to so many rows, and at least one."""
+        found: list[pa.RecordBatch] = []
+        room = ANSWER_BYTES_MAX
+        while self.batches and most and room > 0:
+            batch = self.batches.popleft()
+            rows = min(most, max(1, room * batch.num_rows // max(1, batch.nbytes)), batch.num_rows)
+            if rows < batch.num_rows:
+                self.batches.appendleft(batch.slice(rows))
+            found.append(batch.slice(0, rows))
+            most, room = most - rows, room - batch.nbytes * rows // max(1, batch.num_rows)
+        return found
 
 
-class Writing:
-    """The one publisher that all REST clients of a stream share, opened with the first row."""
+class Publishing:
+    """REST's publisher of a stream, which is opened when rows come for the first time."""
 
-    def __init__(self, open_: Callable[[], Publisher]) -> None:
-        self.open = open_
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
         self.publisher: Publisher | None = None
-        self.lock = threading.Lock()
 
-    def send(self, rows: list[dict[str, Any]], end: bool) -> int:
-        with self.lock:
-            if self.publisher is None:
-                self.publisher = self.open()
-            try:
-                sent = self.publisher.send(rows) if rows else 0
-            except ClusterError:  # it counts as closed somewhere; who sends again opens another one
+    def send(self, open_: Callable[[], Publisher], body: bytes, end: bool) -> int:
+        """How many rows were sent. In a thread."""
+        rows = _rows(body)
+        if self.publisher is None:
+            self.publisher = open_()
+        try:
+            sent = self.publisher.send(rows) if rows else 0
+        except ClusterError:  # it counts as closed somewhere; who sends again opens another one
+            with suppress(ClusterError):
                 self._close(keep_open=True)
-                raise
-            if end:
-                self._close()
-            return sent
+            raise
+        if end:
+            self._close()
+        return sent
 
     def _close(self, keep_open: bool = False) -> None:
         publisher, self.publisher = self.publisher, None
         if publisher is not None:
-            with suppress(ClusterError) if keep_open else nullcontext():
-                publisher.close(keep_open)
+            publisher.close(keep_open)
 
 
 class Gateway:
-    """Publishers and subscriptions by stream. Who waits at one stream keeps nobody waiting at another."""
+    """Publishers by stream, readers by stream and name."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.writings: dict[str, Writing] = {}
-        self.readings: dict[str, Reading] = {}
-        self.lock = threading.Lock()
+        self.publishing: dict[str, Publishing] = {}
+        self.readers: dict[tuple[str, str], Reader] = {}
+        self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
+        self._sending: set[asyncio.Task[int]] = set()
 
-    def publish(self, stream: str, rows: list[dict[str, Any]], end: bool) -> int:
-        with self.lock:
-            writing = self.writings.setdefault(stream, Writing(partial(self.cluster.publisher, stream, PUBLISHER)))
-        return writing.send(rows, end)
+    async def publish(self, stream: str, body: bytes, end: bool) -> int:
+        """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
+        one = self._publishing(stream)
+        try:
+            async with asyncio.timeout(SENT_S):
+                await one.turn.acquire()
+        except TimeoutError:
+            raise Slow(f"stream {stream!r}: rows sent before wait for a query that is slow; none of these were taken") from None
+        task = asyncio.create_task(self._send(one, stream, body, end))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        done, _ = await asyncio.wait([task], timeout=SENT_S)
+        if not done:
+            raise Slow(f"stream {stream!r}: these rows were taken, and wait for a query that is slow; do not send them again")
+        return task.result()
 
-    def answers(self, stream: str, most: int, wait_s: float) -> tuple[list[dict[str, Any]], bool]:
-        rows, ended = self._reading(stream).take(most, wait_s)
-        if ended:
-            self._drop(stream)
-        return rows, ended
+    async def answers(self, stream: str, reader: str, most: int, wait_s: float) -> bytes:
+        """The next rows of this reader."""
+        one = self._reader(stream, reader)
+        async with one.turn:
+            one.used = time.monotonic()
+            try:
+                found = await self._in_thread(lambda: one.take(lambda: self._subscribe(stream), most, wait_s))
+            except CepError:
+                await self._drop(stream, reader)
+                raise
+            one.used = time.monotonic()
+            if one.ended and not one.batches:
+                await self._drop(stream, reader)
+            return found
 
-    def _reading(self, stream: str) -> Reading:
-        with self.lock:
-            for name, reading in list(self.readings.items()):
-                if name != stream and time.monotonic() - reading.used > IDLE_S:
-                    self.readings.pop(name).subscription.close()
-            if stream not in self.readings:
-                # A small client that stops asking must not slow the query.
-                self.readings[stream] = Reading(self.cluster.subscribe(stream, on_slow="drop"))
-            return self.readings[stream]
+    async def drop_idle(self) -> None:
+        """For ever: gives up the readers that have stopped asking."""
+        while True:
+            await asyncio.sleep(IDLE_S / 6)
+            late = time.monotonic() - IDLE_S
+            for stream, reader in [key for key, one in self.readers.items() if one.used < late and not one.turn.locked()]:
+                await self._drop(stream, reader)
 
-    def _drop(self, stream: str) -> None:
-        with self.lock:
-            reading = self.readings.pop(stream, None)
-        if reading is not None:
-            reading.subscription.close()
+    async def _send(self, one: Publishing, stream: str, body: bytes, end: bool) -> int:
+        try:
+            return await self._in_thread(lambda: one.send(lambda: self.cluster.publisher(stream, PUBLISHER), body, end))
+        finally:
+            one.turn.release()
+            if one.publisher is None and not one.turn.locked():
+                self.publishing.pop(stream, None)
+
+    def _publishing(self, stream: str) -> Publishing:
+        if stream not in self.publishing and len(self.publishing) == PUBLISHERS_MAX:
+            raise TooMuch(f"REST publishes to {PUBLISHERS_MAX} streams already; end one, or publish with the driver")
+        return self.publishing.setdefault(stream, Publishing())
+
+    def _reader(self, stream: str, reader: str) -> Reader:
+        key = stream, reader
+        if key not in self.readers and len(self.readers) == READERS_MAX:
+            raise TooMuch(f"{READERS_MAX} readers read by REST already; one that does not ask for {IDLE_S:g} s makes room")
+        return self.readers.setdefault(key, Reader())
+
+    def _subscribe(self, stream: str) -> Subscription:
+        # A small client that stops asking must not slow the query.
+        return self.cluster.subscribe(stream, on_slow="drop", budget_bytes=BUDGET_BYTES)
+
+    async def _drop(self, stream: str, reader: str) -> None:
+        one = self.readers.pop((stream, reader), None)
+        if one is not None:
+            await self._in_thread(one.close)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(call, limiter=self._threads)
 
 
 def make_app(gateway: Gateway) -> FastAPI:
     """POST /records, GET /answers, as the orchestrator forwards them."""
-    app = FastAPI()
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        dropping = asyncio.create_task(gateway.drop_idle())
+        yield
+        dropping.cancel()
+
+    app = FastAPI(lifespan=life, openapi_url=None)
+    app.add_middleware(Bodies, most=lambda path: LIST_BYTES_MAX, requests_max=CONNECTIONS_MAX, refuse=_refusal)
 
     @app.exception_handler(CepError)
-    def _problem(request: object, error: CepError) -> JSONResponse:
+    async def _problem(request: object, error: CepError) -> JSONResponse:
         return JSONResponse({"error": type(error).__name__, "detail": str(error)}, 400)
 
     @app.post("/records")
-    def records(stream: str, rows: Annotated[list[dict[str, Any]], Body()], end: bool = False) -> dict[str, Any]:
-        return {"rows": gateway.publish(stream, rows, end)}
+    async def records(stream: str, request: Request, end: bool = False) -> dict[str, Any]:
+        return {"rows": await gateway.publish(stream, await request.body(), end)}
 
     @app.get("/answers")
-    def answers(stream: str, most: int = 1000, wait: float = 0.0) -> JSONResponse:
-        try:
-            rows, ended = gateway.answers(stream, most, wait)
-        except CepError:
-            gateway._drop(stream)
-            raise
-        return JSONResponse({"rows": json.loads(json.dumps(rows, default=_plain)), "ended": ended})
+    async def answers(stream: str, reader: str, most: int = 1000, wait: float = 0.0) -> Response:
+        return Response(await gateway.answers(stream, reader, most, wait), media_type="application/json")
 
     return app
 
 
-def _plain(value: Any) -> Any:
-    return value.isoformat() if hasattr(value, "isoformat") else value.hex() if isinstance(value, bytes) else str(value)
+def _rows(body: bytes) -> list[Any]:
+    """Raises ProtocolError: they are no JSON."""
+    try:
+        rows = read_json(body)
+    except ValueError as error:
+        raise ProtocolError(f"the rows cannot be read: {error}") from None
+    if not isinstance(rows, list):
+        raise DataError(f"expected a list of objects, one for each row, got {type(rows).__name__}")
+    return rows
+
+
+def _refusal(status: int, detail: str) -> JSONResponse:
+    return JSONResponse({"error": "TooMuch", "detail": detail}, status)
 
 
 def main(arguments: list[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
     pa.set_cpu_count(1)
     app = make_app(Gateway(Cluster(config.rest, os.environ.get(TOKEN_VARIABLE))))
-    server = uvicorn.Server(uvicorn.Config(app, fd=int(arguments[1]), log_level="warning"))
+    protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning"))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     server.run()
     return 0

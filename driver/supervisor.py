@@ -60,6 +60,7 @@ class LocalConfig:
         token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
         rest_port: 0: any free one.
+        rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         folder: where the private folder is made; None: the temporary folder.
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
@@ -75,6 +76,7 @@ class LocalConfig:
     token: str | None = None
     rest_host: str = "127.0.0.1"
     rest_port: int = 0
+    rest_names: tuple[str, ...] = ()
     folder: str | None = None
     keep_home: bool = False
     session_timeout_s: float = SESSION_TIMEOUT_S
@@ -157,6 +159,7 @@ class Supervisor:
             data=own.data,
             modules=own.modules + ((MODULE,) if own.own_functions else ()),
             module_path=own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
+            rest_names=own.rest_names,
             token=own.token,
             session_timeout_s=own.session_timeout_s,
             budget_bytes=own.budget_bytes,

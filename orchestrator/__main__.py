@@ -16,10 +16,12 @@ import uvicorn
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
+from cep.serving import CONNECTIONS_MAX, raise_descriptor_limit, served
 from orchestrator.balancing import Balancing
 from orchestrator.door import Gateway
+from orchestrator.guard import check_exposure
 from orchestrator.metric_client import MetricClient
-from orchestrator.rest import Api, check_exposure
+from orchestrator.rest import Api
 from orchestrator.rest_many import make_app
 from orchestrator.service import Service
 
@@ -44,7 +46,8 @@ def serve(config: ClusterConfig) -> None:
     service = Service(config, read_topology().restricted(available_cores()))
     metrics = MetricClient(config.metrics_out)
     app = make_app(Api(service, metrics, Gateway(config.gateway), config))
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
+    protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
+    settings = uvicorn.Config(app, http=protocol, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
     balancing = Balancing(service, metrics)

@@ -21,6 +21,9 @@ from cep.model.streams import Stream, TextFiles
 from cep.model.tables import StaticTable
 from cep.plan.physical import Files
 
+PATH_BYTES_MAX = 4095
+"""As Linux has it."""
+
 
 def checked_files(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
     """`files_of`, once all other paths of the query have been checked too."""
@@ -51,8 +54,7 @@ def check_tables(query: Query, folders: tuple[str, ...]) -> None:
 
 def _check_table(table: StaticTable, allowed: list[Path], pointer: str) -> None:
     if table.path is not None:
-        if not os.path.isabs(table.path):
-            raise QueryError(f"table {table.path!r}: expected an absolute path", pointer)
+        _check_path("table", table.path, pointer)
         _size(str(_inside(table.path, allowed, pointer)), pointer)
     what = "the table in the query's document" if table.path is None else f"table {table.path!r}"
     try:
@@ -84,8 +86,7 @@ def check_folders(query: Query, folders: tuple[str, ...]) -> None:
     for i, output in enumerate(query.outputs):
         if output.files is not None:
             where = f"/outputs/{i}/files/folder"
-            if not os.path.isabs(output.files.folder):
-                raise QueryError(f"folder {output.files.folder!r}: expected an absolute path", where)
+            _check_path("folder", output.files.folder, where)
             _inside(output.files.folder, allowed, where)
 
 
@@ -102,15 +103,27 @@ def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tu
 
 
 def _matches(pattern: str, allowed: list[Path], pointer: str) -> list[str]:
-    if not os.path.isabs(pattern):
-        raise QueryError(f"file {pattern!r}: expected an absolute path", pointer)
+    _check_path("file", pattern, pointer)
     if not glob.has_magic(pattern) or os.path.exists(pattern):
         return [pattern]
     _inside(_fixed_part(pattern), allowed, pointer)
-    paths = sorted(path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
-    if not paths:
+    found = (path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
+    paths = sorted(path for path in found if _is_inside(os.path.dirname(path), allowed))
+    if not paths:  # a folder behind a link that leads outside has no files that anybody may hear of
         raise QueryError(f"no file matches {pattern!r}", pointer)
     return paths
+
+
+def _check_path(what: str, path: str, pointer: str) -> None:
+    if not os.path.isabs(path):
+        raise QueryError(f"{what} {path!r}: expected an absolute path", pointer)
+    if "\0" in path or len(os.fsencode(path)) > PATH_BYTES_MAX:
+        raise QueryError(f"{what} {path[:100]!r}: no path of a file has a NUL, or more than {PATH_BYTES_MAX:,} bytes", pointer)
+
+
+def _is_inside(path: str, allowed: list[Path]) -> bool:
+    resolved = Path(path).resolve()
+    return any(resolved.is_relative_to(folder) for folder in allowed)
 
 
 def _fixed_part(pattern: str) -> str:
@@ -120,7 +133,10 @@ def _fixed_part(pattern: str) -> str:
 
 def _inside(path: str, allowed: list[Path], pointer: str) -> Path:
     """The path behind all links. What is outside gets one answer, whether it exists or not."""
-    resolved = Path(path).resolve()
+    try:
+        resolved = Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # links in a circle
+        raise QueryError(f"{path!r}: {error}", pointer) from None
     if not any(resolved.is_relative_to(folder) for folder in allowed):
         there = ", ".join(map(str, allowed)) or "it has none: start it with --data DIR"
         raise QueryError(f"{path!r} is not under a folder of this cluster ({there})", pointer)

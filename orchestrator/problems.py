@@ -12,7 +12,19 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, ProtocolError, QueryError, QueryFailed
+from cep.errors import (
+    CepError,
+    ClusterError,
+    Conflict,
+    DataError,
+    NotFound,
+    PlacementError,
+    ProtocolError,
+    QueryError,
+    QueryFailed,
+    QueryStopped,
+    StreamEnded,
+)
 from orchestrator.service import NotLeading
 
 MEDIA_TYPE = "application/problem+json"
@@ -23,9 +35,11 @@ STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (ProtocolError, HTTPStatus.BAD_REQUEST),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
-    (PlacementError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (PlacementError, HTTPStatus.CONFLICT),
+    (QueryFailed, HTTPStatus.CONFLICT),
+    (QueryStopped, HTTPStatus.CONFLICT),
+    (StreamEnded, HTTPStatus.GONE),
     (ClusterError, HTTPStatus.SERVICE_UNAVAILABLE),
-    (QueryFailed, HTTPStatus.INTERNAL_SERVER_ERROR),
 )
 
 
@@ -46,9 +60,23 @@ def problem(status: int, detail: str, error: str, **more: Any) -> JSONResponse:
     return _answer(Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error, **more))
 
 
+def named(error: str, detail: str) -> JSONResponse:
+    """What another process of the cluster met."""
+    kinds = {kind.__name__: status for kind, status in STATUS} | {
+        "TooMuch": HTTPStatus.TOO_MANY_REQUESTS,
+        "Slow": HTTPStatus.TOO_MANY_REQUESTS,
+    }
+    return problem(kinds.get(error, HTTPStatus.SERVICE_UNAVAILABLE), detail, error)
+
+
+def refusal(status: int, detail: str) -> JSONResponse:
+    """Of what has not come as far as a route."""
+    return problem(status, detail, "".join(HTTPStatus(status).phrase.title().split()))
+
+
 def _answer(body: Problem) -> JSONResponse:
     status = body.status
-    headers = {"Retry-After": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+    headers = {"Retry-After": "1"} if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS) else None
     return JSONResponse(body.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
 
 
@@ -86,7 +114,11 @@ async def _of_parameters(request: Request, error: RequestValidationError) -> JSO
 
 
 async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
-    return problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
+    if isinstance(error.__cause__, CepError):  # a document that cannot be read, as FastAPI passes it on
+        return _answer(problem_of(error.__cause__))
+    answer = problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
+    answer.headers.update(error.headers or {})
+    return answer
 
 
 async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:

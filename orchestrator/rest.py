@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import json
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
-from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, ProtocolError, QueryError, QueryFailed
+from cep.errors import ClusterError, Conflict, NotFound, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.query import Query as CepQuery
@@ -28,9 +24,10 @@ from cep.plan import physical
 from cep.plan.explain import explain
 from cep.plan.physical import Files
 from cep.reports import read_reports
-from cep.yaml_documents import load_yaml
-from orchestrator import models, problems, query_schema, views
-from orchestrator.door import Gateway, Row
+from cep.serving import Bodies
+from orchestrator import models, openapi, problems, views
+from orchestrator.bodies import Route, bytes_max, document, json_only
+from orchestrator.door import Gateway
 from orchestrator.events import (
     ClosePublisher,
     Declare,
@@ -47,6 +44,7 @@ from orchestrator.events import (
 )
 from orchestrator.examples import EXAMPLES
 from orchestrator.file_sources import checked_files
+from orchestrator.guard import Guard
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
@@ -63,8 +61,11 @@ WAIT_S_MAX = 60.0
 VANISHED_S = WAIT_S_MAX + 10.0
 """A publisher that was not heard of for so long counts as closed: ten seconds past its longest poll."""
 
+REQUESTS_MAX = 2048
+"""So many are answered at a time, long-polls among them."""
+
 T = TypeVar("T")
-router = APIRouter(responses={"default": {"model": problems.Problem, "content": {problems.MEDIA_TYPE: {}}}})
+router = APIRouter(route_class=Route)
 
 
 class Api:
@@ -111,7 +112,7 @@ class Api:
     def since(self, change: str) -> int:
         """The number of a change of this term; -1, before all, of another."""
         term, _, number = change.partition(".")
-        return int(number) if term == str(self.service.term) and number.isdecimal() else -1
+        return int(number) if term == str(self.service.term) and number.isdecimal() and len(number) < 20 else -1
 
     async def files(self, query: CepQuery) -> Files:
         known = await self.ask(lambda state: dict(state.streams))
@@ -127,58 +128,17 @@ def make_app(api: Api) -> FastAPI:
         title="CEP orchestrator",
         version="1",
         description="Deploys and watches continuous queries. Errors are RFC 9457 problem details.",
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.api = api
     app.include_router(router)
     problems.install(app)
-    _describe_queries(app)
-    if api.config.token is not None:
-        app.add_middleware(_Guard, token=api.config.token)
+    openapi.describe(app)
+    openapi.add_page(app)
+    app.add_middleware(Bodies, most=bytes_max, requests_max=REQUESTS_MAX, refuse=problems.refusal)
+    app.add_middleware(Guard, config=api.config)
     return app
-
-
-def _describe_queries(app: FastAPI) -> None:
-    """Adds the schema of a query's document, which no model reads, to the OpenAPI document."""
-    made = app.openapi
-
-    def with_queries() -> dict[str, Any]:
-        document = made()
-        document.setdefault("components", {}).setdefault("schemas", {}).update(query_schema.schemas())
-        return document
-
-    app.openapi = with_queries  # type: ignore[method-assign]  # FastAPI's way of extending it
-
-
-def check_exposure(config: ClusterConfig) -> None:
-    """Raises ClusterError: REST would be open to other machines without a token, or its address is not known."""
-    if config.token is None and not _is_loopback(config.rest_host):
-        raise ClusterError(
-            f"REST at {config.rest_host} can be reached from other machines: give the cluster a token, or bind it to 127.0.0.1"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
-    except OSError as error:
-        raise ClusterError(f"REST address {host!r}: {error}") from error
-    return all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)
-
-
-class _Guard:
-    """Lets through only what carries the token."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app, self._expected = app, f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization", b"")
-        if scope["type"] != "http" or hmac.compare_digest(given, self._expected):
-            await self._app(scope, receive, send)
-            return
-        answer = problems.problem(401, "this cluster needs its token: Authorization: Bearer TOKEN", "Unauthorized")
-        answer.headers["WWW-Authenticate"] = "Bearer"
-        await answer(scope, receive, send)
 
 
 def _api(request: Request) -> Api:
@@ -218,7 +178,7 @@ async def deploy(
     With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 500 with the cause if it
     has failed (it is kept, to be looked at), 409 if somebody has stopped it.
     """
-    query = nameable(queries.from_json(await _document(request)))
+    query = await _query(request)
     files = await api.files(query)
     await api.forget_vanished()
     await confirmed(api.service.deploy(query, files, start))
@@ -266,7 +226,7 @@ async def explain_query(name: str, api: Cluster) -> Any:
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
 async def explain_document(request: Request, api: Cluster) -> Any:
     """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
-    query = nameable(queries.from_json(await _document(request)))
+    query = await _query(request)
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": explain(plan)}
 
@@ -360,10 +320,10 @@ async def get_stream(name: str, api: Cluster) -> Any:
 @router.put("/streams/{name}", response_model=models.StreamInfo, openapi_extra=_STREAM_BODY, responses=_STREAM_ANSWER)
 async def declare(name: str, request: Request, api: Cluster) -> Any:
     """Declares a stream. The same declaration again changes nothing; another one is a conflict."""
-    document = await _document(request)
-    if isinstance(document, dict) and document.setdefault("name", name) != name:
-        raise QueryError(f"the name is {document['name']!r} in the document and {name!r} in the address", "/name")
-    await api.do(Declare(_nameable_stream(stream_documents.from_json(document), "/name")))
+    found = await document(request)
+    if isinstance(found, dict) and found.setdefault("name", name) != name:
+        raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
+    await api.do(Declare(_nameable_stream(stream_documents.from_json(found), "/name")))
     return await api.ask(lambda state: views.stream(state, name))
 
 
@@ -422,21 +382,39 @@ async def unsubscribe(name: str, subscription: str, api: Cluster) -> None:
     await api.do(Unsubscribe(name, subscription))
 
 
-@router.post("/streams/{name}/records", status_code=202, response_model=models.Published)
-async def publish(name: str, rows: Annotated[list[Row], Body()], api: Cluster, end: bool = False) -> Any:
+_ROWS_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "Rows. Timestamps are integers of the declared unit.",
+        "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
+    }
+}
+
+
+@router.post("/streams/{name}/records", status_code=202, response_model=models.Published, openapi_extra=_ROWS_BODY)
+async def publish(name: str, request: Request, api: Cluster, end: bool = False) -> Any:
     """Publishes records, for small clients; `end` closes REST's publisher after them."""
-    return _passed_on(*await api.door.ask("POST", "/records", {"stream": name, "end": end}, rows))
+    json_only(request)
+    return _passed_on(202, *await api.door.ask("POST", "/records", {"stream": name, "end": end}, await request.body()))
 
 
 @router.get("/streams/{name}/answers", response_model=models.Answers)
 async def answers(
     name: str,
     api: Cluster,
+    reader: Annotated[
+        str, Query(min_length=1, max_length=100, description="Any name, for as long as you read: who has another gets all rows too.")
+    ],
     max: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
 ) -> Any:
-    """The next rows of an output stream, for small clients; all callers share one subscription."""
-    return _passed_on(*await api.door.ask("GET", "/answers", {"stream": name, "most": max, "wait": wait}))
+    """The next rows of an output stream, for small clients.
+
+    Every `reader` is a subscription of its own, which begins with its first request and gets all rows from then on; those who ask under
+    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601, beyond the year 9999 integers of
+    µs; numbers that JSON has not are 'nan', 'inf' and '-inf'.
+    """
+    return _passed_on(200, *await api.door.ask("GET", "/answers", {"stream": name, "reader": reader, "most": max, "wait": wait}))
 
 
 # --- the cluster -----------------------------------------------------------------------------------------------------
@@ -499,21 +477,18 @@ async def confirmed(answer: Future[T]) -> T:
         raise ClusterError(f"ZooKeeper did not confirm within {CONFIRM_S:g} s; it may still happen: look before you try again") from None
 
 
-def _passed_on(status: int, answer: dict[str, Any]) -> dict[str, Any]:
-    """What the gateway answered. Raises the error that it met, by name where the name says whose fault it is."""
-    if status >= 400:
-        kinds: dict[str, type[CepError]] = {kind.__name__: kind for kind in (DataError, NotFound, Conflict)}
-        raise kinds.get(answer.get("error", ""), ClusterError)(str(answer.get("detail", answer)))
-    return answer
+def _passed_on(success: int, status: int, answer: bytes) -> Response:
+    """What the gateway answered, or the problem that it met."""
+    if status < 400:
+        return Response(answer, success, media_type="application/json")
+    told = json.loads(answer)
+    return problems.named(str(told["error"]), str(told["detail"]))
 
 
-async def _document(request: Request) -> Any:
-    """The body as a value. Raises ProtocolError: it is neither JSON nor YAML, as its content type says."""
-    body = await request.body()
-    try:
-        return load_yaml(body) if "yaml" in request.headers.get("content-type", "") else json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"the document cannot be read: {error}") from None
+async def _query(request: Request) -> CepQuery:
+    """The query of a document."""
+    found = await document(request)
+    return await run_in_threadpool(lambda: nameable(queries.from_json(found)))
 
 
 def nameable(query: CepQuery) -> CepQuery:

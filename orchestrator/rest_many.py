@@ -13,6 +13,7 @@ from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan.physical import Files
 from orchestrator import models, problems, rest, views
+from orchestrator.bodies import Route
 from orchestrator.events import ClosePublisher, OpenPublisher
 from orchestrator.file_sources import checked_files
 from orchestrator.records import Publisher
@@ -23,7 +24,7 @@ TOGETHER = 100
 """Queries deployed in one turn of the orchestrator, which does nothing else meanwhile."""
 
 
-router = APIRouter(responses={"default": {"model": problems.Problem, "content": {problems.MEDIA_TYPE: {}}}})
+router = APIRouter(route_class=Route)
 
 
 def make_app(api: Api) -> FastAPI:

@@ -21,6 +21,7 @@ from orchestrator.state import ClusterState
 from orchestrator.tables import planned_table
 
 _PRODUCING = frozenset(("ready", "running", "draining"))
+_OBSERVED = ("rows_in", "rows_out", "bypassed")
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
 
 
@@ -234,7 +235,7 @@ def observed(placed: list[dict[str, Any]]) -> str:
     found: dict[str, Counter[str]] = {}
     for operator in (operator for each in placed for operator in (each.get("metrics") or {}).get("operators", ())):
         if "bypassed" in operator:
-            found.setdefault(operator["name"], Counter()).update({k: v for k, v in operator.items() if k != "name"})
+            found.setdefault(operator["name"], Counter()).update({key: operator.get(key) or 0 for key in _OBSERVED})
     lines = [
         f"  {name}: {figures['rows_in']:,} tuples in, {figures['rows_out']:,} partial results out, "
         f"{figures['bypassed']:,} of them tuples let through one by one"

@@ -14,6 +14,7 @@ from cep.plan.physical import Worker
 from cep.plan.planner import plan
 from driver import query as driver_query
 from driver import stream
+from orchestrator.views import observed
 from tests import plans
 from tests.plans import files, fixed_window, group, pick, planned, query
 
@@ -42,6 +43,16 @@ pre-aggregation
 placement, least traffic across NUMA distance: 2 instance managers, cost 1
   node 0  cores 0-1  im-000 … im-001  SQ1[0-1] SQ2[0-1]
 """
+
+
+def test_what_was_observed_of_several_instances_is_added_up() -> None:
+    """Of each figure; some that are not added up are not known before there are rows."""
+    known = {"name": "window (partial)", "step": "operator", "rows_in": 7, "rows_out": 2, "ns_per_row": 1.5, "bypassed": 1}
+    unknown = known | {"rows_in": 0, "rows_out": 0, "ns_per_row": None, "bypassed": 0}
+    placed = [{"metrics": {"operators": [each, {"name": "SQ1", "step": "instance"}]}} for each in (unknown, unknown, known, known)]
+    line = "  window (partial): 14 tuples in, 4 partial results out, 2 of them tuples let through one by one"
+    assert observed(placed).splitlines() == ["", "observed", line]
+    assert observed([{"metrics": None}, {}]) == ""
 
 
 def test_one_node_of_two_workers() -> None:

@@ -38,6 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.network_sockets": {"cep.errors", "cep.ipc", "cep.wire"},
     "cep.yaml_documents": set(),
     "cep.reports": set(),
+    "cep.documents": {"cep.yaml_documents"},
+    "cep.serving": set(),
     # the processes around it, which never import each other
     "instance_manager": {"cep"},
     "orchestrator": {"cep"},
@@ -82,6 +84,7 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/numa_report.py": "measures memory from processes that are bound",
     },
     "time": {
+        "cep/serving.py": "which connection has been idle for longest",
         "cep/local_sockets.py": "looks for messages for a while, patience with peers",
         "cep/network_sockets.py": "looks for messages for a while",
         "driver/children.py": "pauses between the deaths of a process",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -27,15 +28,17 @@ from cep.config import ClusterConfig, argument
 from cep.errors import ClusterError, QueryError, QueryFailed
 from cep.model.expr import NESTED_MAX
 from cep.model.streams import TextFiles
+from cep.serving import Patient
 from cep.transport import open_sockets
 from cep.wire import Header
 from orchestrator.__main__ import listen
 from orchestrator.door import Gateway
 from orchestrator.file_sources import resolve
+from orchestrator.guard import check_exposure
 from orchestrator.metric_client import MetricClient
 from orchestrator.metric_server import LETTERS_MAX, SILENT_S_MAX, Metrics
 from orchestrator.models import QUERY_EXAMPLE, STREAM_EXAMPLE
-from orchestrator.rest import VANISHED_S, Api, check_exposure
+from orchestrator.rest import VANISHED_S, Api
 from orchestrator.rest_many import make_app
 from orchestrator.service import Service
 
@@ -43,12 +46,12 @@ from orchestrator.service import Service
 class Server:
     """REST of a service, in a thread."""
 
-    def __init__(self, service: Service, config: ClusterConfig) -> None:
+    def __init__(self, service: Service, config: ClusterConfig, protocol: type[Patient] = Patient) -> None:
         listener = listen(config)
         self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         self.metrics = MetricClient(config.metrics_out)
         self.api = Api(service, self.metrics, Gateway(None), config)
-        settings = uvicorn.Config(make_app(self.api), log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(make_app(self.api), http=protocol, log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]})
         self._thread.start()
@@ -131,7 +134,7 @@ class TestQueries:
             answer = pool.submit(client.post, "/queries?wait=true", json=QUERY_EXAMPLE)
             until(lambda: "per-ip~SQ2~1" in two.stand_ins["im-1"].assignments)
             two.stand_ins["im-1"].say("per-ip~SQ2~1", "failed", "no kernel")
-            is_problem(answer.result(HANG_S), 500, "QueryFailed", "query 'per-ip' failed in subquery 'SQ2' instance 1: no kernel")
+            is_problem(answer.result(HANG_S), 409, "QueryFailed", "query 'per-ip' failed in subquery 'SQ2' instance 1: no kernel")
         body = client.get("/queries/per-ip").json()
         assert (body["state"], body["cause"]) == ("failed", {"subquery": "SQ2", "instance": 1, "cause": "no kernel"})
 
@@ -195,12 +198,14 @@ class TestProblems:
         is_problem(answer, 422, "QueryError", "unknown key 'slide'", "/operators/0/window/slide")
 
     def test_a_document_too_deep_to_read(self, client: httpx.Client) -> None:
-        answer = client.post("/explain", content=b'{"a":' * 50_000 + b"1" + b"}" * 50_000)
-        is_problem(answer, 400, "ProtocolError", "cannot be read")
+        deep = b'{"a":' * 50_000 + b"1" + b"}" * 50_000
+        for content, type_ in ((deep, "application/json"), (b"[" * 200_000, "application/yaml"), (b"- " * 100_000, "application/yaml")):
+            answer = client.post("/explain", content=content, headers={"Content-Type": type_})
+            is_problem(answer, 400, "ProtocolError", "are in each other")
 
     def test_operations_inside_each_other(self, client: httpx.Client) -> None:
         """As many as there may be are answered as they came; one query with more harms nobody."""
-        for operations in (NESTED_MAX, 2 * NESTED_MAX):
+        for operations in (NESTED_MAX, NESTED_MAX + 1):
             expression = '{"op": "is_null", "args": [' * operations + '{"column": "ip"}' + "]}" * operations
             operator = {"name": "deep", "type": "map", "input": "visits", "fields": {"x": json.loads(expression)}}
             document = {"name": "deep", "streams": [STREAM_EXAMPLE], "operators": [operator], "outputs": [{"stream": "o", "input": "deep"}]}
@@ -216,7 +221,9 @@ class TestProblems:
         broken["operators"][0]["input"] = "nothing"
         is_problem(client.post("/queries", json=broken), 422, "QueryError", "'nothing'", "/operators/0/input")
         is_problem(client.post("/queries", json=[]), 422, "QueryError", "expected a query", "")
-        is_problem(client.post("/queries", content=b"{"), 400, "ProtocolError", "cannot be read")
+        is_problem(
+            client.post("/queries", content=b"{", headers={"Content-Type": "application/json"}), 400, "ProtocolError", "cannot be read"
+        )
         is_problem(client.post("/queries", content=b"a: [", headers={"Content-Type": "text/yaml"}), 400, "ProtocolError", "")
         slash = client.post("/queries", json=named("a/b"))
         is_problem(slash, 422, "QueryError", "no '/'", "/name")
@@ -237,9 +244,7 @@ class TestProblems:
             stand_in.vanish()
         until(lambda: client.get("/health").json()["instance_managers"] == 0)
         for door in ("/queries", "/explain"):
-            answer = client.post(door, json=QUERY_EXAMPLE)
-            is_problem(answer, 503, "PlacementError", "instance manager")
-            assert answer.headers["retry-after"]
+            is_problem(client.post(door, json=QUERY_EXAMPLE), 409, "PlacementError", "instance manager")
 
     def test_parameters_bodies_and_addresses(self, client: httpx.Client) -> None:
         is_problem(client.post("/queries?start=perhaps", json=QUERY_EXAMPLE), 422, "QueryError", "query parameter 'start'")
@@ -402,7 +407,7 @@ class TestStreams:
 
     def test_the_data_doors_say_that_they_are_closed(self, client: httpx.Client) -> None:
         is_problem(client.post("/streams/visits/records", json=[{"ip": "1"}]), 503, "ClusterError", "with the driver")
-        is_problem(client.get("/streams/per_ip/answers"), 503, "ClusterError", "with the driver")
+        is_problem(client.get("/streams/per_ip/answers?reader=a"), 503, "ClusterError", "with the driver")
 
 
 class TestCluster:
@@ -422,6 +427,14 @@ class TestCluster:
         for route, methods in document["paths"].items():
             for method, operation in methods.items():
                 assert operation.get("description"), f"{method} {route}"
+
+    def test_the_page_needs_no_other_host(self, client: httpx.Client) -> None:
+        """Everything that it names is served here, and its policy lets the browser ask nobody else."""
+        page = client.get("/docs")
+        assert "//" not in page.text and "default-src 'self'" in page.headers["content-security-policy"]
+        assets = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+        assert len(assets) == 3 and [client.get(asset).status_code for asset in assets] == [200] * 3
+        assert client.get("/redoc").status_code == 404
 
     def test_with_a_token_nothing_is_open_without_it(self, two: Cluster) -> None:
         config = ClusterConfig.from_json(two.config.to_json() | {"token": "secret"})
