@@ -32,7 +32,7 @@ SCHEME = "ipc://"
 STAGING_BYTES = 256 << 10  # what is read at once
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header: that is quicker than a list of two
 SEND_BYTES = 1 << 20  # that the kernel may hold for a peer; it grants less
-BODY_BYTES_MAX = 1 << 32
+BODY_BYTES_MAX = 256 << 20  # batches are cut to a megabyte, if a row is no longer (16 MiB at most)
 BACKLOG = 4096  # peers that knock at once
 RETRY_S = 0.1
 LINGER_S = 1.0
@@ -40,10 +40,18 @@ _SIZE = _CHANNEL = Struct("<Q")
 _HEAD_BYTES = _SIZE.size + HEADER_BYTES
 _CHANNEL_AT = _SIZE.size + 8  # the header's second word
 
+PATH_BYTES_MAX = 107
+
 Message = tuple[Header, Any]
 #: (what was read, where a message begins, where what was read ends) -> behind the messages that it has taken; where they begin if it takes
 #: none.
 Taker = Callable[[np.ndarray, int, int], int]
+
+
+def is_path(endpoint: str) -> bool:
+    """Is it an endpoint that a socket may have?"""
+    path = endpoint.removeprefix(SCHEME)
+    return endpoint.startswith(SCHEME + "/") and "\0" not in path and len(os.fsencode(path)) <= PATH_BYTES_MAX
 
 
 class Passing:
@@ -83,6 +91,7 @@ class LocalSockets:
         self._outgoing: dict[str, _Outgoing] = {}
         self._writing: dict[int, _Outgoing] = {}  # by descriptor: those that wait for room
         self._watched: list[_Outgoing] = []  # those whose peers are not there, or that are going: they are looked at as time passes
+        self._deaf_until = 0.0  # until then nobody is let in; 0: it listens
         self._closed = self._woken = False
 
     # sending
@@ -192,7 +201,7 @@ class LocalSockets:
         self._woken = False
         left = end - time.monotonic()
         while not self._arrived and not self._woken and left >= 0:  # a part of a message is no reason to get up
-            self._look(min(left, RETRY_S) if self._watched else left)
+            self._look(min(left, RETRY_S) if self._watched or self._deaf_until else left)
             left = end - time.monotonic()
 
     def _look(self, timeout_s: float) -> bool:
@@ -211,24 +220,38 @@ class LocalSockets:
                         self._go_on(out)
         if self._watched:
             self._try_again()
+        if self._deaf_until:
+            self._listen_again()
         return bool(self._arrived)
 
     def _accept(self) -> None:
-        with suppress(BlockingIOError, ConnectionError):  # it has gone again
+        try:
             connection, _ = self._listener.accept()
-            connection.setblocking(False)
-            self._incoming[connection.fileno()] = _Incoming(connection)
-            self._epoll.register(connection.fileno(), select.EPOLLIN)
+        except (BlockingIOError, ConnectionError):
+            return  # it has gone again
+        except OSError:  # there are no descriptors left: whoever knocks waits, and those who are in are heard
+            self._epoll.unregister(self._listener.fileno())
+            self._deaf_until = time.monotonic() + RETRY_S
+            return
+        connection.setblocking(False)
+        self._incoming[connection.fileno()] = _Incoming(connection)
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
+
+    def _listen_again(self) -> None:
+        if time.monotonic() >= self._deaf_until:
+            self._deaf_until = 0.0
+            self._epoll.register(self._listener.fileno(), select.EPOLLIN)
 
     def _read(self, number: int, incoming: _Incoming) -> None:
         if self.passing.takers:
             self.passing.begin()
         try:
             open_ = incoming.read(self.passing, self._arrived)
-        except (ProtocolError, OSError) as error:  # who talks nonsense once is not understood any more
+        except OSError:
             open_ = False
-            if isinstance(error, ProtocolError):
-                self._arrived.append(error)
+        except Exception as error:  # who talks nonsense once is not understood any more, whatever became of it here
+            open_ = False
+            self._arrived.append(error if isinstance(error, ProtocolError) else ProtocolError(f"message: {type(error).__name__}: {error}"))
         if not open_:
             self._epoll.unregister(number)
             self._incoming.pop(number).connection.close()

@@ -7,6 +7,7 @@ are off.
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from typing import Any
@@ -20,7 +21,14 @@ from cep.wire import HEADER_BYTES, Header
 
 COPY_BYTES_MAX = 64 << 10  # below this a copy is quicker than ZeroMQ's bookkeeping for a shared buffer
 SOCKETS_MAX = 16_384  # peers and clients of one process
+_ADDRESS = re.compile(r"tcp://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
 WAKE = b""  # a message that says nothing
+
+
+def is_address(endpoint: str) -> bool:
+    """Is it an endpoint that a socket may have?"""
+    found = _ADDRESS.fullmatch(endpoint)
+    return found is not None and 0 < int(found[1]) < 1 << 16
 
 
 class NetworkSockets:
@@ -72,9 +80,9 @@ class NetworkSockets:
             except ProtocolError:
                 self._skip()
                 raise
-            if len(frame) > HEADER_BYTES:
-                return header, memoryview(frame)[HEADER_BYTES:]
-            return header, self._large()
+            body = memoryview(frame)[HEADER_BYTES:] if len(frame) > HEADER_BYTES else self._large()
+            self._skip()  # there is no third part
+            return header, body
         return None
 
     def _next(self) -> bytes | None:

@@ -10,8 +10,8 @@ import socket
 from typing import Any, Protocol
 
 from cep.ipc import Layout
-from cep.local_sockets import SCHEME, LocalSockets
-from cep.network_sockets import NetworkSockets
+from cep.local_sockets import SCHEME, LocalSockets, is_path
+from cep.network_sockets import NetworkSockets, is_address
 from cep.wire import Header
 
 KNOCK_S = 1.0  # between machines
@@ -46,6 +46,11 @@ class Sockets(Protocol):
 
     def close(self) -> None:
         """What was sent has a second to leave."""
+
+
+def is_endpoint(endpoint: str, ours: str) -> bool:
+    """Is it an address that one who has the endpoint `ours` can send to?"""
+    return is_path(endpoint) if ours.startswith(SCHEME) else is_address(endpoint)
 
 
 def open_sockets(endpoint: str) -> Sockets:

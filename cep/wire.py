@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cep import admission
 from cep.elements import MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Move, State, Stop, Watermark
 from cep.errors import ProtocolError
 from cep.ipc import Layout
@@ -26,6 +27,7 @@ VERSION = 1
 # version, kind, (6 bytes reserved), and then as in `Header`; a multiple of 8 bytes, so that a body behind it is aligned
 _HEADER = struct.Struct("<BB6xQQIIQqqqqQ")
 HEADER_BYTES = _HEADER.size
+COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE = range(1, 9)
 CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT = range(16, 27)
@@ -46,6 +48,7 @@ COSTLY_KINDS = frozenset((BATCH, STATE))
 LAYOUTS_KEPT = 256
 #: The hidden column of event times.
 TIME = "__time"
+_INSTANCES = 1 << 31  # more than a table of buckets can name
 _PLACE = b"place"  # in the metadata of the schema of rows of state
 
 
@@ -86,6 +89,8 @@ def unpack_from(frame: bytes | memoryview, at: int) -> Header:
     header = Header._make(fields)
     if version != VERSION or header.kind not in _KINDS:
         raise ProtocolError(f"message header: expected version {VERSION} and a known kind, got version {version}, kind {header.kind}")
+    if (header.sequence | header.record) >> COUNT_BITS:
+        raise ProtocolError(f"message header: expected counts below 2^{COUNT_BITS}, got {header.sequence} and {header.record}")
     return header
 
 
@@ -182,15 +187,20 @@ class Format:
         return layout.write(n, arrays, texts)
 
     def decode(self, frame: Any, created: int = 0) -> Batch:
-        """A batch from the bytes of an IPC message; its columns are views of `frame`."""
+        """A batch from the bytes of an IPC message; its columns are views of `frame`. Raises ProtocolError: it is none, or lies."""
         message = frame if type(frame) is bytes else aligned(frame)  # bytes of Python lie at multiples of 16
         found = None if self.layout is None else self.layout.read(message)
         if found is None:
-            return self.from_arrow(pa.ipc.read_record_batch(message, self.arrow), created)
+            return self.from_arrow(admission.read_batch(message, self.arrow), created)
         arrays, columns = iter(found[1]), {}
         for name, type_, of_texts in self._columns:
             values = next(arrays)
-            columns[name] = text_column(type_, values, next(arrays)) if of_texts else Column(type_, values)
+            if of_texts:
+                body = next(arrays)
+                admission.check_texts(name, type_.name == "string", values, body)
+                columns[name] = text_column(type_, values, body)
+            else:
+                columns[name] = Column(type_, values)
         time = next(arrays) if self.hides_time else columns[self.time].values
         return Batch(columns, time, _side_by_side(list(arrays)) if self.origin else None, created)
 
@@ -260,9 +270,16 @@ def element_of(header: Header, frame: Any, wire_format: Format) -> Element:
     if header.kind == STATE:
         return _state_of(frame)
     if header.kind == FAIL:
-        return Fail(**from_json(frame))
+        return _fail_of(from_json(frame))
     plain: dict[int, Element] = {WATERMARK: Watermark(header.watermark), IDLE: Idle(), END: End(), STOP: Stop()}
     return plain[header.kind]
+
+
+def _fail_of(document: Any) -> Fail:
+    match document:
+        case {"subquery": str(subquery), "instance": int() | None as instance, "cause": str(cause)}:
+            return Fail(subquery, instance, cause)
+    raise ProtocolError(f"a Fail: expected a subquery, an instance and a cause, got {document!r:.200}")
 
 
 def _barrier_body(barrier: Barrier) -> bytes:
@@ -271,9 +288,15 @@ def _barrier_body(barrier: Barrier) -> bytes:
     return to_json({"number": barrier.number} | more | ({} if move is None else {"move": [move.subquery, move.index, move.endpoint]}))
 
 
-def _barrier_of(document: dict[str, Any]) -> Barrier:
-    table, move = document.get("table"), document.get("move")
-    return Barrier(document["number"], None if table is None else tuple(table), None if move is None else Move(*move))
+def _barrier_of(document: Any) -> Barrier:
+    match document:
+        case {"number": int(number), "table": [*table]} if all(type(index) is int and 0 <= index < _INSTANCES for index in table):
+            return Barrier(number, tuple(table))
+        case {"number": int(number), "move": [str(subquery), int(index), str(endpoint)]}:
+            return Barrier(number, None, Move(subquery, index, endpoint))
+        case {"number": int(number), **rest} if not rest:
+            return Barrier(number)
+    raise ProtocolError(f"a Barrier: expected a number, and a table or a move, got {document!r:.200}")
 
 
 def _state_body(state: State) -> pa.Buffer:
@@ -287,8 +310,8 @@ def _state_body(state: State) -> pa.Buffer:
 
 
 def _state_of(frame: Any) -> State:
-    rows = pa.ipc.open_stream(pa.py_buffer(aligned(frame))).read_next_batch()
-    place = from_json(rows.schema.metadata[_PLACE])
+    schema, (rows,) = admission.read_stream(aligned(frame))
+    place = from_json(schema.metadata[_PLACE])
     return State(place["operator"], place["part"], place["port"], rows.replace_schema_metadata(None))
 
 

@@ -13,6 +13,7 @@ import logging
 import queue
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -194,9 +195,12 @@ class DataPlane:
 
     def _dispatch(self, header: Header, body: Any) -> None:
         answer = header.kind == wire.SUBSCRIBED
-        handler = self.subscribers.get(wire.from_json(body)["id"]) if answer else self.handlers.get(header.channel)
-        if handler is not None:
-            handler(header, body)
+        try:
+            handler = self.subscribers.get(wire.from_json(body)["id"]) if answer else self.handlers.get(header.channel)
+            if handler is not None:
+                handler(header, body)
+        except Exception:  # this thread reads for everybody
+            LOG.warning("message not understood: %s\n%s", header, traceback.format_exc())
 
     def _beat(self) -> None:
         with self.lock:

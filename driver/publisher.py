@@ -51,6 +51,7 @@ class Reader:
         self.sequence = 0
         self.watermark = MIN_TIME  # the last one it was told
         self.opened = self.gone = self.closed = False
+        self.refused = ""  # why it was closed, if what we sent was no batch
 
     @property
     def is_here(self) -> bool:
@@ -237,6 +238,10 @@ class Publisher:
 
     def unheard(self) -> str:
         """Of readers that have closed us; empty if none has."""
+        for reader in self.readers.values():
+            if reader.refused:
+                closed = f"publisher {self.name!r} of stream {self.stream.name!r} was closed by query {reader.query!r}"
+                return f"{closed}, which could not take what it sent: {reader.refused}"
         deaf = sorted({reader.query for reader in self.readers.values() if reader.closed})
         silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
         return f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one" if deaf else ""
@@ -325,7 +330,7 @@ class Publisher:
             elif header.kind == wire.CREDIT:
                 reader.credit.grant(header.sequence, header.record, header.watermark)
             elif header.kind == wire.CLOSED:
-                reader.closed = True
+                reader.closed, reader.refused = True, wire.from_json(body)["reason"] if len(body) else ""
             elif header.kind == wire.REDIRECT and reader.opened:
                 self._redirect(reader, body)
             self.changed.notify_all()

@@ -287,7 +287,12 @@ class Subscription:
 
     def _batch(self, producer: Producer, header: Header, body: Any) -> pa.RecordBatch:
         assert self.schema is not None and producer.shown is not None
-        batch = pa.ipc.read_record_batch(wire.aligned(body), producer.shown)
+        try:
+            batch = pa.ipc.read_record_batch(wire.aligned(body), producer.shown)
+            batch.validate()
+        except (pa.ArrowException, OSError) as error:
+            self.close()
+            raise ClusterError(f"stream {self.stream!r} of query {self.query!r}: what came is no batch of {self.schema}: {error}") from None
         producer.consumed += bytes_of(header, body)
         self.rows += batch.num_rows
         if producer.consumed - producer.granted > slack(self.window):

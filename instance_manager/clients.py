@@ -7,6 +7,7 @@ whole, by a heartbeat a second. Silence is noticed here: of a publisher after 10
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -16,18 +17,21 @@ from typing import Any, NamedTuple
 from cep import wire
 from cep.dataflow.channel import Inbox
 from cep.dataflow.meter import Account
-from cep.dataflow.source import Closing, Published, Publisher
+from cep.dataflow.source import Closing, Published, Publisher, Refused
 from cep.elements import MIN_TIME, Batch, Element, Watermark
-from cep.errors import CepError
 from cep.transport import Sockets
 from cep.wire import Header
+from instance_manager import said
 from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subscription, publisher_channel
 from instance_manager.subscriptions import Subscription, Terms
 
 SILENCE_US = 10_000_000
 FORWARD_S = 60.0  # messages for an instance that has moved are passed on for so long
 PARTITION_MASK = (1 << 47) - 1
+MAX_ID = 2**64 - 1  # of what a header names
 
+
+LOG = logging.getLogger(__name__)
 
 Forward = Callable[[Header, Any], None]
 
@@ -143,22 +147,22 @@ class Clients:
             return
         match header.kind:
             case wire.SUBSCRIBE:
-                self._subscribe(header, wire.from_json(body))
+                self._subscribe(header, said.document_of(body))
             case wire.UNSUBSCRIBE if header.channel in self.subscriptions:
                 self._unsubscribe(self.subscriptions[header.channel])
             case wire.CREDIT if header.channel in self.subscriptions:
                 self._grant(self.subscriptions[header.channel], header)
             case wire.OPEN:
-                self._open(header, wire.from_json(body))
+                self._open(header, said.document_of(body))
             case wire.CLOSE:
-                self._close(header, wire.from_json(body))
+                self._close(header, said.document_of(body))
             case wire.BEAT:
                 self._hear(header)
 
     # Subscribers
 
     def _subscribe(self, header: Header, document: dict[str, Any]) -> None:
-        terms = Terms.from_json(document)
+        terms = Terms.from_json(document, self.sockets.endpoint)
         hosted = self.outlets[header.channel][0] if header.channel in self.outlets else None
         if hosted is None or (terms.origin and not hosted.instance.number()):
             self._answer(terms.endpoint, header, {"id": terms.id, "here": False})
@@ -184,7 +188,9 @@ class Clients:
     def subscribe_all(self, hosted: Hosted, documents: Sequence[dict[str, Any]]) -> None:
         """Subscriptions that the orchestrator took while the instance was made."""
         for id_, outlet in hosted.outlets.items():
-            for terms in (Terms.from_json(document) for document in documents if document["stream"] == outlet.stream):
+            for terms in (
+                Terms.from_json(document, self.sockets.endpoint) for document in documents if document["stream"] == outlet.stream
+            ):
                 if terms.id not in outlet.subscriptions and not hosted.instance.done:
                     self._announce(id_, self._attach(hosted, outlet, terms))
 
@@ -242,15 +248,15 @@ class Clients:
     # Publishers
 
     def _open(self, header: Header, document: dict[str, Any]) -> None:
-        name, endpoint = document["publisher"], document["endpoint"]
-        channel = publisher_channel(header.channel, name)
+        name, endpoint = said.text(document, "publisher"), said.endpoint(document, self.sockets.endpoint)
+        sent_until, channel = said.time(document, "sent_until"), publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
         if hosted is None or entry is None or hosted.instance.done or entry.source.ending or entry.source.ended:
             self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
             return
         known = entry.source.publishers.get(name)
         if known is None:
-            known = self.register(hosted, entry, name, document["sent_until"])
+            known = self.register(hosted, entry, name, sent_until)
         else:
             _cancel_closing(known)
         self.file_publisher(channel, hosted, entry, known, endpoint)
@@ -279,24 +285,25 @@ class Clients:
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
-        last, others = bool(document["last"]), frozenset(document["others"])
+        last, others = said.flag(document, "last"), frozenset(said.texts(document, "others"))
+        entry_id, endpoint = said.count(document, "entry", most=MAX_ID), said.endpoint(document, self.sockets.endpoint)
         if header.channel in self.publishers:
             publisher = self.publishers[header.channel].publisher
             publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
             self.let_go(header.channel)
             return
-        if document["entry"] in self.entries:  # it counts as closed already, for it was silent for too long
-            hosted, entry = self.entries[document["entry"]]
+        if entry_id in self.entries:  # it counts as closed already, for it was silent for too long
+            hosted, entry = self.entries[entry_id]
             entry.source.finish(last, others)
             hosted.wake()
-        self.sockets.send(document["endpoint"], Header(wire.CLOSED, header.channel))
+        self.sockets.send(endpoint, Header(wire.CLOSED, header.channel))
 
-    def let_go(self, channel: int, told: bool = True) -> None:
-        """The publisher is told that it is closed, or has gone on of itself; it is heard no more."""
+    def let_go(self, channel: int, told: bool = True, reason: str = "") -> None:
+        """The publisher is told that it is closed, or has gone on of itself; it is heard no more. `reason`: what it did wrong."""
         _, entry, publisher, peer = self.publishers.pop(channel)
         endpoint = entry.endpoints.pop(publisher.name)
         if told:
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel))
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": reason}) if reason else None)
         else:
             entry.gone_on[publisher.name] = endpoint
         peer.publishers.discard(channel)
@@ -316,20 +323,28 @@ class Clients:
                 self.sockets.hang_up(peer.endpoint)
 
     def published(self, header: Header, body: Any) -> Account | None:
-        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What breaks its channel is the query's
-        failure."""
+        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What breaks its channel closes it: the
+        publisher is told why, and the query says so (`Refused`)."""
         if header.channel not in self.publishers:
             return None
-        hosted, entry, publisher, peer = self.publishers[header.channel]
+        _, entry, publisher, peer = self.publishers[header.channel]
         peer.heard = time.monotonic()
         try:
             self._accept(entry, publisher, header, body)
-        except CepError as error:
-            hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
-            hosted.wake()
+        except Exception as error:  # whatever is wrong with what it sent harms nobody else
+            self._refuse(header.channel, f"{type(error).__name__}: {error}")
+            return entry.account
         if header.kind == wire.BARRIER:
             self.let_go(header.channel, told=False)
         return entry.account
+
+    def _refuse(self, channel: int, reason: str) -> None:
+        """It sent what cannot be taken: it counts as closed behind what came before that."""
+        hosted, _, publisher, _ = self.publishers[channel]
+        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
+        publisher.inbox.queue.append((Refused(reason), 0, MIN_TIME))
+        hosted.wake()
+        self.let_go(channel, reason=reason)
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
         element: Element | Published

@@ -15,9 +15,11 @@ from cep.elements import MIN_TIME, End
 from cep.errors import QueryFailed
 from cep.model.schema import Schema
 from cep.wire import Format, Header
+from instance_manager import said
 from instance_manager.hosting import READER_KEEP_S, Attachment, Hosted
 from instance_manager.network import Network, RemoteInbox
 
+ORIGIN_WORDS_MAX = 1 << 10
 BEAT_TICKS = 10  # a heartbeat every second
 
 
@@ -44,13 +46,13 @@ class Feeds:
         for hosted, attachment in self.reading:
             for producer, endpoint in attachment.feed.producers:
                 if header.kind == wire.SUBSCRIBED and header.channel == attachment.outlet(producer):
-                    self._answered(hosted, attachment, producer, endpoint, wire.from_json(body))
+                    self._answered(hosted, attachment, producer, endpoint, said.document_of(body))
                 elif header.kind == wire.UNSUBSCRIBE and header.channel == wire.name_id(attachment.channel(producer)):
                     attachment.source.lose(f"instance {producer} heard nothing of this reader for {READER_KEEP_S:g} s and dropped it")
                     hosted.wake()
 
     def _answered(self, hosted: Hosted, attachment: Attachment, producer: int, endpoint: str, answer: dict[str, Any]) -> None:
-        source = attachment.source
+        source, sent_until = attachment.source, said.time(answer, "sent_until") if answer.get("here") else MIN_TIME
         if producer not in source.expected or not answer["here"] or answer["id"] != attachment.terms["id"]:
             return  # it has answered already, is still being made and will be asked again, or another query was meant
         if answer["ended"] and answer["state"] != "ended":
@@ -63,12 +65,12 @@ class Feeds:
         if answer["ended"]:
             inbox.accept(End(), 0, 0, 0, MIN_TIME, MIN_TIME)
         else:
-            wire_format = Format(Schema.from_json(answer["schema"]), answer["origin"])
+            wire_format = Format(Schema.from_json(answer["schema"]), said.count(answer, "origin", most=ORIGIN_WORDS_MAX))
             hosted.inboxes[name] = (inbox, wire_format, endpoint)
             remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name))
             self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
         inbox.on_arrival = hosted.wake
-        source.attach(producer, inbox, answer["sent_until"])
+        source.attach(producer, inbox, sent_until)
         hosted.wake()
 
     def _ask(self, attachment: Attachment) -> None:

@@ -227,7 +227,7 @@ class _Maker:
         outlet = Outlet(edge.consumer, wire_format)
         self.outlets[outlet_id(self.plan.query.name, edge.consumer, i)] = outlet
         documents = self.assignment.get("subscriptions", ()) if self.arriving is None else ()  # they come with what it had
-        terms = [Terms.from_json(d) for d in documents if d["stream"] == edge.consumer]
+        terms = [Terms.from_json(d, self.sockets.endpoint) for d in documents if d["stream"] == edge.consumer]
         return [self.open_subscription(outlet, i, t) for t in terms]
 
     def open_subscription(self, outlet: Outlet, index: int, terms: Terms) -> Subscription:

@@ -286,7 +286,7 @@ def _held(subscription: Subscription) -> pa.RecordBatch:
 
 
 def _subscribed(clients: Clients, hosted: Hosted, found: Mapping[str, Any]) -> Subscription:
-    subscription = clients.take_over(hosted, found["stream"], Terms.from_json(found["terms"]))
+    subscription = clients.take_over(hosted, found["stream"], Terms.from_json(found["terms"], clients.sockets.endpoint))
     for name, value in found["counts"].items():
         setattr(subscription, name, value)
     subscription.client.sent, subscription.client.consumed, subscription.client.limit = found["client"]

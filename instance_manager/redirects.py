@@ -19,7 +19,8 @@ from cep import wire
 from cep.dataflow.source import Closing, Publisher
 from cep.elements import MIN_TIME, Barrier
 from cep.wire import Header
-from instance_manager.clients import Clients
+from instance_manager import said
+from instance_manager.clients import MAX_ID, Clients
 from instance_manager.hosting import Entry, Hosted, publisher_channel
 
 #: Of receiving from publishers.
@@ -42,7 +43,7 @@ class Redirects:
         if hosted.instance.done:
             return False
         if header.sequence:
-            self._follow(hosted, entry, header, wire.from_json(body))
+            self._follow(hosted, entry, header, said.document_of(body))
         elif entry.early is not None:
             entry.early.append((header, bytes(body)))
         else:
@@ -67,7 +68,7 @@ class Redirects:
             self.sockets.send(entry.endpoints[name], Header(wire.REDIRECT, channel), wire.body_of(barrier, entry.format))
 
     def _open_late(self, hosted: Hosted, barrier: Barrier, entry: Entry, header: Header, body: Any) -> bool:
-        name = wire.from_json(body)["publisher"]
+        name = said.text(said.document_of(body), "publisher")
         if hosted.instance.has_begun_to_leave or name in entry.gone_on:
             assert barrier.move is not None
             self.sockets.send(barrier.move.endpoint, header, bytes(body))
@@ -90,17 +91,18 @@ class Redirects:
 
     def _follow(self, hosted: Hosted, entry: Entry, header: Header, document: Mapping[str, Any]) -> None:
         """One comes that the old place has redirected."""
-        name, channel = document["publisher"], publisher_channel(header.channel, document["publisher"])
+        name, endpoint = said.text(document, "publisher"), said.endpoint(document, self.sockets.endpoint)
+        channel = publisher_channel(header.channel, name)
         known = entry.source.publishers.get(name)
         if known is None and entry.early is None:
-            self.sockets.send(document["endpoint"], Header(wire.CLOSED, channel))
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel))
             return
         if known is None:
             known = self._admit(hosted, entry, name, header.sequence, header.record)
-        self.clients.file_publisher(channel, hosted, entry, known, document["endpoint"])
+        self.clients.file_publisher(channel, hosted, entry, known, endpoint)
         inbox = known.inbox
         credit = Header(wire.CREDIT, channel, inbox.consumed, watermark=entry.source.watermark, record=inbox.grant())
-        self.sockets.send(document["endpoint"], credit)
+        self.sockets.send(endpoint, credit)
 
     def _admit(self, hosted: Hosted, entry: Entry, name: str, sequence: int, sent: int) -> Publisher:
         publisher = self.clients.register(hosted, entry, name, MIN_TIME)
@@ -142,7 +144,7 @@ class Redirects:
 
     def _close_late(self, header: Header, body: Any) -> bool:
         """Of one that is not known here, or no more."""
-        id_ = wire.from_json(body)["entry"]
+        id_ = said.count(said.document_of(body), "entry", most=MAX_ID)
         if id_ in self.clients.moved:
             self.clients.moved[id_][0](header, body)
             return True

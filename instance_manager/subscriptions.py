@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from cep import wire
@@ -19,6 +19,7 @@ from cep.errors import QueryError
 from cep.plan.needed import restrict
 from cep.transport import Sockets
 from cep.wire import TIME, Format, Header
+from instance_manager import said
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0
@@ -45,8 +46,20 @@ class Terms:
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
 
     @staticmethod
-    def from_json(document: dict[str, Any]) -> Terms:
-        return Terms(**{each.name: document[each.name] for each in fields(Terms) if each.name in document})
+    def from_json(document: dict[str, Any], ours: str) -> Terms:
+        """`ours`: the endpoint that will send. Raises ProtocolError for what cannot be terms."""
+        return Terms(
+            said.text(document, "id"),
+            said.endpoint(document, ours),
+            said.text(document, "on_slow", "block"),
+            said.seconds(document, "keep_s", KEEP_S),
+            said.count(document, "budget_bytes", BUDGET_BYTES),
+            said.text(document, "reader", ""),
+            None if document.get("columns") is None else said.texts(document, "columns"),
+            said.flag(document, "origin", False),
+            said.flag(document, "event_time", True),
+            said.count(document, "grain", 0, MAX_TIME),
+        )
 
     def format(self, whole: Format) -> Format:
         """What it gets, of a stream in format `whole`."""

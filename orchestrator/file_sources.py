@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from cep.errors import QueryError
+from cep import admission
+from cep.errors import ProtocolError, QueryError
 from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
@@ -59,7 +60,7 @@ def _check_table(table: StaticTable, allowed: list[Path], pointer: str) -> None:
     what = "the table in the query's document" if table.path is None else f"table {table.path!r}"
     try:
         there = _column_names(table)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ProtocolError) as error:
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
     for name in table.schema.names:
         if name not in there:
@@ -69,7 +70,7 @@ def _check_table(table: StaticTable, allowed: list[Path], pointer: str) -> None:
 def _column_names(table: StaticTable) -> list[str]:
     """Of what is there, whatever is declared."""
     if table.path is None:
-        return list(pa.ipc.open_stream(table.data).schema.names)
+        return list(admission.read_stream(table.data)[0].names)
     match table.format:
         case "parquet":
             return list(pyarrow.parquet.read_schema(table.path).names)

@@ -55,7 +55,7 @@ def test_headers(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(range(1, 9)) + sorted(range(16, 25))))
     sized = {"epoch": st.integers(0, 2**32 - 1), "stream": st.integers(0, 2**32 - 1)}
     signed = dict.fromkeys(("watermark", "created", "stamp", "since"), SIGNED64)
-    unsigned = dict.fromkeys(("sequence", "fingerprint", "record"), UNSIGNED64)
+    unsigned = dict.fromkeys(("sequence", "record"), st.integers(0, 2**wire.COUNT_BITS - 1)) | {"fingerprint": UNSIGNED64}
     fields = {name: data.draw(strategy) for name, strategy in (sized | signed | unsigned).items()}
     header = Header(kind, data.draw(UNSIGNED64), **fields)
     assert wire.unpack(header.pack()) == header
@@ -71,6 +71,12 @@ def test_a_header_of_another_size(frame: bytes) -> None:
 def test_a_header_of_another_version_or_kind(version: int, kind: int) -> None:
     with pytest.raises(ProtocolError, match=f"version {version}, kind {kind}"):
         wire.unpack(struct.pack("<BB", version, kind) + Header(wire.END, 1).pack()[2:])
+
+
+@pytest.mark.parametrize("counts", [{"sequence": 2**62}, {"record": 2**62}, {"sequence": 2**64 - 1, "record": 2**63}], ids=str)
+def test_a_header_with_counts_that_no_sum_has_room_for(counts: dict[str, int]) -> None:
+    with pytest.raises(ProtocolError, match=r"expected counts below 2\^62"):
+        wire.unpack(Header(wire.CREDIT, 1, **counts).pack())
 
 
 @given(batches(), st.integers(0, 7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,6 +11,7 @@ import numpy as np
 from cep.compile.aggregate_entries import keys_of_entries, rows_of_words, take_entries, words_of_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.elements import Batch
+from cep.errors import ProtocolError
 from cep.kernels.columns import widened as widened  # for everybody else
 from cep.kernels.jit import warm
 from cep.kernels.keys import Keys, encode_keys, kernels_of
@@ -65,6 +66,15 @@ class RouteKey:
         self.counts = np.zeros(len(table), np.int64)  # rows of the batches that were counted, by bucket
         self._batches = 0
         warm(*KERNELS, *kernels_of(fields))
+
+    def retable(self, table: Sequence[int]) -> None:
+        """From now on by `table`. Raises ProtocolError: it names instances that are not there."""
+        found = np.array(table, np.int64)
+        if len(found) != len(self.table) or found.min() < 0 or found.max() >= self.targets:
+            raise ProtocolError(
+                f"a table of {len(self.table)} buckets and {self.targets} instances, got one of {len(found)}, or for others"
+            )
+        self.table = found.astype(np.int32)
 
     def keys(self, batch: Batch) -> Keys:
         """What is hashed."""

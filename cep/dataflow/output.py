@@ -168,12 +168,12 @@ class Output:
         """Everything gathered goes, then the Barrier to every target; what comes after it goes by its table. Heard again, it is no news."""
         if barrier.number <= self.table_version:
             return
+        if isinstance(self.balancer, RouteKey):
+            self.balancer.retable(barrier.table or ())
         self.table_version = barrier.number
         for target in self.targets:
             target.cut(self.watermark, self.since)
             target.put(barrier, self.watermark, self.since)
-        if isinstance(self.balancer, RouteKey):
-            self.balancer.table = np.array(barrier.table, np.int32)
         self.pump()
 
     def redirect(self, barrier: Barrier, new: Mapping[Channel, Channel]) -> None:

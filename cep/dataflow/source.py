@@ -138,6 +138,13 @@ class Closing:
     others: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A publisher sent what is no batch: it counts as closed, and as vanished, so it does not end its stream."""
+
+    reason: str
+
+
 @dataclass(slots=True)
 class Publisher:
     """One open publisher, a partition of the stream."""
@@ -185,6 +192,7 @@ class PublishedSource:
         self.late_rows = self.before_since = 0
         self.enough_rows = ENOUGH_ROWS
         self.vanished: list[str] = []
+        self.refused = 0  # publishers that were closed for what they sent
         self.late = LateRows()
 
     def open(self, publisher: Publisher, sent_until: int = MIN_TIME) -> int:
@@ -254,6 +262,9 @@ class PublishedSource:
         batch = None
         if isinstance(element, Published):
             batch = self._on_time(publisher, element)
+        elif isinstance(element, Refused):
+            self._give_up(publisher.name, element.reason)
+            return None
         elif isinstance(element, Closing):
             self.close(element.name)
             self.finish(element.last, element.others)
@@ -310,6 +321,12 @@ class PublishedSource:
         if now_us - self.expected_from_us > silence_us:
             self.vanished += sorted(self.expected)
             self.expected.clear()
+
+    def _give_up(self, name: str, reason: str) -> None:
+        self.refused += 1
+        self.vanished.append(name)
+        self.dead_letters.put(Letter(self.stream, f"closed: {reason}", self.publishers[name].described))
+        self.close(name)
 
     def vanish(self, name: str) -> None:
         """A publisher whose process is silent counts as closed, once what it sent is taken, and never ends the stream."""

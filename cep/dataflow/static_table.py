@@ -13,7 +13,8 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 
-from cep.errors import DataError
+from cep import admission
+from cep.errors import DataError, ProtocolError
 from cep.kernels.columns import Column, from_arrow
 from cep.model.schema import Field, Schema
 from cep.model.tables import StaticTable
@@ -25,7 +26,8 @@ def read_table(table: StaticTable) -> dict[str, Column]:
     names = list(table.schema.names)
     try:
         found = _read(table, names)
-    except (OSError, pa.ArrowException) as error:
+        found.validate(full=True)
+    except (OSError, pa.ArrowException, ProtocolError) as error:
         raise DataError(f"{where}: cannot be read: {error}; expected {table.format} with the columns {', '.join(names)}") from None
     missing = [name for name in names if name not in found.column_names]
     if missing:
@@ -36,7 +38,8 @@ def read_table(table: StaticTable) -> dict[str, Column]:
 def _read(table: StaticTable, names: list[str]) -> pa.Table:
     """Single-threaded: an instance has one core."""
     if table.path is None:
-        return pa.ipc.open_stream(table.data).read_all()
+        schema, batches = admission.read_stream(table.data)
+        return pa.Table.from_batches(batches, schema)
     match table.format:
         case "parquet":
             file = pyarrow.parquet.ParquetFile(table.path)

@@ -17,6 +17,7 @@ from cep.kernels.column import Column as Column
 from cep.kernels.jit import Kernel
 from cep.kernels.lists import READERS, explode, lists_of
 from cep.kernels.row_order import KERNELS as ELEMENTS
+from cep.kernels.soundness import texts_are
 from cep.kernels.text import gather
 from cep.model.schema import DataType, Field, Schema
 
@@ -24,7 +25,7 @@ from cep.model.schema import DataType, Field, Schema
 def kernels_of(schema: Schema) -> tuple[Kernel, ...]:
     """What converting columns of `schema` to Arrow and back runs."""
     lists = any(field.type.is_list for field in schema.fields)
-    return (gather, *ELEMENTS, *READERS) if lists else (gather,)
+    return (gather, texts_are, *ELEMENTS, *READERS) if lists else (gather, texts_are)
 
 
 def from_arrow(array: pa.Array, type_: DataType) -> Column:
