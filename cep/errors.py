@@ -82,3 +82,7 @@ class StateLimitExceeded(CepError):
 
 class ProtocolError(CepError):
     """Our bug or a broken peer: a channel carried what its grammar forbids."""
+
+
+class MessagesLost(ProtocolError):
+    """There is a gap in a channel's sequence numbers: what was in between was not taken, and nobody else knows of it."""

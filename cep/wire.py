@@ -324,4 +324,8 @@ def to_json(value: Any) -> bytes:
 
 
 def from_json(frame: Any) -> Any:
-    return json.loads(bytes(frame))
+    """Raises ProtocolError."""
+    try:
+        return json.loads(bytes(frame))
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(f"expected JSON: {error}") from None

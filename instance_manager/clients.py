@@ -19,6 +19,7 @@ from cep.dataflow.channel import Inbox
 from cep.dataflow.meter import Account
 from cep.dataflow.source import Closing, Published, Publisher, Refused
 from cep.elements import MIN_TIME, Batch, Element, Watermark
+from cep.errors import MessagesLost
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager import said
@@ -323,14 +324,17 @@ class Clients:
                 self.sockets.hang_up(peer.endpoint)
 
     def published(self, header: Header, body: Any) -> Account | None:
-        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What breaks its channel closes it: the
-        publisher is told why, and the query says so (`Refused`)."""
+        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What is no batch closes its channel: the
+        publisher is told why, and the query says so (`Refused`). What is missing is the query's failure, for it would not be noticed."""
         if header.channel not in self.publishers:
             return None
-        _, entry, publisher, peer = self.publishers[header.channel]
+        hosted, entry, publisher, peer = self.publishers[header.channel]
         peer.heard = time.monotonic()
         try:
             self._accept(entry, publisher, header, body)
+        except MessagesLost as error:
+            hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
+            hosted.wake()
         except Exception as error:  # whatever is wrong with what it sent harms nobody else
             self._refuse(header.channel, f"{type(error).__name__}: {error}")
             return entry.account

@@ -19,6 +19,7 @@ from cep.errors import ProtocolError
 from cep.transport import Sockets
 from cep.wire import Format, Header
 
+LOGGED = 20
 RECEIVE_MESSAGES_MAX = 256  # per turn of the loop
 
 LOG = logging.getLogger(__name__)
@@ -106,8 +107,7 @@ class Network:
             try:
                 message = self.sockets.receive(look=not count)
             except ProtocolError as error:  # it has no sender that could be told
-                self.strays += 1
-                LOG.warning("message not understood: %s", error)
+                self._stray("message not understood: %s", error)
                 continue
             if message is None:
                 return
@@ -134,9 +134,16 @@ class Network:
     def _control(self, header: Header, body: Any) -> None:
         try:
             self.on_control(header, body)
-        except Exception:  # a client that talks nonsense gets no answer; nobody else is harmed
-            self.strays += 1
-            LOG.warning("message of a client not understood: %s\n%s", header, traceback.format_exc())
+        except ProtocolError as error:  # a client that talks nonsense gets no answer; nobody else is harmed
+            self._stray("message of a client not understood: %s: %s", header, error)
+        except Exception:
+            self._stray("message of a client not understood: %s\n%s", header, traceback.format_exc())
+
+    def _stray(self, text: str, *values: object) -> None:
+        """All are counted; the first are logged, and then ever fewer, for logs fill disks."""
+        self.strays += 1
+        if self.strays <= LOGGED or not self.strays & self.strays - 1:
+            LOG.warning(text + " (%d so far)", *values, self.strays)
 
     def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> Account:
         try:

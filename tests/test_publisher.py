@@ -176,6 +176,14 @@ def test_closed_while_it_waits_for_credit(plane: DataPlane, peer: LocalSockets) 
         made.send(one)
 
 
+def test_who_was_closed_for_what_it_sent_hears_why(plane: DataPlane, peer: LocalSockets) -> None:
+    with opened(publisher(plane, Stream("s", Schema.of({"n": int}))), peer, {}) as made:
+        (reader,) = made.readers.values()
+        made._heard(reader, Header(wire.CLOSED, reader.channel), wire.to_json({"reason": "column 'n': it lies"}))
+        with pytest.raises(ClusterError, match=r"was closed by query 'q', which could not take what it sent: column 'n': it lies"):
+            made.send([{"n": 1}])
+
+
 def test_what_was_closed_by_its_reader_is_not_sent(plane: DataPlane, peer: LocalSockets) -> None:
     stream = Stream("s", Schema.of({"n": "int64"}))
     made = opened(publisher(plane, stream), peer, {})

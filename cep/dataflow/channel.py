@@ -2,7 +2,7 @@
 
 The rules (DESIGN 4.3, 4.14, 7):
 
-- every element has the next sequence number; a gap is a ProtocolError that names the channel;
+- every element has the next sequence number; a gap is MessagesLost, which names the channel;
 - only batches cost credit. While no more than an eighth of a channel's share is outstanding, a batch may go whatever its size; beyond
   that the receiver's limit holds;
 - the receiver returns credit when it owes more than that eighth: small batches cost no message back, and nobody waits for ever, for
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
-from cep.errors import ProtocolError
+from cep.errors import MessagesLost
 
 
 def batch_bytes(batch: Batch) -> int:
@@ -104,14 +104,14 @@ class Inbox:
         return MIN_TIME if self.merge is None else self.merge.combined
 
     def accept(self, element: Any, size: int, sequence: int, epoch: int, watermark: int, since: int) -> None:
-        """Puts an element that arrived into the queue. Raises ProtocolError at a gap."""
+        """Puts an element that arrived into the queue. Raises MessagesLost at a gap."""
         if epoch < self.epoch:
             self.stale += 1
             return
         if epoch > self.epoch:
             self.epoch, self.sequence = epoch, 0
         if sequence != self.sequence:
-            raise ProtocolError(f"channel {self.name!r}: expected element {self.sequence}, got {sequence}: messages were lost")
+            raise MessagesLost(f"channel {self.name!r}: expected element {self.sequence}, got {sequence}: messages were lost")
         self.sequence += 1
         self.received += size
         if since > self.since:
