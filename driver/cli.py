@@ -119,7 +119,8 @@ def status(
     with Cluster(url, token) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
-        wrong = troubles(cluster.supervisors(), time.time())
+        info = cluster.info()
+        wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"])]
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
@@ -312,6 +313,10 @@ def _status_table(found: list[dict[str, Any]]) -> Table:
             rows = f"{metrics.get('rows_in', 0):,} → {metrics.get('rows_out', 0):,}"
             table.add_row(query["name"], state, f"{place['subquery']}/{place['instance']}", where, rows, place.get("waits_for") or "")
     return table
+
+
+def _set_aside(node: dict[str, str]) -> str:
+    return f"set aside: {node['node']}: {node['reason']}"
 
 
 def _letter_table(letters: list[dict[str, Any]]) -> Table:

@@ -327,9 +327,14 @@ class Cluster:
         """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
         return dict(self.rest.get("/figures"))
 
+    def info(self) -> dict[str, Any]:
+        """`supervisors`: what each says of the processes it keeps up, which are down, since when, and why; `quarantined`: the nodes of
+        ZooKeeper that cannot be acted on, and why."""
+        return dict(self.rest.get("/cluster"))
+
     def supervisors(self) -> list[dict[str, Any]]:
         """What each supervisor says of the processes it keeps up: which are down, since when, and why."""
-        return list(self.rest.get("/cluster")["supervisors"])
+        return list(self.info()["supervisors"])
 
     def topology(self) -> dict[str, Any]:
         return dict(self.rest.get("/topology"))

@@ -15,6 +15,7 @@ from cep import wire
 from cep.dataflow.channel import slack
 from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
 from cep.joint import bytes_of, last_of
+from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked
 from cep.model.schema import Schema
 from cep.transport import is_gone
 from cep.wire import Format, Header
@@ -67,6 +68,8 @@ class Subscription:
     ) -> None:
         if on_slow not in ("block", "drop"):
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {on_slow!r}", "/on_slow")
+        checked(keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX, "/keep_s")
+        checked(budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
         self.rest, self.plane, self.stream, self.event_time = rest, plane, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
         self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes, "event_time": event_time}

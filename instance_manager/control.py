@@ -25,9 +25,10 @@ from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node, transactions
 from cep.elements import Barrier
-from cep.plan import physical
+from cep.errors import CepError, ProtocolError
 from cep.plan.physical import PhysicalPlan, Worker
 from instance_manager.accounts import steps
+from instance_manager.asked import check_assignment, cut, decoded, plan_of, tables_of
 from instance_manager.hosting import Hosted, Preparation, is_arriving
 from instance_manager.loop import Command
 from instance_manager.straight_line import prepare
@@ -36,6 +37,7 @@ LOG = logging.getLogger(__name__)
 _GONE = (ConnectionLoss, SessionExpiredError)
 #: So soon after one change come the others of its transaction, one for each instance; to read them in one go costs half.
 _BURST_S, _BURST_WORDS = 0.0005, 256
+_REFUSED_SHOWN_MAX, _REASON_CHARS_MAX = 100, 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Control(threading.Thread):
         self.statuses: dict[str, dict[str, Any]] = {}
         self.written: set[str] = set()  # those whose status node is there, in this session
         self.process = [facts["pid"], facts["started"]]  # ours alone: what another of our id was asked is not for us
+        self.refused: dict[str, str] = {}  # assignments that make no sense -> why
+        self.told_refused: dict[str, str] = {}  # those of them that the registration names
         self.client = KazooClient(
             config.cluster.zookeeper,
             timeout=config.cluster.session_timeout_s,
@@ -93,7 +97,7 @@ class Control(threading.Thread):
     def report(self, hosted: Hosted) -> None:
         """A new state of an instance; from the loop's thread."""
         rows = {output.name: output.rows for output in hosted.instance.outputs}
-        status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": hosted.instance.cause, "rows": rows}
+        status = {"epoch": hosted.epoch, "state": hosted.instance.state, "cause": cut(hosted.instance.cause), "rows": rows}
         status |= {"table": hosted.table_version, "step": hosted.step}
         if hosted.instance.state == "failed":
             status["failed_at"] = hosted.instance.failed_at
@@ -132,15 +136,22 @@ class Control(threading.Thread):
             self._look()
         elif changed:
             self._read_anew(changed)
+        if self.refused != self.told_refused:
+            self._register_facts()
 
     # What is true
 
     def _register(self) -> None:
-        self._write_ephemeral(node("ims", self.config.id), self.facts)
+        self._register_facts()
         self.client.ensure_path(node("assignments", self.config.id))
         self.client.ensure_path(node("status", self.config.id))
         self.written.clear()
         self._write_statuses(self.statuses)
+
+    def _register_facts(self) -> None:
+        self.told_refused = dict(self.refused)
+        shown = dict(sorted(self.refused.items())[:_REFUSED_SHOWN_MAX])
+        self._write_ephemeral(node("ims", self.config.id), self.facts | ({"refused": shown} if shown else {}))
 
     def _write_statuses(self, statuses: Mapping[str, dict[str, Any]]) -> None:
         """In transactions, all under way at once; if one cannot be written as it is, each of its statuses is written by itself."""
@@ -179,31 +190,56 @@ class Control(threading.Thread):
         """Reads which assignments there are, and those that were not read yet."""
         keys = set(map(unquote, self.client.get_children(node("assignments", self.config.id), watch=self._on_change)))
         self._forget(sorted(self.known.keys() - keys))
+        self.refused = {key: why for key, why in self.refused.items() if key in keys}
         self.read = {key: document for key, document in self.read.items() if key in keys}
         self._read_anew(keys - self.read.keys())
 
     def _read_anew(self, keys: Iterable[str]) -> None:
-        """All at once, for each is a round trip; then obeys them."""
-        found = dict(self._values({key: node("assignments", self.config.id, key) for key in sorted(keys)}, self._on_data))
+        """All at once, for each is a round trip; then obeys them, one by one: what is wrong with one harms no other."""
+        there = dict(self._values({key: node("assignments", self.config.id, key) for key in sorted(keys)}, self._on_data))
+        found = {key: document for key, document in there.items() if self._makes_sense(key, document)}
         self.read |= found
         found = {key: document for key, document in found.items() if document["process"] == self.process}
         fresh = {key: document for key, document in found.items() if self._is_new(key, document)}
-        plans = dict(self._values({document["query"]: node("plans", document["query"]) for document in fresh.values()}))
-        publishers = self._publishers({stream["name"] for plan in plans.values() for stream in plan["streams"]})
+        documents = self._values({document["query"]: node("plans", document["query"]) for document in fresh.values()})
+        plans = {query: plan_of(document) for query, document in documents}
+        publishers = self._publishers({name for plan in plans.values() if isinstance(plan, PhysicalPlan) for name in plan.streams})
         for key, document in fresh.items():
-            self._deploy(key, document, plans, publishers)
+            self._deploy(key, document, plans.get(document["query"]), publishers)
         for key, document in found.items():
             before = self.known.get(key, {})
             if before != document:
                 self.known[key] = document
-                self._oblige(key, document, before)
+                self._try_to_oblige(key, document, before)
+
+    def _makes_sense(self, key: str, document: Any) -> bool:
+        try:
+            check_assignment(key, document)
+        except CepError as error:
+            self._refuse(key, error)
+            return False
+        self.refused.pop(key, None)
+        return True
+
+    def _try_to_oblige(self, key: str, document: dict[str, Any], before: dict[str, Any]) -> None:
+        try:
+            self._oblige(key, document, before)
+        except _GONE:
+            raise
+        except Exception as error:  # whatever it is that cannot be done for it
+            self._refuse(key, error)
+
+    def _refuse(self, key: str, error: Exception) -> None:
+        """What was deployed by an earlier word of it goes on."""
+        self.refused[key] = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
+        LOG.error("%s is not obeyed: %s", key, self.refused[key])
 
     def _values(self, paths: Mapping[str, str], watch: Callable[[WatchedEvent], None] | None = None) -> Iterator[tuple[str, Any]]:
-        """(name, what is in the node of that name), of those that are there."""
+        """(name, what is in the node of that name; None: no JSON), of those that are there."""
         asked = {name: self.client.get_async(path, watch=watch) for name, path in paths.items()}
         for name, answer in asked.items():
             with suppress(NoNodeError):
-                yield name, json.loads(answer.get()[0])
+                yield name, decoded(answer.get()[0])
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         known = self.known.get(key)
@@ -218,18 +254,22 @@ class Control(threading.Thread):
     def _on_data(self, event: WatchedEvent) -> None:
         self.words.put(Changed(unquote(event.path.rsplit("/", 1)[1])))
 
-    def _deploy(self, key: str, document: dict[str, Any], plans: Mapping[str, Any], publishers: Mapping[str, list[str]]) -> None:
+    def _deploy(
+        self, key: str, document: dict[str, Any], made: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]
+    ) -> None:
         if key in self.known:
             self.ask(Command("remove", key))
         try:
-            plan = self._placed(physical.from_json(plans[document["query"]]), document)
+            if not isinstance(made, PhysicalPlan):
+                raise made or ProtocolError(f"there is no plan of query {document['query']!r}")
+            plan = self._placed(made, document)
             hosted = self.preparation.prepare(plan, document, inbound_channels(plan, self.config.id), publishers)
             prepare(hosted)
         except _GONE:
             raise
         except Exception as error:  # what cannot be built is that query's failure
             LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
-            status = {"epoch": document["epoch"], "state": "failed", "cause": f"{type(error).__name__}: {error}", "rows": {}}
+            status = {"epoch": document["epoch"], "state": "failed", "cause": cut(f"{type(error).__name__}: {error}"), "rows": {}}
             status |= {"step": (document.get("move") or {}).get("step", 0)}
             self.words.put((key, status))
             return
@@ -271,8 +311,8 @@ class Control(threading.Thread):
     def _tables(self, document: dict[str, Any]) -> dict[str, Barrier]:
         """The tables of buckets that the assignment names: it stays so until every instance has told its version."""
         data, _ = self.client.get(node("tables", document["query"]))
-        tables = json.loads(data)["tables"]
-        return {head: Barrier(tables[head]["version"], tuple(tables[head]["table"])) for head in document["tables"]}
+        tables = tables_of(decoded(data))
+        return {head: tables[head] for head in document["tables"]}
 
     def _forget(self, keys: list[str]) -> None:
         """They are withdrawn."""
@@ -281,6 +321,7 @@ class Control(threading.Thread):
             self.ask(Command("remove", key))
             self.statuses.pop(key, None)
             self.written.discard(key)
+            self.refused.pop(key, None)
         for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
             with suppress(NoNodeError):
                 answer.get()

@@ -210,10 +210,19 @@ class Loop:
     def _obey(self) -> None:
         while self.commands:
             command = self.commands.popleft()
-            if command.verb == "add" and command.hosted is not None:
-                self._add(command.hosted)
-            elif command.key in self.hosted:
-                self._change(command, self.hosted[command.key])
+            try:
+                if command.verb == "add" and command.hosted is not None:
+                    self._add(command.hosted)
+                elif command.key in self.hosted:
+                    self._change(command, self.hosted[command.key])
+            except Exception as error:  # what is asked for one instance and cannot be done is its query's failure; others go on
+                self._spoil(command.key, error)
+
+    def _spoil(self, key: str, error: Exception) -> None:
+        if (hosted := self.hosted.get(key)) is not None:
+            hosted.traceback = traceback.format_exc()
+            hosted.instance.fail(f"{type(error).__name__}: {error}")
+            hosted.wake()
 
     def _change(self, command: Command, hosted: Hosted) -> None:
         instance = hosted.instance

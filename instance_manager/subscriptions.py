@@ -16,6 +16,7 @@ from cep import wire
 from cep.dataflow.channel import Credit
 from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element, Watermark
 from cep.errors import QueryError
+from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint
 from cep.plan.needed import restrict
 from cep.transport import Sockets
 from cep.wire import TIME, Format, Header
@@ -44,6 +45,9 @@ class Terms:
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
+        checked(self.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX, "/keep_s")
+        checked(self.budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
+        checked_endpoint(self.endpoint, "/endpoint")
 
     @staticmethod
     def from_json(document: dict[str, Any], ours: str) -> Terms:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cep.config import node
 from cep.errors import Conflict, NotFound
 from cep.model import streams as stream_documents
+from cep.model.limits import SUBSCRIPTIONS_MAX
 from cep.model.streams import Stream
 from orchestrator.known import Known
 from orchestrator.life_cycle import is_over
@@ -55,8 +56,11 @@ class Catalog:
             self.written.delete(node("publishers", stream, name))
 
     def subscribe(self, subscription: Subscription) -> list[str]:
-        """The queries it concerns."""
-        self.known.subscriptions[subscription.stream][subscription.id] = subscription
+        """The queries it concerns. Raises Conflict: the stream has too many."""
+        there = self.known.subscriptions[subscription.stream]
+        if subscription.id not in there and len(there) >= SUBSCRIPTIONS_MAX:
+            raise Conflict(f"stream {subscription.stream!r} has {len(there):,} subscriptions; no more fit into its queries' assignments")
+        there[subscription.id] = subscription
         self.written.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
         return self.known.feeding(subscription.stream)
 

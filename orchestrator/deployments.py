@@ -6,7 +6,7 @@ anything has changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cep.config import node
@@ -78,7 +78,10 @@ class Deployments:
         return [name]
 
     def forget(self, name: str, now: Now) -> list[str]:
-        """Raises what `stop` does."""
+        """Raises what `stop` does. One that is set aside goes with all that stands there for it."""
+        if name in self.known.quarantine.queries:
+            self.discard(name)
+            return []
         self.stop(name, "stop", now)
         self.known.queries[name] = replace(self.known.queries[name], forget=True)
         return [name]
@@ -107,7 +110,7 @@ class Deployments:
         """Time has passed: the queries that are to be released or judged."""
         due = [name for name, time in self.release_at.items() if time <= now.steady]
         for name in due:
-            self._release(name)
+            self._guarded(name, lambda name=name: self._release(name))
         return sorted({*due, *(record.name for record in self.bereft())})
 
     def bereft(self) -> Iterator[QueryRecord]:
@@ -125,7 +128,32 @@ class Deployments:
     # --- where it leads
 
     def advance(self, name: str, now: Now) -> None:
-        """As far as the life cycle leads with what is seen; then writes what differs."""
+        """As far as the life cycle leads with what is seen; then writes what differs. One with which that cannot be done is set aside."""
+        if name in self.known.queries:
+            self._guarded(name, lambda: self._advance(name, now))
+
+    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # what stands there for it makes no sense, or we do not understand it: the others go on
+            self.set_aside(name, error)
+
+    def set_aside(self, name: str, why: object) -> None:
+        """What stands there for it stays, and so do its instances; here it is known no more."""
+        self.release_at.pop(name, None)
+        self.known.drop_query(name)
+        self.known.quarantine.set_query_aside(name, node("queries", name), why)
+
+    def discard(self, name: str) -> None:
+        """One that is set aside is to vanish, with its instances."""
+        for path in self.written.paths(name):
+            self.known.quarantine.release(path)
+        self.known.quarantine.release(node("queries", name))
+        self.known.quarantine.release(node("plans", name))
+        del self.known.quarantine.queries[name]
+        self.written.erase(name)
+
+    def _advance(self, name: str, now: Now) -> None:
         self.known.note_change(name)
         while (record := self.known.queries[name]) and (target := step(record.state, observed.signals_of(self.known, record, now))):
             self._enter(record, target, now)

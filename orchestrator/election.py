@@ -8,7 +8,9 @@ would wait for the session of its own predecessor to run out.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoNodeError, NotEmptyError
 
 from cep.config import node
+from cep.errors import ProtocolError
+from cep.model.shapes import read
+
+_LOG = logging.getLogger(__name__)
+_CANDIDATE = re.compile(r"[0-9a-f]{32}-[0-9]{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,11 @@ class Candidate:
         """It was a process of this machine, and is no more."""
         return self.machine == _machine() and _born(self.pid) != self.born
 
+    @staticmethod
+    def from_json(document: Any) -> Candidate:
+        """Raises ProtocolError: it is none."""
+        return read(Candidate, document)
+
     def to_json(self) -> dict[str, Any]:
         return {"rest": self.rest, "machine": self.machine, "pid": self.pid, "born": self.born}
 
@@ -53,7 +65,7 @@ class Election:
     def leads(self) -> bool:
         """Stands for election if it does not yet; is it first?"""
         while True:
-            standing = sorted(self._children(), key=_number)
+            standing = sorted(filter(_CANDIDATE.fullmatch, self._children()), key=_number)
             mine = next((name for name in standing if name.startswith(self._id)), None)
             if mine is None:
                 self._stand()
@@ -76,7 +88,10 @@ class Election:
             data, _ = self._client.get(node("orchestrator"))
         except NoNodeError:
             return None
-        return str(json.loads(data)["rest"]) if data else None
+        try:
+            return Candidate.from_json(json.loads(data)).rest if data else None
+        except (ValueError, RecursionError, ProtocolError):
+            return None  # anybody may have written it; whoever leads next writes it anew
 
     def _children(self) -> list[str]:
         self._client.ensure_path(node("election"))
@@ -91,11 +106,13 @@ class Election:
         path = node("election", name)
         try:
             data, _ = self._client.get(path)
-            if not Candidate(**json.loads(data)).is_gone:
+            if not Candidate.from_json(json.loads(data)).is_gone:
                 return False
             self._client.delete(path)
         except NoNodeError:
             pass
+        except (ValueError, RecursionError, ProtocolError, NotEmptyError) as error:
+            _LOG.error("%s is no candidate: %s: %s", path, type(error).__name__, error)
         return True
 
 

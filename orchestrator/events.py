@@ -77,6 +77,13 @@ class Undeclare:
 
 
 @dataclass(frozen=True, slots=True)
+class Discard:
+    """A node that is set aside is to be removed; of a query, with all that belongs to it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenPublisher:
     """A publisher opens its stream."""
 
@@ -140,6 +147,7 @@ Event = (
     | Relocate
     | Declare
     | Undeclare
+    | Discard
     | OpenPublisher
     | ClosePublisher
     | Subscribe

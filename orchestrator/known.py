@@ -19,6 +19,7 @@ from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator import moves
 from orchestrator.life_cycle import is_over
+from orchestrator.quarantine import Quarantine
 from orchestrator.records import BucketTable, Manager, Publisher, QueryRecord, Relocation, Status, Subscription
 from orchestrator.tables import planned_table
 
@@ -26,7 +27,8 @@ from orchestrator.tables import planned_table
 class Known:
     """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, quarantine: Quarantine) -> None:
+        self.quarantine = quarantine
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}
@@ -49,7 +51,9 @@ class Known:
     # --- queries
 
     def query(self, name: str) -> QueryRecord:
-        """Raises NotFound."""
+        """Raises NotFound, or Conflict: it is set aside."""
+        if name in self.quarantine.queries:
+            raise Conflict(f"query {name!r} is set aside: {self.quarantine.queries[name]}; delete it, and deploy it again")
         if name not in self.queries:
             there = ", ".join(map(repr, sorted(self.queries)[:10])) or "none"
             raise NotFound(f"there is no query {name!r}; there is {there}")
@@ -57,6 +61,8 @@ class Known:
 
     def check_new(self, query: Query) -> None:
         """Raises Conflict: the name is taken, a stream is declared differently, or another query feeds an output stream."""
+        if query.name in self.quarantine.queries:
+            self.query(query.name)
         if query.name in self.queries:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         for stream in query.streams:
@@ -120,6 +126,16 @@ class Known:
             self._reading[stream].pop(name, None)
         for kept in (self.queries, self.plans, self.tables, self.plan_documents):
             kept.pop(name, None)
+
+    def drop_query(self, name: str) -> None:
+        """The same, of one with which something is wrong: nothing that it says of itself is believed."""
+        for index in (self._read_by, self._putting_out, self._reading):
+            for there in index.values():
+                there.pop(name, None) if isinstance(there, dict) else there.discard(name)
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents):
+            kept.pop(name, None)
+        live = (record.name for record in self.queries.values() if not is_over(record.state))
+        self._hosting = Counter(instance.im for each in live for instance in self.plans[each].instances)
 
     # --- streams
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, NAME_CHARS_MAX, checked_endpoint
 from orchestrator.problems import Problem
 
 QUERY_EXAMPLE: dict[str, Any] = {
@@ -31,6 +32,10 @@ QUERY_EXAMPLE: dict[str, Any] = {
     "outputs": [{"stream": "per_ip", "input": "window"}],
 }
 STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
+
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+Endpoint = Annotated[str, AfterValidator(lambda endpoint: checked_endpoint(endpoint, "/endpoint"))]
 
 
 class Model(BaseModel):
@@ -127,14 +132,14 @@ class Rebalancing(Model):
     """A table of buckets by hand."""
 
     subquery: str | None = Field(None, description="Whose; it may be left out where only one has a table.")
-    table: list[int] = Field(description="Bucket → instance.")
+    table: list[Annotated[int, Field(ge=0, lt=INSTANCES_MAX)]] = Field(max_length=BUCKETS_MAX, description="Bucket → instance.")
 
 
 class Moving(Model):
     """An instance that is to move by hand."""
 
     subquery: str
-    instance: int = 0
+    instance: int = Field(0, ge=0, lt=INSTANCES_MAX)
     im: str = Field(description="The instance manager where it is to go on.")
 
 
@@ -213,8 +218,8 @@ class OpeningOf(BaseModel):
     """A publisher that opens a stream, one of several that one client opens."""
 
     stream: str
-    name: str = Field(min_length=1, examples=["p1"])
-    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/p1"])
+    name: Name = Field(examples=["p1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/p1"])
 
 
 class Opened(Model):
@@ -280,8 +285,8 @@ class Producing(Model):
 class Opening(BaseModel):
     """A publisher that opens a stream."""
 
-    name: str = Field(min_length=1, examples=["p1"])
-    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/p1"])
+    name: Name = Field(examples=["p1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/p1"])
 
 
 class Closing(Model):
@@ -293,10 +298,12 @@ class Closing(Model):
 class SubscriptionRequest(BaseModel):
     """Somebody who will read an output stream."""
 
-    id: str = Field(min_length=1, examples=["s1"])
-    endpoint: str = Field(min_length=1, examples=["ipc:///tmp/cep-1/s1"])
+    id: Name = Field(examples=["s1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/s1"])
     on_slow: Literal["block", "drop"] = "block"
-    keep: float = Field(60.0, gt=0, description="Seconds that rows are held for a client that is gone.")
+    keep: float = Field(
+        60.0, ge=KEEP_S_MIN, le=KEEP_S_MAX, allow_inf_nan=False, description="Seconds that rows are held for a client that is gone."
+    )
 
 
 class InstanceManagerInfo(Model):
@@ -307,6 +314,13 @@ class InstanceManagerInfo(Model):
     instances: int = Field(description="Subquery instances it hosts.")
 
 
+class SetAside(Model):
+    """A node of ZooKeeper that cannot be read or acted on. It stays as it is until somebody mends or removes it."""
+
+    node: str
+    reason: str
+
+
 class ClusterInfo(Model):
     """What the cluster is made of, beside its queries."""
 
@@ -314,6 +328,7 @@ class ClusterInfo(Model):
         description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
         "and how and with which last words."
     )
+    quarantined: list[SetAside] = Field(description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole.")
 
 
 class Health(Model):

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from cep.errors import QueryFailed
+from cep.errors import ProtocolError, QueryFailed
+from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint, shown
+from cep.model.shapes import read
+from orchestrator.life_cycle import LIFE_CYCLE
 
 KEEP_S = 60.0
 """How long what is over stays readable, unless a subscription says otherwise (DESIGN 5.9)."""
@@ -28,6 +31,19 @@ class Process(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class _Registration:
+    """Of what an instance manager says of itself, what is needed here."""
+
+    id: str
+    endpoint: str
+    pid: int = 0
+    started: int = 0
+    node: int | None = None
+    core: int | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Manager:
     """An instance manager as it registered itself; `info` is everything it said."""
 
@@ -37,10 +53,21 @@ class Manager:
     node: int | None
     core: int | None
     info: Mapping[str, Any]
+    refused: Mapping[str, str] = field(default_factory=dict)  # assignments that it cannot read, and why
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Manager:
-        return Manager(d["id"], d["endpoint"], Process(d.get("pid", 0), d.get("started", 0)), d.get("node"), d.get("core"), d)
+        """Raises ProtocolError: it is no registration."""
+        found = read(_Registration, d)
+        process = Process(found.pid, found.started)
+        return Manager(found.id, checked_endpoint(found.endpoint), process, found.node, found.core, d, found.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class _FailedAt:
+    """A subquery and its instance; none where all are meant."""
+
+    at: tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +96,11 @@ class Status:
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
-        figures = d.get("rows") or {}, d.get("operators") or ()
-        return Status(d["epoch"], d["state"], d.get("cause"), *figures, d.get("table", 0), d.get("step", 0), d.get("failed_at", ()))
+        """Raises ProtocolError: it is no status."""
+        found = read(Status, {key: value for key, value in d.items() if value is not None} if isinstance(d, dict) else d)
+        check_operators(found.operators)
+        read(_FailedAt, {"at": list(found.failed_at) or ["", None]})
+        return found if len(found.cause or "") <= CAUSE_CHARS_MAX else replace(found, cause=found.cause[:CAUSE_CHARS_MAX])  # type: ignore[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +113,6 @@ class Cause:
 
     def to_json(self) -> dict[str, Any]:
         return {"subquery": self.subquery, "instance": self.instance, "cause": self.text}
-
-    @staticmethod
-    def from_json(d: Mapping[str, Any]) -> Cause:
-        return Cause(d["subquery"], d["instance"], d["cause"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +127,8 @@ class BucketTable:
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> BucketTable:
-        return BucketTable(d["version"], tuple(d["table"]))
+        """Raises ProtocolError: it is no table."""
+        return read(BucketTable, d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +172,16 @@ class Subscription:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> Subscription:
+        """Raises ProtocolError or QueryError: it is no subscription."""
+        found = read(Subscription, d)
+        checked(found.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX)
+        checked_endpoint(found.endpoint)
+        if found.on_slow not in ("block", "drop"):
+            raise ProtocolError(f"on_slow: expected 'block' or 'drop', got {shown(found.on_slow)}")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
@@ -156,6 +193,13 @@ class Publisher:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_json(d: Mapping[str, Any]) -> Publisher:
+        """Raises ProtocolError or QueryError: it is no publisher."""
+        found = read(Publisher, d)
+        checked_endpoint(found.endpoint)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,16 +261,37 @@ class QueryRecord:
         own = {each.name: getattr(self, each.name) for each in fields(self)}  # not `asdict`, which copies the document deep
         move = None if self.move is None else asdict(self.move) | {"process": list(self.move.process)}
         hosts = {im: list(process) for im, process in self.hosts.items()}
-        return own | {"cause": cause, "hosts": hosts, "move": move, "readers": [list(reader) for reader in self.readers]}
+        operators = {subquery: list(figures) for subquery, figures in self.operators.items()}
+        readers = [list(reader) for reader in self.readers]
+        return own | {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:
-        cause = None if d["cause"] is None else Cause.from_json(d["cause"])
-        move = None if d.get("move") is None else Relocation(**d["move"] | {"process": Process(*d["move"]["process"])})
-        hosts = {im: Process(*process) for im, process in d["hosts"].items()}
-        return QueryRecord(
-            **{**d, "cause": cause, "hosts": hosts, "move": move, "readers": tuple((stream, id_) for stream, id_ in d["readers"])}
-        )
+        """Raises ProtocolError: it is no record."""
+        cause = d.get("cause") if isinstance(d, dict) else None
+        found = read(QueryRecord, d | {"cause": cause | {"text": cause.get("cause")}} if isinstance(cause, dict) else d)
+        if found.state not in LIFE_CYCLE:
+            raise ProtocolError(f"QueryRecord.state: expected one of {', '.join(LIFE_CYCLE)}, got {shown(found.state)}")
+        checked(found.epoch, "epoch", 0, EPOCH_MAX)
+        for figures in found.operators.values():
+            check_operators(figures)
+        return found
+
+
+def check_operators(figures: Iterable[Mapping[str, Any]]) -> None:
+    """Raises ProtocolError: these are not what `added_up` adds up."""
+    for each in figures:
+        read(_Figures, each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """Of an operator, or of a step that is none."""
+
+    name: str
+    step: str
+    rows_in: int
+    cpu_ns: int
 
 
 def added_up(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

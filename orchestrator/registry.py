@@ -8,6 +8,7 @@ Rules:
    allows, pipelined, each checking the fence: the version of `/orchestrator`, which every new leader raises. A deposed
    leader's transaction fails as a whole.
 4. A write whose outcome is unknown (connection lost) stays pending; before it is tried again, what is there is read.
+5. What cannot be read, or not be written, concerns that node alone: it is set aside (`quarantine.py`), and the rest goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from kazoo.client import KazooClient
@@ -26,6 +27,8 @@ from kazoo.exceptions import (
     KazooException,
     NodeExistsError,
     NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
@@ -35,6 +38,7 @@ from kazoo.retry import KazooRetry
 from cep.config import ROOT, node, transactions
 from cep.errors import ClusterError
 from orchestrator.events import Command, Put
+from orchestrator.quarantine import Quarantine, decode, readable
 from orchestrator.records import Manager, Status
 
 NODE_BYTES_MAX = 900_000
@@ -42,6 +46,10 @@ NODE_BYTES_MAX = 900_000
 
 _KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions")
 _GONE = None
+_DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen
+_TRIES_MAX = 10
+_OF_OTHERS = (RolledBackError, RuntimeInconsistency, ConnectionLoss, SessionExpiredError)
+T = TypeVar("T")
 
 LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
 """The connection went away: nothing is wrong that its return does not mend."""
@@ -49,6 +57,14 @@ LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeout
 
 class Deposed(Exception):
     """Another orchestrator leads now."""
+
+
+class _Unwritable(Exception):
+    """A node that ZooKeeper does not let us write, whatever else is written: it has children, say."""
+
+    def __init__(self, path: str, error: KazooException) -> None:
+        super().__init__(path)
+        self.path, self.error = path, error
 
 
 def connect(hosts: str, session_timeout_s: float) -> KazooClient:
@@ -75,8 +91,9 @@ def encode(path: str, value: Any) -> bytes:
 class Registry:
     """Reads with watches, and fenced writes. `changed` is called, from kazoo's thread, with the path that changed."""
 
-    def __init__(self, client: KazooClient, timeout_s: float, changed: Callable[[str], None]) -> None:
+    def __init__(self, client: KazooClient, timeout_s: float, changed: Callable[[str], None], quarantine: Quarantine | None = None) -> None:
         self._client, self._timeout_s, self._changed = client, timeout_s, changed
+        self.quarantine = quarantine or Quarantine()
         self._known: dict[str, bytes] = {}
         self._parents: set[str] = set()
         self._pending: dict[str, Any] = {}
@@ -91,17 +108,21 @@ class Registry:
         self._ensure(node(kind) for kind in (*_KINDS, "ims", "status"))
         self._client.sync(ROOT)
         level = [node(kind) for kind in _KINDS]
-        while level:
+        for _ in range(_DEPTH_MAX):
             self._known |= {path: data for path, data in self._values(level) if data is not None}
             level = [f"{path}/{name}" for path, names in self._children(level) for name in names]
-        return {path: json.loads(data) if data else None for path, data in self._known.items()}
+        return {path: decode(data) if data else None for path, data in self._known.items()}
 
     def managers(self) -> dict[str, Manager]:
         """The instance managers that are registered, by id; `changed` tells when to ask again."""
         paths = [node("ims", name) for name in self._client.get_children(node("ims"), watch=self._watch)]
-        found = [Manager.from_json(json.loads(data)) for _, data in self._values(paths, self._watch) if data]
-        self._ensure(node(kind, manager.im) for kind in ("status", "assignments") for manager in found)
-        return {manager.im: manager for manager in found}
+        read = [self._understood(path, data, Manager.from_json) for path, data in self._values(paths, self._watch) if data]
+        found = {manager.im: manager for manager in read if manager is not None}
+        for path in [path for path in paths if (im := unquote(path.rpartition("/")[2])) in found and path != node("ims", im)]:
+            self.quarantine.set_aside(path, "another instance manager has this id")
+        self.quarantine.release_below(node("ims"), paths)
+        self._ensure(node(kind, im) for kind in ("status", "assignments") for im in found)
+        return found
 
     def statuses(self, im: str, names: Iterable[str] | None = None) -> dict[str, Status | None]:
         """What changed among the statuses of an instance manager since the last call: name -> status, None where gone.
@@ -113,7 +134,11 @@ class Registry:
         there = {*seen, *names} if names is not None else self._names(node("status", im))
         wanted = set(names) if names is not None else there - seen.keys()
         read = self._values([f"{node('status', im)}/{name}" for name in sorted(wanted)], self._watch)
-        found = {path.rpartition("/")[2]: Status.from_json(json.loads(data)) if data else None for path, data in read}
+        found = {path.rpartition("/")[2]: self._understood(path, data, Status.from_json) if data else None for path, data in read}
+        for path in [path for path, data in read if not data]:
+            self.quarantine.release(path)
+        if names is None:
+            self.quarantine.release_below(node("status", im), [f"{node('status', im)}/{name}" for name in there])
         changes: dict[str, Status | None] = {name: None for name in seen.keys() - there}
         changes |= {name: status for name, status in found.items() if status != seen.get(name)}
         for name, status in changes.items():
@@ -127,6 +152,16 @@ class Registry:
         """The same, with every one read and watched anew: after a reconnection no watch is left."""
         return self.statuses(im, self._names(node("status", im)) | self._seen.get(im, {}).keys())
 
+    def _understood(self, path: str, data: bytes, read: Callable[[Any], T]) -> T | None:
+        """What a node holds; None: it makes no sense."""
+        try:
+            found = read(readable(decode(data)))
+        except Exception as error:  # anybody may have written it
+            self.quarantine.set_aside(path, error)
+            return None
+        self.quarantine.release(path)
+        return found
+
     def _names(self, path: str) -> set[str]:
         try:
             return set(self._client.get_children(path, watch=self._watch))
@@ -135,16 +170,21 @@ class Registry:
 
     def _values(self, paths: Iterable[str], watch: Any = None) -> list[tuple[str, bytes | None]]:
         asked = [(path, self._client.get_async(path, watch)) for path in paths]
-        return [(path, self._result(answer, lambda found: bytes(found[0]))) for path, answer in asked]
+        return [(path, self._result(path, answer, lambda found: bytes(found[0]))) for path, answer in asked]
 
     def _children(self, paths: Iterable[str]) -> list[tuple[str, list[str]]]:
         asked = [(path, self._client.get_children_async(path)) for path in paths]
-        return [(path, self._result(answer, sorted) or []) for path, answer in asked]
+        return [(path, self._result(path, answer, sorted) or []) for path, answer in asked]
 
-    def _result(self, answer: Any, convert: Callable[[Any], Any]) -> Any:
+    def _result(self, path: str, answer: Any, convert: Callable[[Any], Any]) -> Any:
         try:
             return convert(answer.get(timeout=self._timeout_s))
         except NoNodeError:
+            return None
+        except LOST:
+            raise
+        except KazooException as error:
+            self.quarantine.set_aside(path, error)
             return None
 
     def _watch(self, event: WatchedEvent) -> None:
@@ -160,11 +200,19 @@ class Registry:
     # --- writing
 
     def put(self, commands: Iterable[Command]) -> None:
-        """These are to be written by the next flush. Raises ClusterError, with nothing noted: one is too large."""
-        encoded = {c.path: encode(c.path, c.value) if isinstance(c, Put) else _GONE for c in commands}
-        for path, data in encoded.items():
-            self._pending.pop(path, None)  # the last word comes last
-            self._pending[path] = data
+        """These are to be written by the next flush. Raises ClusterError, with all others noted: one cannot be written."""
+        wrong = None
+        for command in commands:
+            try:
+                data = encode(command.path, command.value) if isinstance(command, Put) else _GONE
+            except Exception as error:
+                self.quarantine.set_aside(command.path, error)
+                wrong = error if isinstance(error, ClusterError) else ClusterError(f"{command.path}: {type(error).__name__}: {error}")
+                continue
+            self._pending.pop(command.path, None)  # the last word comes last
+            self._pending[command.path] = data
+        if wrong is not None:
+            raise wrong
 
     @property
     def is_written(self) -> bool:
@@ -177,14 +225,21 @@ class Registry:
             Deposed: the fence has another version.
             one of LOST: the connection is away; what is pending stays so.
         """
+        tries = 0
         while self._pending:
             try:
                 self._refresh()
                 self._uncertain = set(self._pending)
-                self._ensure(path.rpartition("/")[0] for path, data in self._pending.items() if data is not _GONE)
+                self._ensure_parents()
                 self._commit(fence)
-            except (NodeExistsError, NoNodeError):
-                continue  # somebody else's hand: read what is there, and try again
+            except (NodeExistsError, NoNodeError) as error:  # somebody else's hand: read what is there, and try again
+                if (tries := tries + 1) > _TRIES_MAX:
+                    raise ConnectionLoss("what is there changes all the time") from error
+                continue
+            except _Unwritable as unwritable:
+                self.quarantine.set_aside(unwritable.path, unwritable.error)
+                del self._pending[unwritable.path]
+                continue
             for path, data in self._pending.items():
                 if data is _GONE:
                     self._known.pop(path, None)
@@ -201,10 +256,20 @@ class Registry:
             else:
                 self._known[path] = data
 
+    def _ensure_parents(self) -> None:
+        for path in [path for path, data in self._pending.items() if data is not _GONE]:
+            try:
+                self._ensure([path.rpartition("/")[0]])
+            except LOST:
+                raise
+            except KazooException as error:
+                raise _Unwritable(path, error) from error
+
     def _commit(self, fence: int) -> None:
-        asked = [self._transaction(chunk, fence) for chunk in transactions(self._operations())]
-        for answer in [transaction.commit_async() for transaction in asked]:
-            _check(answer.get(timeout=self._timeout_s))
+        chunks = list(transactions(self._operations()))
+        asked = [self._transaction(chunk, fence) for chunk in chunks]
+        for chunk, answer in zip(chunks, [transaction.commit_async() for transaction in asked], strict=True):
+            _check([path for _, path, _ in chunk], answer.get(timeout=self._timeout_s))
 
     def _operations(self) -> Iterator[tuple[str, str, bytes]]:
         for path, data in self._pending.items():
@@ -229,16 +294,18 @@ class Registry:
         return transaction
 
 
-def _check(results: list[Any]) -> None:
+def _check(paths: list[str], results: list[Any]) -> None:
     """Raises what made a transaction fail; the first operation is the check of the fence."""
     if isinstance(results[0], BadVersionError | NoNodeError):
         raise Deposed
-    failures = [result for result in results if isinstance(result, KazooException)]
-    for failure in failures:
+    failures = [(path, result) for path, result in zip(paths, results[1:], strict=True) if isinstance(result, KazooException)]
+    for path, failure in failures:
         if isinstance(failure, NodeExistsError | NoNodeError):
             raise failure
+        if not isinstance(failure, _OF_OTHERS):
+            raise _Unwritable(path, failure)
     if failures:
-        raise failures[0]
+        raise failures[0][1]
 
 
 def unquoted(statuses: Mapping[str, Status | None]) -> dict[str, Status | None]:

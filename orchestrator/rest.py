@@ -18,6 +18,7 @@ from cep.config import ClusterConfig
 from cep.errors import ClusterError, Conflict, NotFound, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model import streams as stream_documents
+from cep.model.limits import DIGITS_MAX, NAME_CHARS_MAX, PATH_CHARS_MAX, WAIT_S_MAX, shown
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan import physical
@@ -31,6 +32,7 @@ from orchestrator.door import Gateway
 from orchestrator.events import (
     ClosePublisher,
     Declare,
+    Discard,
     Event,
     Forget,
     OpenPublisher,
@@ -55,10 +57,10 @@ from orchestrator.tables import sole_head
 CONFIRM_S = 30.0
 """How long a request waits for ZooKeeper to have what it asked for."""
 
-WAIT_S_MAX = 60.0
+POLL_S_MAX = 60.0
 """The longest long-poll."""
 
-VANISHED_S = WAIT_S_MAX + 10.0
+VANISHED_S = POLL_S_MAX + 10.0
 """A publisher that was not heard of for so long counts as closed: ten seconds past its longest poll."""
 
 REQUESTS_MAX = 2048
@@ -112,7 +114,8 @@ class Api:
     def since(self, change: str) -> int:
         """The number of a change of this term; -1, before all, of another."""
         term, _, number = change.partition(".")
-        return int(number) if term == str(self.service.term) and number.isdecimal() and len(number) < 20 else -1
+        known = term == str(self.service.term) and number.isascii() and number.isdecimal() and len(number) <= DIGITS_MAX
+        return int(number) if known else -1
 
     async def files(self, query: CepQuery) -> Files:
         known = await self.ask(lambda state: dict(state.streams))
@@ -148,7 +151,7 @@ def _api(request: Request) -> Api:
 
 Cluster = Annotated[Api, Depends(_api)]
 Wait = Annotated[bool, Query(description="Answer only when it is done.")]
-Timeout = Annotated[float, Query(gt=0, le=3600, description="How long to wait at most, in seconds.")]
+Timeout = Annotated[float, Query(gt=0, le=WAIT_S_MAX, description="How long to wait at most, in seconds.")]
 Until = Annotated[str | None, Query(description="Answer only when the query is in this state, or over: `ready`, `running`, `stopped`.")]
 
 
@@ -339,7 +342,7 @@ async def readers(
     name: str,
     api: Cluster,
     after: str | None = None,
-    wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
+    wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0,
     publisher: Annotated[str | None, Query(description="Who asks: one that stops asking counts as closed.")] = None,
 ) -> Any:
     """Who reads a published stream now; with `after` and `wait`, as soon as that is another version."""
@@ -372,6 +375,8 @@ async def close_publisher(name: str, publisher: str, api: Cluster, keep_open: bo
 @router.post("/streams/{name}/subscriptions", status_code=201)
 async def subscribe(name: str, wanted: models.SubscriptionRequest, api: Cluster) -> models.SubscriptionRequest:
     """Registers a subscription, also to a stream whose query is not deployed yet: nothing of it is lost."""
+    check_name("stream", name, "")
+    check_name("subscription", wanted.id, "/id")
     await api.do(Subscribe(Subscription(name, wanted.id, wanted.endpoint, wanted.on_slow, wanted.keep)))
     return wanted
 
@@ -406,7 +411,7 @@ async def answers(
         str, Query(min_length=1, max_length=100, description="Any name, for as long as you read: who has another gets all rows too.")
     ],
     max: Annotated[int, Query(ge=1, le=100_000)] = 1000,
-    wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0,
+    wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0,
 ) -> Any:
     """The next rows of an output stream, for small clients.
 
@@ -420,6 +425,12 @@ async def answers(
 # --- the cluster -----------------------------------------------------------------------------------------------------
 
 
+@router.delete("/cluster/quarantined", status_code=204)
+async def discard(node: Annotated[str, Query(max_length=PATH_CHARS_MAX, description="Its path in ZooKeeper.")], api: Cluster) -> None:
+    """Removes a node that is set aside; of a query, with all that belongs to it."""
+    await api.do(Discard(node))
+
+
 @router.get("/instance-managers", response_model=list[models.InstanceManagerInfo])
 async def instance_managers(api: Cluster) -> Any:
     """Who is registered, where it is bound, and how much it hosts."""
@@ -430,7 +441,8 @@ async def instance_managers(api: Cluster) -> Any:
 async def cluster(api: Cluster) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
     folder = api.config.reports
-    return {"supervisors": [] if folder is None else await run_in_threadpool(read_reports, Path(folder))}
+    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
+    return {"supervisors": supervisors, "quarantined": api.service.quarantine.to_json()}
 
 
 @router.get("/topology")
@@ -507,8 +519,9 @@ def _nameable_stream(stream: Stream, pointer: str) -> Stream:
 
 
 def check_name(kind: str, name: str, pointer: str) -> None:
-    if "/" in name or not name.strip(".") or not name.isprintable():
-        raise QueryError(f"a {kind}'s name is part of an address: no '/', nothing unprintable, not only dots; got {name!r}", pointer)
+    if "/" in name or not name.strip(".") or not name.isprintable() or len(name) > NAME_CHARS_MAX:
+        rule = f"no '/', nothing unprintable, not only dots, at most {NAME_CHARS_MAX} characters"
+        raise QueryError(f"a {kind}'s name is part of an address: {rule}; got {shown(name)}", pointer)
 
 
 async def _settled(api: Api, name: str, goal: str, timeout: float) -> bool:

@@ -17,7 +17,7 @@ from orchestrator.bodies import Route
 from orchestrator.events import ClosePublisher, OpenPublisher
 from orchestrator.file_sources import checked_files
 from orchestrator.records import Publisher
-from orchestrator.rest import WAIT_S_MAX, Api, Cluster, Timeout, check_name, confirmed, has_settled, nameable, published
+from orchestrator.rest import POLL_S_MAX, Api, Cluster, Timeout, check_name, confirmed, has_settled, nameable, published
 from orchestrator.state import ClusterState
 
 TOGETHER = 100
@@ -81,7 +81,7 @@ async def open_publishers(openings: list[models.OpeningOf], api: Cluster) -> Any
 
 @router.get("/publishers", response_model=models.ReadersNews)
 async def news_for_publishers(
-    endpoint: str, api: Cluster, after: str = "", wait: Annotated[float, Query(ge=0, le=WAIT_S_MAX)] = 0.0
+    endpoint: str, api: Cluster, after: str = "", wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0
 ) -> Any:
     """Who reads the streams published at `endpoint` of whose readers there is news; with `wait`, as soon as there is. Whoever asks is
     alive."""

@@ -15,14 +15,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from kazoo.client import KazooState
+from kazoo.exceptions import KazooException
 
 from cep.config import ROOT, ClusterConfig, node
 from cep.errors import CepError, ClusterError
 from cep.model import query as queries
+from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.references import check_references
 from cep.model.topology import Topology
@@ -32,6 +35,7 @@ from cep.plan.planner import plan as make_plan
 from orchestrator.election import Candidate, Election
 from orchestrator.events import Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
 from orchestrator.feeds import sources
+from orchestrator.quarantine import Quarantine
 from orchestrator.records import Now, Status
 from orchestrator.registry import LOST, Deposed, Registry, connect, encode, unquoted
 from orchestrator.state import ClusterState
@@ -118,9 +122,10 @@ class Service:
         self.leader: str | None = None
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
         self._client = connect(config.zookeeper, config.session_timeout_s)
+        self.quarantine = Quarantine()
         self._registry = self._new_registry()
         self._election = self._new_election()
-        self._state = ClusterState(config.session_timeout_s)
+        self._state = ClusterState(config.session_timeout_s, self.quarantine)
         self._fence = -1
         self._unanswered: list[tuple[Future[Any], Any]] = []
         self._questions: list[_Question] = []
@@ -200,6 +205,9 @@ class Service:
         except LOST:
             self._try_again = True  # if the connection is away, the listener will say when it is back
             _LOG.warning("ZooKeeper does not answer")
+        except KazooException as error:
+            self._try_again = True
+            _LOG.warning("ZooKeeper refuses what it is asked: %s: %s", type(error).__name__, error)
         except Deposed:
             _LOG.warning("another orchestrator leads")
             self._drop_office()
@@ -230,7 +238,7 @@ class Service:
         if self._try_again:
             return _PAUSE_S
         deadline = self._state.deadline if self.connected and self.leads else None
-        return None if deadline is None else max(0.0, deadline - time.monotonic())
+        return None if deadline is None else min(max(0.0, deadline - time.monotonic()), WAIT_S_MAX)
 
     def _take(self, message: _Message) -> None:
         match message:
@@ -251,7 +259,7 @@ class Service:
             self._drop_office()
             self._election = self._new_election()
         elif self.connected and self.leads:
-            self._handle(Connected())
+            self._see(node(), Connected())
             self._look_at_everything()
 
     def _on_changed(self, path: str) -> None:
@@ -284,8 +292,10 @@ class Service:
             self.leader = self._election.leader()
             return
         self._fence = self._election.take_office()
-        self._state = ClusterState(self.config.session_timeout_s)
-        self._registry.put(self._state.restore(self._registry.read_all(), _now()))
+        self.quarantine.clear()
+        self._state = ClusterState(self.config.session_timeout_s, self.quarantine)
+        with suppress(ClusterError):  # what cannot be written is set aside
+            self._registry.put(self._state.restore(self._registry.read_all(), _now()))
         self.leads, self.leader = True, self.config.rest
         self._look_at_everything()
 
@@ -299,7 +309,7 @@ class Service:
         if unseen.managers:
             managers = self._registry.managers()
             unseen.ims |= managers.keys() - self._state.managers.keys()
-            self._handle(ManagersSeen(managers))
+            self._see(node("ims"), ManagersSeen(managers))
             unseen.managers = False
         for im in list(unseen.ims):
             self._tell(im, self._registry.all_statuses(im))
@@ -313,12 +323,12 @@ class Service:
 
     def _tell(self, im: str, changes: dict[str, Status | None]) -> None:
         if changes:
-            self._handle(StatusesSeen(im, unquoted(changes)))
+            self._see(node("status", im), StatusesSeen(im, unquoted(changes)))
 
     def _tick(self) -> None:
         deadline = self._state.deadline
         if deadline is not None and deadline <= time.monotonic():
-            self._handle(Tick())
+            self._see(node(), Tick())
 
     def _answer(self) -> None:
         if self.leads and self._registry.is_written:
@@ -350,6 +360,15 @@ class Service:
     def _handle(self, event: Event) -> None:
         self._registry.put(self._state.handle(event, _now()))
 
+    def _see(self, path: str, event: Event) -> None:
+        """Something that nobody asked for. What is wrong with it harms nothing else."""
+        try:
+            self._handle(event)
+        except CepError as error:
+            _LOG.error("%s", error)
+        except Exception as error:  # a bug that what stands at `path` has met
+            self.quarantine.set_aside(path, error)
+
     def _handle_all(self, events: Iterable[Event]) -> None:
         for event in events:
             self._handle(event)
@@ -378,7 +397,7 @@ class Service:
         return plan
 
     def _new_registry(self) -> Registry:
-        return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)))
+        return Registry(self._client, self.config.session_timeout_s, lambda path: self._inbox.put(_Changed(path)), self.quarantine)
 
     def _new_election(self) -> Election:
         return Election(self._client, Candidate.here(self.config.rest), lambda: self._inbox.put(_Wake()))

@@ -7,6 +7,7 @@ Rules:
 3. A request that cannot be met raises before anything has changed.
 4. Queries move by `LIFE_CYCLE` and in no other way.
 5. A missing instance manager is no death until `judge_from`: one session timeout after ZooKeeper answers again.
+6. Whatever stands in ZooKeeper, `restore` and what is seen raise nothing: what makes no sense is set aside (`quarantine.py`).
 
 What is known, and questions about it: `known.py`. Streams and who is open: `catalog.py`. Queries: `deployments.py`, by what their
 instances say (`observed.py`). What is written for one: `assignments.py`; what differs: `written.py`.
@@ -14,11 +15,16 @@ instances say (`observed.py`). What is written for one: `assignments.py`; what d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from cep.config import node
+from cep.config import ROOT, node
+from cep.errors import CepError, Conflict, NotFound, ProtocolError
 from cep.model import streams as stream_documents
+from cep.model.limits import EPOCH_MAX, checked
+from cep.model.shapes import read
 from cep.plan import physical
 from orchestrator import moves
 from orchestrator.catalog import Catalog
@@ -28,6 +34,7 @@ from orchestrator.events import (
     Command,
     Connected,
     Declare,
+    Discard,
     Event,
     Forget,
     ManagersSeen,
@@ -44,18 +51,21 @@ from orchestrator.events import (
     Unsubscribe,
 )
 from orchestrator.known import Known
+from orchestrator.quarantine import Quarantine, readable
 from orchestrator.records import BucketTable, Manager, Now, Publisher, QueryRecord, Status, Subscription
-from orchestrator.written import Written, below
+from orchestrator.tables import check_table
+from orchestrator.written import DEPTHS, Written, below, names_of, strays
 
 
 class ClusterState(Known):
     """Everything that is known, and what follows from events for it."""
 
-    def __init__(self, session_timeout_s: float) -> None:
-        super().__init__()
+    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None) -> None:
+        super().__init__(quarantine or Quarantine())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
         self._written = Written()
+        self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._written)
         self._deployments = Deployments(self, self._catalog, self._written)
 
@@ -67,9 +77,22 @@ class ClusterState(Known):
             NotFound: there is nothing of that name.
         """
         self._steady = now.steady
-        for name in self._take(event, now):
+        for name in self._taken(event, now):
             self._deployments.advance(name, now)
         return self._written.commands()
+
+    def _taken(self, event: Event, now: Now) -> Iterable[str]:
+        """What `_take` says. After a bug the query that met it is as if it had not been asked for, or set aside."""
+        try:
+            return self._take(event, now)
+        except CepError:
+            raise
+        except Exception as error:
+            if isinstance(event, Submit):
+                self.drop_query(event.plan.query.name)
+            elif (name := getattr(event, "query", None)) in self.queries:
+                self._deployments.set_aside(name, error)
+            raise
 
     @property
     def deadline(self) -> float | None:
@@ -98,6 +121,8 @@ class ClusterState(Known):
                 return self._deployments.relocate(name, subquery, index, im)
             case Declare(stream):
                 self._catalog.declare(stream)
+            case Discard(path):
+                self._discard(path)
             case Undeclare(stream_name):
                 self._catalog.undeclare(stream_name)
             case OpenPublisher(publisher):
@@ -118,13 +143,37 @@ class ClusterState(Known):
                 return self._deployments.release_due(now)
         return ()
 
+    def _discard(self, path: str) -> None:
+        """Raises NotFound, or Conflict: it is not ours to remove."""
+        if path not in self.quarantine.nodes:
+            raise NotFound(f"{path!r} is not set aside; `cep status` shows what is")
+        kind = path.removeprefix(f"{ROOT}/").partition("/")[0]
+        if kind not in DEPTHS:
+            raise Conflict(f"{path!r} is an instance manager's, and goes with it")
+        query = names_of(path)[0] if kind == "queries" and names_of(path) else None
+        if query in self.quarantine.queries:
+            self._deployments.discard(query)
+        else:
+            self.quarantine.release(path)
+            self._written.delete(path)
+
     def _see_managers(self, managers: Mapping[str, Manager]) -> list[str]:
         """The queries that are on one that has come, gone or been started anew; all of them at the first look."""
         there = {im: manager.process for im, manager in managers.items()}
         known = {im: manager.process for im, manager in self.managers.items()}
         moved = {im for im in there.keys() | known.keys() if there.get(im) != known.get(im)}
+        self._note_refused(managers)
         first, self.managers, self.has_looked = not self.has_looked, managers, True
         return [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
+
+    def _note_refused(self, managers: Mapping[str, Manager]) -> None:
+        """Assignments that instance managers cannot read are set aside, too."""
+        said = {(im, key): why for im, manager in managers.items() for key, why in manager.refused.items()}
+        for im, key in self._refused - said.keys():
+            self.quarantine.release(node("assignments", im, key))
+        for (im, key), why in said.items():
+            self.quarantine.set_aside(node("assignments", im, key), f"{im} says: {why}")
+        self._refused = frozenset(said)
 
     def _see(self, im: str, statuses: Mapping[str, Status | None]) -> list[str]:
         for name, status in statuses.items():
@@ -139,28 +188,88 @@ class ClusterState(Known):
     def restore(self, nodes: Mapping[str, Any], now: Now) -> list[Command]:
         """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then."""
         self.judge_from = now.steady + self.session_timeout_s
-        self._deployments.epoch = (nodes.get(node("queries")) or {}).get("epoch", 0)
-        for _, value in below(nodes, "streams"):
-            stream = stream_documents.from_json(value)
-            self.streams[stream.name] = stream
-        for _, value in below(nodes, "publishers"):
-            self.remember_publisher(Publisher(**value))
-        for _, value in below(nodes, "subscriptions"):
-            self.subscriptions[value["stream"]][value["id"]] = Subscription(**value)
-        for _, value in below(nodes, "queries"):
-            self._restore_query(QueryRecord.from_json(value), nodes, now)
-        self._written.restore(nodes, self.queries)
+        kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
+        for kind, take in kinds.items():
+            for path, value in below(nodes, kind):
+                self._take_over(path, partial(take, path, value))
+        for path, value in below(nodes, "queries"):
+            name = names_of(path)[0]
+            if not self._take_over(path, partial(self._restore_query, name, value, nodes, now)):
+                self._deployments.set_aside(name, self.quarantine.nodes[path])
+        for path in strays(nodes):
+            self.quarantine.set_aside(path, "nothing of this cluster stands here")
+        self._deployments.epoch = self._last_epoch(nodes)
+        self._written.restore(nodes, self.queries.keys() | self.quarantine.queries.keys())
         for name in list(self.queries):
             self._deployments.advance(name, now)
         return self._written.commands()
 
-    def _restore_query(self, record: QueryRecord, nodes: Mapping[str, Any], now: Now) -> None:
-        document = nodes.get(node("plans", record.name))
+    def _take_over(self, path: str, take: Callable[[], None]) -> bool:
+        """Could it be done?"""
+        try:
+            take()
+        except Exception as error:  # anybody may have written it
+            self.quarantine.set_aside(path, error)
+            return False
+        return True
+
+    def _restore_stream(self, path: str, value: Any) -> None:
+        stream = stream_documents.from_json(readable(value))
+        _check_place(path, "streams", stream.name)
+        self.streams[stream.name] = stream
+
+    def _restore_publisher(self, path: str, value: Any) -> None:
+        publisher = Publisher.from_json(readable(value))
+        _check_place(path, "publishers", publisher.stream, publisher.name)
+        self.remember_publisher(publisher)
+
+    def _restore_subscription(self, path: str, value: Any) -> None:
+        subscription = Subscription.from_json(readable(value))
+        _check_place(path, "subscriptions", subscription.stream, subscription.id)
+        self.subscriptions[subscription.stream][subscription.id] = subscription
+
+    def _restore_query(self, name: str, value: Any, nodes: Mapping[str, Any], now: Now) -> None:
+        record = QueryRecord.from_json(readable(value))
+        _check_place(node("queries", name), "queries", record.name)
+        document = nodes.get(node("plans", name))
         if document is None:
             return  # whoever was writing it was killed before the plan, so nobody was told that it is deployed
-        for head, table in (nodes.get(node("tables", record.name)) or {"tables": {}})["tables"].items():
-            self.tables[record.name][head] = BucketTable.from_json(table)
-        self._deployments.restore(record, physical.from_json(document), document, now)
+        plan = physical.from_json(readable(document))
+        if plan.query.name != name:
+            raise ProtocolError(f"the plan of query {name!r} is that of {plan.query.name!r}")
+        tables = read(_Tables, readable(nodes.get(node("tables", name)) or {"tables": {}})).tables
+        for head, table in tables.items():
+            check_table(plan, head, table.table)
+            self.tables[name][head] = table
+        self._deployments.restore(record, plan, document, now)
+
+    def _last_epoch(self, nodes: Mapping[str, Any]) -> int:
+        """Of all deployments so far, also where the node that counts them says nothing."""
+        path, epochs = node("queries"), [record.epoch for record in self.queries.values()]
+        value = nodes.get(path)
+        self._take_over(path, lambda: epochs.append(0 if value is None else read(_Epoch, readable(value)).checked))
+        assigned = [value.get("epoch") for _, value in below(nodes, "assignments") if isinstance(value, dict)]
+        return max([0, *epochs, *(epoch for epoch in assigned if type(epoch) is int and 0 <= epoch <= EPOCH_MAX)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Epoch:
+    epoch: int
+
+    @property
+    def checked(self) -> int:
+        return int(checked(self.epoch, "epoch", 0, EPOCH_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    tables: Mapping[str, BucketTable]
+
+
+def _check_place(path: str, *names: str) -> None:
+    """Raises ProtocolError: what is written there belongs elsewhere."""
+    if path != node(*names):
+        raise ProtocolError(f"this belongs to {node(*names)}, not to {path}")
 
 
 def _concerned(record: QueryRecord) -> set[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
-from cep.config import node
+from cep.config import ROOT, node
 from orchestrator.events import Command, Delete, Put
 
 
@@ -42,23 +43,40 @@ class Written:
         self.write(query, {})
         del self._nodes[query]
 
+    def paths(self, query: str) -> list[str]:
+        """Where something stands for it."""
+        return list(self._nodes.get(query, ()))
+
     def restore(self, nodes: Mapping[str, Any], known: Collection[str]) -> None:
-        """Files what is written under the query it belongs to; what belongs to none that is known is to go."""
+        """Files what is written under the query it belongs to, by its path; what belongs to none that is known is to go."""
         for kind in ("queries", "plans", "tables", "assignments"):
             for path, value in below(nodes, kind):
-                name = value["query"] if kind == "assignments" else _query_of(value)
-                if name in known:
-                    self._nodes[name][path] = value
+                name = names_of(path)[-1]
+                query = name.rsplit("~", 2)[0] if kind == "assignments" else name
+                if query in known:
+                    self._nodes[query][path] = value
                 else:
                     self.delete(path)
 
 
-def _query_of(value: Mapping[str, Any]) -> str:
-    """The name in a query's record or in its plan."""
-    return str(value["name"] if "name" in value else value["query"]["name"])
+DEPTHS = {"streams": 1, "queries": 1, "plans": 1, "tables": 1, "assignments": 2, "publishers": 2, "subscriptions": 2}
+"""Kind of nodes -> how many names are in the paths of those that hold something."""
+
+
+def strays(nodes: Mapping[str, Any]) -> Iterator[str]:
+    """The paths of nodes that hold something and are not as deep as those of their kind."""
+    for path, value in nodes.items():
+        kind, *names = path.removeprefix(f"{ROOT}/").split("/")
+        if value is not None and len(names) != DEPTHS.get(kind) and path != node("queries"):
+            yield path
+
+
+def names_of(path: str) -> list[str]:
+    """Those that `node` made a path of, behind its kind."""
+    return [unquote(part) for part in path.removeprefix(f"{ROOT}/").split("/")[1:]]
 
 
 def below(nodes: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
     """(path, value) of the nodes of a kind."""
-    prefix = node(kind) + "/"
-    return ((path, value) for path, value in nodes.items() if path.startswith(prefix) and value is not None)
+    prefix, depth = node(kind) + "/", node(kind).count("/") + DEPTHS[kind]
+    return ((path, value) for path, value in nodes.items() if path.startswith(prefix) and value is not None and path.count("/") == depth)

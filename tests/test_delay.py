@@ -15,9 +15,10 @@ from cep.dataflow.delay import DelayOperator
 from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Batch
 from cep.errors import DataError
 from cep.model.functions import count
+from cep.model.limits import SPAN_US_MAX
 from cep.model.operators import Aggregate, Deduplicate, Delay
 from cep.model.schema import Schema
-from cep.model.windows import SIZE_MAX, SizeWindow, TimeWindow
+from cep.model.windows import SizeWindow, TimeWindow
 from tests.single_operator import Row, Tuple, as_planned, drawn, made, planned_rows, query_of, run_alone, run_planned, without_origins
 
 SCHEMA = Schema.of({"t": "timestamp[us]", "n": "int64"})
@@ -45,23 +46,23 @@ def test_columns_and_origins_stay() -> None:
     ("before", "after"),
     [
         (MIN_TIME, MIN_TIME),
-        (MIN_TIME + 1, MIN_TIME + 1 + SIZE_MAX),
-        (5, 5 + SIZE_MAX),
+        (MIN_TIME + 1, MIN_TIME + 1 + SPAN_US_MAX),
+        (5, 5 + SPAN_US_MAX),
         (EVENT_TIME_MAX - 1, EVENT_TIME_MAX),  # where partial windows come out at the end
         (MAX_TIME - 1, EVENT_TIME_MAX),
         (MAX_TIME, MAX_TIME),
     ],
 )
 def test_the_watermark_moves_too(before: int, after: int) -> None:
-    assert DelayOperator(Delay("d", "s", SIZE_MAX)).watermark_after(before) == after
+    assert DelayOperator(Delay("d", "s", SPAN_US_MAX)).watermark_after(before) == after
 
 
 def test_beyond_the_end_of_event_time_it_fails_and_does_not_wrap() -> None:
-    delay = DelayOperator(Delay("d", "s", SIZE_MAX))
-    (out,) = delay.on_batch(Batch({}, np.array([2 * EVENT_TIME_MAX - SIZE_MAX])), 0)
+    delay = DelayOperator(Delay("d", "s", SPAN_US_MAX))
+    (out,) = delay.on_batch(Batch({}, np.array([2 * EVENT_TIME_MAX - SPAN_US_MAX])), 0)
     assert out.time.tolist() == [2 * EVENT_TIME_MAX]
     with pytest.raises(DataError, match="operator 'd': event times must lie within"):
-        list(delay.on_batch(Batch({}, np.array([0, 2 * EVENT_TIME_MAX - SIZE_MAX + 1])), 0))
+        list(delay.on_batch(Batch({}, np.array([0, 2 * EVENT_TIME_MAX - SPAN_US_MAX + 1])), 0))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -93,7 +94,7 @@ def test_partial_windows_behind_it_are_not_older_than_its_watermark(seed: int) -
     choose = random.Random(seed)
     arrivals = [Tuple(EVENT_TIME_MAX - 9 + n, (0, n), {"t": EVENT_TIME_MAX - 9 + n, "n": n % 2}) for n in range(10)]
     pairs = Aggregate("w", "d", SizeWindow(3, 3), ("n",), (("rows", count()),), emit_partial=True)
-    counted = Aggregate("c", "w", TimeWindow(SIZE_MAX, SIZE_MAX), (), (("windows", count()),))
+    counted = Aggregate("c", "w", TimeWindow(SPAN_US_MAX, SPAN_US_MAX), (), (("windows", count()),))
     ran = run_planned(query_of(SCHEMA, Delay("d", "s", 1000), pairs, counted, disorder=0), arrivals, choose)
     ((end, windows),) = ((time, values[0]) for time, values in ran.outputs["out"])
-    assert (end + 1) % SIZE_MAX == 0 and windows == 4
+    assert (end + 1) % SPAN_US_MAX == 0 and windows == 4

@@ -23,8 +23,8 @@ from cep.model.operators import Aggregate
 from cep.model.schema import BINARY, INT64, DataType, Field, Schema
 from cep.model.windows import TimeWindow, UnboundedWindow
 
-#: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.windows.SIZE_MAX` long, so that no bound of a window
-#: overflows. What sources let in is half as far: every aggregate on the way may add a SIZE_MAX.
+#: Event times lie within ±TIME_MAX µs and windows are at most `cep.model.limits.SPAN_US_MAX` long, so that no bound of a window
+#: overflows. What sources let in is half as far: every aggregate on the way may add a SPAN_US_MAX.
 TIME_MAX = 2 * EVENT_TIME_MAX
 
 _TEXT = (Field("", BINARY),)

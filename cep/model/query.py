@@ -8,6 +8,7 @@ from typing import Any
 from cep.errors import QueryError, escaped, meant
 from cep.model import operator_documents, sinks, streams
 from cep.model.expr import check_nested, too_nested
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX
 from cep.model.operators import Operator
 from cep.model.sinks import Files
 from cep.model.streams import Stream
@@ -16,7 +17,6 @@ SPLITS = ("stateful", "single", "per-operator")
 PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
-INSTANCES_MAX, BUCKETS_MAX = 4096, 1 << 20
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 

@@ -9,6 +9,7 @@ from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Column, Expr
+from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, checked
 from cep.model.schema import Schema
 
 BLOCK_BYTES = 64 << 20
@@ -28,8 +29,7 @@ class TextFiles:
             raise QueryError("paths: expected at least one", "/paths")
         if len(self.separator) != 1 or not self.separator.isascii() or self.separator in "\r\n":
             raise QueryError(f"separator: expected one ASCII character, got {self.separator!r}", "/separator")
-        if self.block_bytes < 1024:
-            raise QueryError(f"block_bytes: expected at least 1024, got {self.block_bytes}", "/block_bytes")
+        checked(self.block_bytes, "block_bytes", BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "/block_bytes")
 
 
 @dataclass(frozen=True)

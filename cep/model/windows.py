@@ -12,11 +12,7 @@ from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, as_expr
-
-#: µs, 2,283 years: so that no bound of a window of aggregates of aggregates overflows (see `cep.elements.EVENT_TIME_MAX`).
-SIZE_MAX = 2**56
-#: Rows; a window of so many is kept as so many small states.
-ROWS_MAX = 1 << 20
+from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,8 @@ class SizeWindow:
     advance: int
 
     def __post_init__(self) -> None:
-        if not _is_whole(self.size) or not 0 < self.size <= ROWS_MAX:
-            raise QueryError(f"window size: expected 1 to {ROWS_MAX} rows, got {self.size!r}", "/size")
+        if not _is_whole(self.size) or not 0 < self.size <= WINDOW_ROWS_MAX:
+            raise QueryError(f"window size: expected 1 to {WINDOW_ROWS_MAX} rows, got {self.size!r}", "/size")
         if not _is_whole(self.advance) or not 0 < self.advance <= self.size:
             raise QueryError(f"window advance: expected 1 to {self.size} rows, the size, got {self.advance!r}", "/advance")
 
@@ -104,8 +100,8 @@ Window = TimeWindow | SizeWindow | SessionWindow | TransactionWindow | Unbounded
 
 def check_span(us: int, what: str, pointer: str) -> None:
     """Raises QueryError for a span of event time that no window may have."""
-    if not 0 < us <= SIZE_MAX:
-        raise QueryError(f"{what} must be greater than zero and at most {SIZE_MAX} µs, got {us} µs", pointer)
+    if not 0 < us <= SPAN_US_MAX:
+        raise QueryError(f"{what} must be greater than zero and at most {SPAN_US_MAX} µs, got {us} µs", pointer)
 
 
 def TIME(size: str | timedelta, advance: str | timedelta | None = None) -> TimeWindow:

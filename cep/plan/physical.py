@@ -19,14 +19,16 @@ How to read it:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 from cep.errors import ProtocolError, QueryError, escaped
 from cep.model import query as queries
 from cep.model import streams as stream_documents
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, checked_endpoint, shown
 from cep.model.query import Query
+from cep.model.shapes import read
 from cep.model.streams import Stream
 
 OUTSIDE = ""
@@ -297,38 +299,62 @@ def to_json(plan: PhysicalPlan) -> dict[str, Any]:
 def from_json(document: Any) -> PhysicalPlan:
     """Raises ProtocolError: this is no plan, or one of another version."""
     try:
-        return _from_json(document)
-    except (KeyError, TypeError, AttributeError, ValueError, QueryError) as error:
+        return _checked(_from_json(document))
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError, QueryError, ProtocolError) as error:
         raise ProtocolError(f"not a plan of this version: {type(error).__name__}: {error}") from error
 
 
 def _from_json(document: Any) -> PhysicalPlan:
     streams = map(stream_documents.from_json, document["streams"])
+    rest = read(_Rest, document)
     return PhysicalPlan(
         query=queries.from_json(document["query"]),
         streams={stream.name: stream for stream in streams},
-        subqueries=tuple(Subquery(**_tuples(d)) for d in document["subqueries"]),
-        edges=tuple(Edge(**_tuples(d)) for d in document["edges"]),
-        instances=tuple(Instance(**d) for d in document["instances"]),
-        workers=tuple(Worker(**d) for d in document["workers"]),
-        buckets=document["buckets"],
-        numa=document["numa"],
-        files={name: tuple((path, size) for path, size in files) for name, files in document["files"].items()},
-        feeds={stream: _feed(feed) for stream, feed in document.get("feeds", {}).items()},
-        cost=document["cost"],
-        notes=tuple(document["notes"]),
+        **{each.name: getattr(rest, each.name) for each in fields(_Rest)},
     )
 
 
-def _feed(document: dict[str, Any]) -> Feed:
-    producers = tuple((index, endpoint) for index, endpoint in document["producers"])
-    beginnings = tuple((name, ways) for name, ways in document["beginnings"])
-    return Feed(document["query"], document["epoch"], producers, tuple(document["streams"]), beginnings, document["origin_words"])
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Of a plan's document what is no document of a user."""
+
+    subqueries: tuple[Subquery, ...]
+    edges: tuple[Edge, ...]
+    instances: tuple[Instance, ...]
+    workers: tuple[Worker, ...]
+    buckets: int
+    numa: bool
+    files: Mapping[str, tuple[tuple[str, int], ...]]
+    cost: float
+    notes: tuple[str, ...]
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+
+
+def _checked(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan, if all that its parts name is there. Raises ProtocolError."""
+    workers, names = {worker.im for worker in plan.workers}, {subquery.name for subquery in plan.subqueries}
+    copies = plan.query.options.replicas
+    for subquery in plan.subqueries:
+        _demand(1 <= subquery.parallelism <= INSTANCES_MAX, f"{subquery.name} has {subquery.parallelism} instances")
+        there = [instance.index for instance in plan.instances_of(subquery.name)]
+        _demand(there == list(range(copies * subquery.parallelism)), f"{subquery.name} has instances {shown(there)}")
+    for instance in plan.instances:
+        _demand(instance.subquery in names and instance.im in workers, f"{instance} is of no subquery, or on no worker")
+    for edge in plan.edges:
+        ends = (edge.source in names or edge.is_input) and (edge.target in names or edge.is_output)
+        table = edge.table is None or len(edge.table) == plan.buckets
+        _demand(ends and table and edge.balancer in queries.BALANCERS, f"edge {edge.name} leads from or to nowhere")
+    for worker in plan.workers:
+        checked_endpoint(worker.endpoint)
+    _demand(1 <= plan.buckets <= BUCKETS_MAX, f"{plan.buckets} buckets")
+    _demand(plan.feeds.keys() | plan.files.keys() <= plan.streams.keys(), "files or feeds of streams that it does not read")
+    return plan
+
+
+def _demand(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ProtocolError(otherwise)
 
 
 def _document(value: Subquery | Edge | Instance | Worker | Feed) -> dict[str, Any]:
     return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(value).items()}
-
-
-def _tuples(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in document.items()}

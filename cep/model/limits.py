@@ -1,0 +1,88 @@
+"""Every bound on a number, or a text, that comes from outside, and why it is there.
+
+REST's models, the documents of queries and streams, the driver's calls, and whatever reads ZooKeeper use these and no others: what one
+of them lets in all of them can work with. `checked` and `checked_endpoint` are the checks for values that no model reads.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cep.errors import QueryError
+
+#: µs, 2,283 years. Event times of rows may be 2^61 µs from 1970; every operator on the way may add a span, and the sums fit into int64.
+SPAN_US_MAX = 2**56
+
+#: Rows; a window of so many is kept as so many small states.
+WINDOW_ROWS_MAX = 1 << 20
+
+#: Of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.
+INSTANCES_MAX = 4096
+
+#: A table of buckets is written out, in the plan and in every Barrier.
+BUCKETS_MAX = 1 << 20
+
+#: Seconds, a week: how long rows are held, in memory, for a reader who is gone. A time-out of the system ends at 292 years.
+KEEP_S_MIN, KEEP_S_MAX = 0.001, 7 * 86_400.0
+
+#: Seconds: no wait is longer in one go. Whoever waits for something later looks again; so no deadline is too far for a system call.
+WAIT_S_MAX = 3600.0
+
+#: Bytes that are held for one reader, of one instance: as much as a large machine has.
+HELD_BYTES_MAX = 1 << 40
+
+#: Bytes of a file that one instance reads as one partition; record numbers within it take 47 bits.
+BLOCK_BYTES_MIN, BLOCK_BYTES_MAX = 1024, 1 << 40
+
+#: Processes, statuses and tables are counted: what counts them is an int64 wherever it goes.
+COUNT_MAX = 2**63 - 1
+
+#: Characters of a name: with what is put around it, and escaped, it is a segment of an address and of a ZooKeeper path.
+NAME_CHARS_MAX = 1000
+
+#: Characters of a path in ZooKeeper: three such names, escaped.
+PATH_CHARS_MAX = 40_000
+
+#: Bytes of an endpoint: a path of a Unix socket ends at 107, a host's name at 253.
+ENDPOINT_BYTES_MAX = 300
+
+#: Characters of why something failed: a function's error may hold all that it was given, and it is written to ZooKeeper.
+CAUSE_CHARS_MAX = 20_000
+
+#: Of one stream: every assignment of an instance that puts it out holds them all, and a node of ZooKeeper holds a megabyte.
+SUBSCRIPTIONS_MAX = 2000
+
+#: A deployment's number is 32 bits of every message.
+EPOCH_MAX = 2**31
+
+PORT_MAX = 65_535
+
+#: Digits of a whole number in a text: int64 has 19, and reading a longer one takes time with the square of its length.
+DIGITS_MAX = 19
+
+_ENDPOINT = re.compile(r"ipc://[^\x00-\x1f\x7f\ud800-\udfff]+|tcp://[^\s/\x00-\x1f\x7f\ud800-\udfff]+:([0-9]{1,5})")
+
+
+def checked(value: float, what: str, least: float, most: float, pointer: str = "") -> float:
+    """`value`, if it is a number from `least` to `most`. Raises QueryError."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not least <= value <= most:
+        raise QueryError(f"{what}: expected a number from {least:,} to {most:,}, got {shown(value)}", pointer)
+    return value
+
+
+def checked_endpoint(endpoint: str, pointer: str = "") -> str:
+    """`endpoint`, if something could be reached there. Raises QueryError."""
+    match = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
+    if match is None or len(endpoint.encode()) > ENDPOINT_BYTES_MAX or int(match[1] or 0) > PORT_MAX:
+        raise QueryError(f"endpoint: expected ipc:///PATH or tcp://HOST:PORT, got {shown(endpoint)}", pointer)
+    return endpoint
+
+
+def shown(value: object) -> str:
+    """So much of it as an error can show."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits has no decimal text
+        return "a number of thousands of digits"
+    return text if len(text) <= 100 else f"{text[:100]}…"

@@ -1,0 +1,92 @@
+"""What ZooKeeper asks of an instance manager, checked: anybody may have written it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep.config import instance_node
+from cep.elements import Barrier
+from cep.errors import ProtocolError
+from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, checked
+from cep.model.shapes import read
+from cep.plan import physical
+from cep.plan.physical import PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """The move of an instance of the query, as an assignment asks for it."""
+
+    number: int
+    step: int
+    subquery: str
+    instance: int
+    im: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What an instance manager is to do for an instance. For checking: what is obeyed is the document."""
+
+    query: str
+    subquery: str
+    instance: int
+    epoch: int
+    process: tuple[int, int]
+    desired: str
+    cause: str | None = None
+    failed_subquery: str | None = None
+    failed_instance: int | None = None
+    lost: Mapping[str, str] = field(default_factory=dict)
+    subscriptions: Sequence[Mapping[str, Any]] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)
+    move: Moving | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    version: int
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    tables: Mapping[str, Table]
+
+
+def check_assignment(key: str, document: Any) -> None:
+    """Raises ProtocolError or QueryError: that is no assignment, or not one of that name."""
+    found = read(Assignment, document)
+    if (belongs := instance_node(found.query, found.subquery, found.instance)) != key:
+        raise ProtocolError(f"this belongs to {belongs!r}")
+    checked(found.epoch, "epoch", 0, EPOCH_MAX)
+
+
+def tables_of(document: Any) -> dict[str, Barrier]:
+    """Subquery -> the table of its buckets, as it comes along the streams. Raises ProtocolError."""
+    return {head: Barrier(each.version, each.table) for head, each in read(Tables, document).tables.items()}
+
+
+def decoded(data: bytes) -> Any:
+    """A JSON value; None: it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def plan_of(document: Any) -> PhysicalPlan | ProtocolError:
+    try:
+        return physical.from_json(document)
+    except ProtocolError as error:
+        return error
+
+
+def cut(cause: str | None) -> str | None:
+    """A user's function may say megabytes, and a node that is too large loses the connection."""
+    return cause if cause is None or len(cause) <= CAUSE_CHARS_MAX else f"{cause[:CAUSE_CHARS_MAX]}…"
