@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cep.kernels.hashing import fold_origins
 from cep.kernels.jit import interpreted
+from cep.model.expr import col
 from cep.model.functions import first, last
-from cep.model.operators import Aggregate, Join
-from cep.model.query import Output, Query
+from cep.model.operators import Aggregate, Join, Map
+from cep.model.query import Options, Output, Query
 from cep.model.windows import TimeWindow
 from tests import test_join_as_of as as_of
 from tests import test_join_interval as interval
@@ -21,6 +23,7 @@ from tests.joining import AnyJoin, Sides, execution, query, ran, sides
 from tests.reference import Partition, assert_same_answer
 from tests.reference.engine import TimedRow
 from tests.restarting import run_with_restart
+from tests.running import expected_of, outputs_of
 from tests.strategies import Case
 
 
@@ -51,6 +54,24 @@ def test_the_same_answers(kind: str, seed: int) -> None:
     with interpreted():
         out = run_with_restart(case, execution(choose), execution(choose), choose.randrange(30))
     assert_same_answer({"out": expected}, out.outputs)
+
+
+@pytest.mark.parametrize("seed", [3, 7, 14, 18])
+@pytest.mark.parametrize("kind", ["window", "theta", "interval", "as of"])
+def test_inputs_with_columns_that_the_join_does_not_need(kind: str, seed: int) -> None:
+    """What is restored of a row is what somebody reads of it: rows that come later bring more, and lie in one batch with it."""
+    choose = random.Random(f"{kind} {seed} columns")
+    given = sides(choose, span=30, disorder=25)
+    joined = drawn(kind, choose, given)[0]
+    if kind == "window":
+        joined = window.joined("sliding", choose.choice(window.HOW), "none")
+    some = Map("m", "j", (("k", col("k")),))
+    asked = Query("q", (given.left, given.right), (joined, some), (Output("out", "m"),))
+    inputs = {name: [Partition(i, list(part)) for i, part in enumerate(parts)] for name, parts in given.partitions.items()}
+    one = replace(execution(choose), options=Options(split="single", parallelism=1), batch_rows=(2, 1, 3), table=(0,))
+    with interpreted():
+        out = run_with_restart(Case(asked, inputs), one, replace(one, seed=one.seed + 1), choose.randrange(3, 9))
+        assert_same_answer(outputs_of(asked, expected_of(asked, inputs)), out.outputs)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -111,7 +111,7 @@ class IntervalJoinOperator:
         return min((side.first + side.reach + 1 for side in kept if side.first is not None), default=None)
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        own = Run(compacted(batch), np.zeros(len(batch), np.uint8))
+        own = Run(self.formats[port].kept(batch), np.zeros(len(batch), np.uint8))
         keys, span = self.spec.encode(port, own.batch), self._span(port, own.batch.time)
         for other in self.sides[1 - port].runs if len(own) else ():
             if other.batch.time[-1] >= span[0][0] and other.batch.time[other.first] <= span[1][-1]:

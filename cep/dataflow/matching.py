@@ -68,10 +68,16 @@ def compacted(batch: Batch) -> Batch:
 
 
 class SideFormat:
-    """The rows of one side in a snapshot: columns, event time, origin, and a mark, int64[n], that says what was answered of them."""
+    """The rows of one side in a snapshot: columns, event time, origin, and a mark, int64[n], that says what was answered of them. What
+    is kept of a row that comes is what a restored one has, so that the two can lie in one batch."""
 
     def __init__(self, name: str, port: int, schema: Schema, origin_words: int) -> None:
         self.name, self.port, self.format = name, port, Format(schema, origin_words)
+
+    def kept(self, batch: Batch) -> Batch:
+        """What is kept of rows that come: the columns that somebody reads, without the rest of the buffers that they were cut from."""
+        columns = {name: batch.columns[name] for name in self.format.schema.names}
+        return compacted(replace(batch, columns=columns, origin=batch.origin if self.format.origin else None))
 
     def part(self, batches: Sequence[Batch], marks: Sequence[np.ndarray]) -> Part:
         schema = self.format.arrow.append(pa.field(_MARK, pa.int64(), nullable=False))

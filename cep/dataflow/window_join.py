@@ -22,7 +22,7 @@ import numpy as np
 
 from cep.compile.joined import LEFT, RIGHT
 from cep.dataflow.channel import batch_bytes
-from cep.dataflow.matching import Matcher, SideFormat, compacted
+from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
 from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
@@ -116,7 +116,7 @@ class WindowJoinOperator:
         return None if k is None else k * self.advance
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        self.sides[port].add(compacted(batch))
+        self.sides[port].add(self.formats[port].kept(batch))
         self._check()
         yield from ()
 
