@@ -6,11 +6,14 @@ Type checkers see most mistakes before a program runs; whoever uses none gets th
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cep.errors import QueryError
+
+T = TypeVar("T")
 
 #: Type -> what is said to be expected where something else was found.
 _EXPECTED = {
@@ -30,6 +33,12 @@ _EXPECTED = {
     "Stream": "a stream, declared by stream(...) or files(...)",
 }
 _SHOWN_MAX = 80  # characters of a value in a message
+
+
+def kind_in(document: object, key: str, kinds: Mapping[str, T]) -> T | None:
+    """What `document[key]` chooses among; None where it chooses nothing, whatever it is."""
+    kind = document.get(key) if isinstance(document, dict) else None
+    return kinds.get(kind) if isinstance(kind, str) else None
 
 
 class Checked:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.checked import shown
 from cep.model.references import split_reference
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
 
@@ -265,8 +266,8 @@ def to_json(function: Function) -> dict[str, object]:
 def from_json(document: object, pointer: str = "") -> Function:
     if isinstance(document, dict) and ":" in str(document.get("function")):
         return _user_from_json(document, pointer)
-    if not isinstance(document, dict) or document.get("function") not in FUNCTIONS:
-        raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {document!r}', pointer)
+    if not isinstance(document, dict) or not isinstance(document.get("function"), str) or document["function"] not in FUNCTIONS:
+        raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {shown(document)}', pointer)
     name, column, by = document["function"], document.get("column"), document.get("by")
     wanted = FUNCTIONS[name]
     for key, value in (("column", column), ("by", by)):

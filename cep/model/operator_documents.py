@@ -10,6 +10,7 @@ from typing import Any
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model import functions, tables, windows
+from cep.model.checked import kind_in, shown
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, Literal
 from cep.model.operators import (
@@ -231,9 +232,10 @@ def _is_default(value: Any, default: Any) -> bool:
 def from_json(document: Any, pointer: str = "") -> Operator:
     """Raises QueryError with a pointer to what is wrong."""
     expressions.check_nested(document, pointer)
-    if not isinstance(document, dict) or not isinstance(document.get("name"), str) or document.get("type") not in TYPES:
-        raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {document!r}', pointer)
-    cls, forms = TYPES[document["type"]]
+    kind = kind_in(document, "type", TYPES)
+    if kind is None or not isinstance(document.get("name"), str):
+        raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {shown(document)}', pointer)
+    cls, forms = kind
     _check_keys(document, forms, pointer)
     read: dict[str, Any] = {}
     for key, form in forms.items():

@@ -10,6 +10,7 @@ from typing import Any
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
+from cep.model.checked import kind_in, shown
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, as_expr
 from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX
@@ -149,10 +150,10 @@ def to_json(window: Window) -> dict[str, Any]:
 
 
 def from_json(document: object, pointer: str = "") -> Window:
-    if not isinstance(document, dict) or document.get("type") not in _READERS:
-        raise QueryError(f'expected {{"type": one of {", ".join(_READERS)}, ...}}, got {document!r}', pointer)
-    type_ = document["type"]
-    reader, needed, optional = _READERS[type_]
+    found = kind_in(document, "type", _READERS)
+    if not isinstance(document, dict) or found is None:
+        raise QueryError(f'expected {{"type": one of {", ".join(_READERS)}, ...}}, got {shown(document)}', pointer)
+    type_, (reader, needed, optional) = document["type"], found
     for key in document.keys() - needed - optional - {"type"}:
         keys = ", ".join(sorted(needed | optional))
         raise QueryError(
