@@ -14,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
 
+from cep.dataflow.static_table import check_inline
 from cep.errors import QueryError
 from cep.model import query as model
 from cep.model import sinks
@@ -345,6 +346,7 @@ class Query:
         """
         query = model.from_json(model.to_json(self.value()))
         check(query, known or {})
+        check_inline(query)
         return query
 
     def value(self) -> model.Query:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from cep import admission
-from cep.errors import ProtocolError, QueryError
+from cep.dataflow.static_table import check_inline
+from cep.errors import QueryError
 from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
@@ -47,37 +47,35 @@ def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]
 
 def check_tables(query: Query, folders: tuple[str, ...]) -> None:
     """Raises QueryError, pointing at it, where the table of a Lookup is no readable file under the folders, or lacks columns."""
+    check_inline(query)
     allowed = [Path(folder).resolve() for folder in folders]
     for i, operator in enumerate(query.operators):
-        if isinstance(operator, Lookup):
-            _check_table(operator.table, allowed, f"/operators/{i}/table/{'path' if operator.table.data is None else 'data'}")
+        if isinstance(operator, Lookup) and operator.table.path is not None:
+            _check_table(operator.table, operator.table.path, allowed, f"/operators/{i}/table/path")
 
 
-def _check_table(table: StaticTable, allowed: list[Path], pointer: str) -> None:
-    if table.path is not None:
-        _check_path("table", table.path, pointer)
-        _size(str(_inside(table.path, allowed, pointer)), pointer)
-    what = "the table in the query's document" if table.path is None else f"table {table.path!r}"
+def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: str) -> None:
+    _check_path("table", path, pointer)
+    _size(str(_inside(path, allowed, pointer)), pointer)
+    what = f"table {path!r}"
     try:
-        there = _column_names(table)
-    except (OSError, pa.ArrowException, ProtocolError) as error:
+        there = _column_names(path, table.format)
+    except (OSError, pa.ArrowException) as error:
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
     for name in table.schema.names:
         if name not in there:
             raise QueryError(f"{what}: no column {name!r}; there are {', '.join(there) or 'none'}", pointer)
 
 
-def _column_names(table: StaticTable) -> list[str]:
+def _column_names(path: str, format: str) -> list[str]:
     """Of what is there, whatever is declared."""
-    if table.path is None:
-        return list(admission.read_stream(table.data)[0].names)
-    match table.format:
+    match format:
         case "parquet":
-            return list(pyarrow.parquet.read_schema(table.path).names)
+            return list(pyarrow.parquet.read_schema(path).names)
         case "arrow":
-            with pa.ipc.open_file(table.path) as file:
+            with pa.ipc.open_file(path) as file:
                 return list(file.schema.names)
-    with pyarrow.csv.open_csv(table.path) as file:
+    with pyarrow.csv.open_csv(path) as file:
         return list(file.schema.names)
 
 

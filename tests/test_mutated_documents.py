@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep.dataflow.local import LocalRun
+from cep.dataflow.static_table import check_inline
 from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model import query as queries
@@ -60,6 +61,7 @@ def accepted(document: Any) -> Query | None:
     try:
         query = queries.from_json(document)
         check(query, {})
+        check_inline(query)
     except QueryError:
         return None
     return query

@@ -14,8 +14,10 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from cep import admission
-from cep.errors import DataError, ProtocolError
+from cep.errors import DataError, ProtocolError, QueryError
 from cep.kernels.columns import Column, from_arrow
+from cep.model.operators import Lookup
+from cep.model.query import Query
 from cep.model.schema import Field, Schema
 from cep.model.tables import StaticTable
 
@@ -33,6 +35,16 @@ def read_table(table: StaticTable) -> dict[str, Column]:
     if missing:
         raise DataError(f"{where}: no column {missing[0]!r}; there are {', '.join(found.column_names) or 'none'}")
     return {field.name: _column(where, found.column(field.name), field) for field in table.schema.fields}
+
+
+def check_inline(query: Query) -> None:
+    """Raises QueryError where a table that travels in the query's document cannot be had as it is declared."""
+    for i, operator in enumerate(query.operators):
+        if isinstance(operator, Lookup) and operator.table.data is not None:
+            try:
+                read_table(operator.table)
+            except DataError as error:
+                raise QueryError(f"operator {operator.name!r}, table: {error}", f"/operators/{i}/table/data") from None
 
 
 def _read(table: StaticTable, names: list[str]) -> pa.Table:

@@ -89,9 +89,16 @@ def _named(write: Callable[[Any], Any], read: Callable[[Any, str], Any], kind: s
     return Form(lambda value: {name: write(each) for name, each in value}, read_all, schema)
 
 
+def _listed(value: Any) -> list[Any]:
+    """A list, or one text in place of a list of one."""
+    if not isinstance(value, str | list | None):
+        raise QueryError(f"expected a list, got {shown(value)}")
+    return [value] if isinstance(value, str) else value or []
+
+
 def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
     """`["k", ["a", "b"]]`: equal names, or one of each side."""
-    found = [[each, each] if isinstance(each, str) else each for each in ([value] if isinstance(value, str) else value or [])]
+    found = [[each, each] if isinstance(each, str) else each for each in _listed(value)]
     if not all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(name, str) for name in pair) for pair in found):
         raise QueryError(f'expected a list of column names or pairs such as ["left", "right"], got {value!r}')
     return tuple((left, right) for left, right in found)
@@ -100,7 +107,7 @@ def _read_pairs(value: Any) -> tuple[tuple[str, str], ...]:
 def _read_order(value: Any) -> tuple[tuple[str, bool], ...]:
     """`["a", {"column": "b", "descending": true}]`."""
     found: list[tuple[str, bool]] = []
-    for i, each in enumerate([value] if isinstance(value, str) else value or []):
+    for i, each in enumerate(_listed(value)):
         match {"column": each} if isinstance(each, str) else each:
             case {"column": str(name), **rest} if rest.keys() <= {"descending"} and type(rest.get("descending", False)) is bool:
                 found.append((name, bool(rest.get("descending"))))
