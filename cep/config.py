@@ -94,16 +94,18 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceManagerConfig:
-    """One instance manager of the cluster: its id, core and node (None: unbound), and the endpoint others send to."""
+    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, and the page in which it
+    says what it is at (`cep.mark`; None: nobody reads it)."""
 
     cluster: ClusterConfig
     id: str
     core: int | None
     node: int | None
     endpoint: str
+    mark: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint}
+        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint, "mark": self.mark}
         return own | {"cluster": self.cluster.to_json()}
 
     @staticmethod

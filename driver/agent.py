@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cep.errors import CepError, ClusterError
 from driver.children import Children
 from driver.commands import INSTANCE_MANAGER, bound, environment
 from driver.events import Events
+from driver.watch import HOLD_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,18 @@ class AgentConfig:
         managers: the instance managers; the `reports` of their cluster is the folder of the report.
         logs: the folder of their logs; None: they go where the agent's do.
         instance_manager: the command of an instance manager, without its configuration.
+        hold_s: how long one operator may hold an instance manager before it is ended; 0: for ever.
     """
 
     name: str
     managers: tuple[InstanceManagerConfig, ...]
     logs: str | None = None
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
+    hold_s: float = HOLD_S
 
     def to_json(self) -> dict[str, Any]:
-        managers = [manager.to_json() for manager in self.managers]
-        return {"name": self.name, "managers": managers, "logs": self.logs, "instance_manager": list(self.instance_manager)}
+        own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return own | {"managers": [manager.to_json() for manager in self.managers], "instance_manager": list(self.instance_manager)}
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> AgentConfig:
@@ -59,11 +62,11 @@ def run(config: AgentConfig) -> None:
     events = Events()
     events.listen()
     logs = None if config.logs is None else Path(config.logs)
-    children = Children(config.name, events, logs, Path(reports), environment({}))
+    children = Children(config.name, events, logs, Path(reports), environment({}), hold_s=config.hold_s)
     children.started()  # it has patience from the outset: nobody asks whether all are ready
     try:
         for manager in config.managers:
-            children.start(manager.id, bound(config.instance_manager, manager))
+            children.start(manager.id, bound(config.instance_manager, manager), mark=manager.mark)
         while not events.stopping:
             events.step()
     finally:

@@ -6,23 +6,30 @@ Rules:
 2. While the whole is being started (`starting`) there is no patience: a death then raises, with the end of the log.
 3. What is up, what is down and why is a report: a file that is always whole, for whoever looks, whether anything else works or
    not. Where it cannot be written, it is written with the next change.
+4. Of a child that has a mark (`cep.mark`) the report says what holds it for more than a second. Held for `hold_s` it is ended, and
+   what held it is named. One that dies otherwise, but not because somebody asked it to end, names what it was at.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cep.errors import ClusterError
+from cep.mark import Work, make_page, read_page
 from cep.reports import remove_report, write_report
 from driver import processes
 from driver.events import Events
+from driver.watch import HOLD_S, LOOK_S, STOPPED, Hold, Watch, at_death, state_of
 
 PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 STEADY_S = 30.0
@@ -30,14 +37,32 @@ DEATHS_KEPT = 8
 LOG_LINES = 12
 
 
+_ASKED = frozenset((-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 0))
+"""Return codes of a process that somebody wanted to end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How one process of a child ended. `at`: seconds since 1970; `pid` 0: it could not even be started."""
+    """How one process of a child ended.
+
+    Args:
+        pid: 0: it could not even be started.
+        at: seconds since 1970.
+        started: as the process itself says, in µs since 1970; 0: it did not.
+        how: in words, with what it was at.
+        blamed: the query that it was at, and where in it; None: none, or it was asked to end.
+    """
 
     pid: int
     at: float
     how: str
-    log: str
+    log: str = ""
+    started: int = 0
+    blamed: Work | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        return own | {"blamed": None if self.blamed is None else self.blamed._asdict()}
 
 
 @dataclass
@@ -47,6 +72,7 @@ class Child:
     name: str
     command: Sequence[str]
     pass_fds: tuple[int, ...] = ()
+    mark: Path | None = None
     process: subprocess.Popen[bytes] | None = None
     since: float = 0.0  # up or waiting; seconds since 1970
     next_try: float | None = None  # likewise
@@ -54,6 +80,32 @@ class Child:
     last: deque[Death] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     started_at: float = 0.0  # by the steady clock
     in_a_row: int = 0
+    watch: Watch = field(default_factory=Watch)
+    hold: Hold | None = None
+    ended: str = ""  # why we have ended it
+    stopped: bool = False  # by a signal, and not yet told to go on
+
+    @property
+    def state(self) -> str:
+        return "waiting" if self.process is None else "stopped" if self.stopped else "up"
+
+    def look(self, now_ns: int) -> bool:
+        """Is it as it was?"""
+        if self.process is None:
+            return True
+        pid, before = self.process.pid, (self.stopped, self.hold and (self.hold.work, self.hold.prepared))
+        self.stopped = state_of(pid, pid) in STOPPED
+        page = None if self.mark is None else read_page(self.mark)
+        self.hold = None if page is None else self.watch.look(page, now_ns, partial(state_of, pid))
+        return before == (self.stopped, self.hold and (self.hold.work, self.hold.prepared))
+
+    def death(self, process: subprocess.Popen[bytes], log: str) -> Death:
+        """Of its process, which is over."""
+        page = None if self.mark is None else read_page(self.mark)
+        hold = self.hold if self.ended else None if page is None or process.returncode in _ASKED else at_death(page)
+        how = self.ended or processes.ending(process) + (f", at {hold}" if hold is not None else "")
+        blamed = None if hold is None else hold.work
+        return Death(process.pid, time.time(), how, log, 0 if page is None else page.started, blamed)
 
     def pause_s(self, now: float) -> float:
         """How long to wait before it is started again, now that it has died."""
@@ -64,12 +116,13 @@ class Child:
     def to_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "state": "waiting" if self.process is None else "up",
+            "state": self.state,
             "pid": None if self.process is None else self.process.pid,
             "since": self.since,
             "next_try": self.next_try,
             "deaths": self.deaths,
-            "last_deaths": [asdict(death) for death in self.last],
+            "last_deaths": [death.to_json() for death in self.last],
+            "held_by": None if self.hold is None else {"what": str(self.hold), "since": time.time() - self.hold.held_s},
         }
 
 
@@ -81,6 +134,7 @@ class Children:
         logs: the folder of their logs, `<child>.log`; None: they say what they have to say where the supervisor does.
         environment: theirs.
         facts: what the report tells of the supervisor besides.
+        hold_s: how long a loop may be held before its process is ended; 0: for ever.
     """
 
     def __init__(
@@ -91,21 +145,25 @@ class Children:
         reports: Path,
         environment: Mapping[str, str],
         facts: Mapping[str, Any] | None = None,
+        hold_s: float = HOLD_S,
     ) -> None:
         self.name, self.events, self.logs, self.reports, self.environment = name, events, logs, reports, environment
-        self.facts = {"supervisor": name, "pid": os.getpid(), "started": time.time()} | dict(facts or {})
-        self.starting = True
+        self.facts = {"supervisor": name, "pid": os.getpid(), "started": time.time(), "hold_s": hold_s} | dict(facts or {})
+        self.hold_s, self.starting = hold_s, True
         self._children: dict[str, Child] = {}
 
-    def start(self, name: str, command: Sequence[str], fds: tuple[int, ...] = ()) -> None:
-        """Starts one and keeps it up. Raises OSError while all are being started: there is no such command."""
-        child = self._children[name] = Child(name, command, fds)
+    def start(self, name: str, command: Sequence[str], fds: tuple[int, ...] = (), mark: str | None = None) -> None:
+        """Starts one and keeps it up. `mark`: where it says what it is at.
+
+        Raises OSError while all are being started: there is no such command."""
+        child = self._children[name] = Child(name, command, fds, None if mark is None else Path(mark))
         self._run(child)
 
     def started(self) -> None:
         """All are there: from now on a death is mended."""
         self.starting = False
         self.report()
+        self.events.after(LOOK_S, self._look)
 
     def running(self) -> dict[str, subprocess.Popen[bytes]]:
         """Those that run, by name."""
@@ -132,15 +190,36 @@ class Children:
         if behind is not None:
             processes.stop([behind], patience_s)
         remove_report(self.reports, self.name)
+        for mark in (child.mark for child in self._children.values() if child.mark is not None):
+            mark.unlink(missing_ok=True)
+
+    def _look(self) -> None:
+        """At what each is at, without asking it."""
+        as_it_was = [child.look(time.monotonic_ns()) for child in self._children.values()]
+        for child in self._children.values():
+            self._end_if_held(child)
+        if not all(as_it_was):
+            self.report()
+        self.events.after(LOOK_S, self._look)
+
+    def _end_if_held(self, child: Child) -> None:
+        hold = child.hold
+        if child.process is not None and hold is not None and self.hold_s and hold.held_s >= self.hold_s and not child.ended:
+            child.ended = f"was ended, for {hold} had held it for {hold.held_s:.0f} s"
+            child.process.kill()
 
     def _run(self, child: Child) -> None:
         child.since, child.started_at, child.next_try = time.time(), time.monotonic(), None
+        child.watch, child.hold, child.ended, child.stopped = Watch(), None, "", False
+        if child.mark is not None:
+            with suppress(OSError):  # no room: then nobody sees what it is at
+                make_page(child.mark)
         try:
             child.process = processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
         except OSError as error:
             if self.starting:
                 raise
-            self._mourn(child, Death(0, time.time(), f"could not be started: {error}", ""))
+            self._mourn(child, Death(0, time.time(), f"could not be started: {error}"))
             return
         handle = os.pidfd_open(child.process.pid)
         self.events.on(handle, lambda: self._died(child, handle))
@@ -153,7 +232,7 @@ class Children:
         process, child.process = child.process, None
         assert process is not None
         process.wait()
-        self._mourn(child, Death(process.pid, time.time(), processes.ending(process), self._tail(child.name)))
+        self._mourn(child, child.death(process, self._tail(child.name)))
 
     def _mourn(self, child: Child, death: Death) -> None:
         """Raises ClusterError while all are being started."""
@@ -162,7 +241,7 @@ class Children:
         child.last.append(death)
         child.deaths += 1
         pause_s = child.pause_s(time.monotonic())
-        child.since = death.at
+        child.since, child.hold, child.stopped = death.at, None, False
         child.next_try = child.since + pause_s
         self.report()
         self.events.after(pause_s, lambda: self._run(child))

@@ -26,6 +26,7 @@ from driver.flame import record, targets
 from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles
 from driver.local import LocalCluster
 from driver.top import Frame, Sort, drawn, frame
+from driver.watch import HOLD_S
 
 PORT = 8765
 TOP_S = 1.0  # between two frames
@@ -56,13 +57,14 @@ def up(
     rest_name: Annotated[
         list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
     ] = None,
+    hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
     token: Token = None,
 ) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     code = {"modules": module or [], "module_path": module_path or []}
-    rest = {"rest_host": host, "rest_port": port, "rest_names": rest_name or [], "token": token}
+    rest = {"rest_host": host, "rest_port": port, "rest_names": rest_name or [], "token": token, "hold_s": hold}
     with LocalCluster(instances, numa, data or [], **code, **rest) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():

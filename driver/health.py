@@ -33,7 +33,7 @@ def has_orchestrator(reports: Sequence[Report]) -> bool:
 
 def troubles(reports: Sequence[Report], now: float) -> list[str]:
     """A line for each process that is down, or was not long ago. `now`: seconds since 1970."""
-    return [line for report in reports for child in report["children"] for line in _of_child(child, now)]
+    return [line for report in reports for child in report["children"] for line in _of_child(child, report["hold_s"], now)]
 
 
 def gone(report: Report) -> str:
@@ -43,13 +43,18 @@ def gone(report: Report) -> str:
     )
 
 
-def _of_child(child: Mapping[str, Any], now: float) -> Iterator[str]:
+def _of_child(child: Mapping[str, Any], hold_s: float, now: float) -> Iterator[str]:
+    limit = f"; ended at {hold_s:g} s" if hold_s else ""
+    if child["held_by"] is not None:
+        yield f"{child['name']}: held for {now - child['held_by']['since']:.0f} s by {child['held_by']['what']}{limit}"
+    if child["state"] == "stopped":
+        yield f"{child['name']}: stopped by a signal; `kill -CONT {child['pid']}` lets it go on"
     last = child["last_deaths"][-1] if child["last_deaths"] else None
-    if last is None or (child["state"] == "up" and now - last["at"] > LONG_AGO_S):
+    if last is None or (child["state"] != "waiting" and now - last["at"] > LONG_AGO_S):
         return
     times = "once" if child["deaths"] == 1 else f"{child['deaths']} times"
     how = f"has died {times}, last {_ago(now - last['at'])}: {last['how']}"
-    if child["state"] == "up":
+    if child["state"] != "waiting":
         yield f"{child['name']}: up again, {how}"
         return
     said = last["log"].splitlines()

@@ -22,6 +22,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cep import numa
@@ -41,6 +42,7 @@ from driver.events import Events
 from driver.java import java_home
 from driver.own_functions import MODULE
 from driver.processes import Home
+from driver.watch import HOLD_S
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
 
 INSTANCES_DEFAULT_MAX = 4
@@ -65,6 +67,7 @@ class LocalConfig:
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
         instance_manager: the command of an instance manager, without its configuration.
+        hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
     """
 
     instances: int | None = None
@@ -85,6 +88,7 @@ class LocalConfig:
     kernel_cache: str | None = None
     start_timeout_s: float = 60.0
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
+    hold_s: float = HOLD_S
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -106,7 +110,8 @@ class Supervisor:
         self._sockets: list[socket.socket] = []
         self._input = b""
         known = environment({TOKEN_VARIABLE: config.token} if config.token else {})
-        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, {"home": str(home.folder)})
+        facts = {"home": str(home.folder)}
+        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, config.hold_s)
 
     def listen(self) -> None:
         """Takes notice of stdin, of signals and of the parent's death."""
@@ -123,7 +128,7 @@ class Supervisor:
         self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
         self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
         for manager in instance_managers(self.config, cluster, self.home):
-            self.children.start(manager.id, bound(self.config.instance_manager, manager))
+            self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
         self._offer_gateway(cluster)
         self.children.start("metric-server", python("orchestrator.metric_server", argument(cluster)))
         return cluster
@@ -218,7 +223,11 @@ def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -
     count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
     places = places if config.numa else [(None, None)]
     chosen = (places[i % len(places)] for i in range(count))
-    return [InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}")) for i, place in enumerate(chosen)]
+    marks = None if cluster.reports is None else Path(cluster.reports)
+    return [
+        InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}"), None if marks is None else str(marks / f"im-{i}.mark"))
+        for i, place in enumerate(chosen)
+    ]
 
 
 def _core_count(cores: int) -> int:

@@ -26,6 +26,7 @@ from kazoo.retry import KazooRetry
 from cep.config import InstanceManagerConfig, node, transactions
 from cep.elements import Barrier
 from cep.errors import CepError, ProtocolError
+from cep.mark import Slot, label_of
 from cep.plan.physical import PhysicalPlan, Worker
 from instance_manager.accounts import steps
 from instance_manager.asked import check_assignment, cut, decoded, plan_of, tables_of
@@ -54,10 +55,10 @@ class Control(threading.Thread):
     """`facts` is what this instance manager registers: host, pid, node, core, endpoint, binding."""
 
     def __init__(
-        self, config: InstanceManagerConfig, facts: dict[str, Any], preparation: Preparation, ask: Callable[[Command], None]
+        self, config: InstanceManagerConfig, facts: dict[str, Any], preparation: Preparation, ask: Callable[[Command], None], slot: Slot
     ) -> None:
         super().__init__(name="control", daemon=True)
-        self.config, self.facts, self.preparation, self.ask = config, facts, preparation, ask
+        self.config, self.facts, self.preparation, self.ask, self.slot = config, facts, preparation, ask, slot
         self.words: queue.Queue[Word] = queue.Queue()
         self.read: dict[str, dict[str, Any]] = {}  # assignments as last read, under a watch
         self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
@@ -74,6 +75,7 @@ class Control(threading.Thread):
         )
 
     def run(self) -> None:
+        self.slot.begin()
         self.client.add_listener(self._on_state)
         self.client.start(timeout=60)
         self.words.put("register")
@@ -205,7 +207,11 @@ class Control(threading.Thread):
         plans = {query: plan_of(document) for query, document in documents}
         publishers = self._publishers({name for plan in plans.values() if isinstance(plan, PhysicalPlan) for name in plan.streams})
         for key, document in fresh.items():
-            self._deploy(key, document, plans.get(document["query"]), publishers)
+            self.slot.enter(label_of(document["query"], document["subquery"], document["instance"], ()))
+            try:
+                self._deploy(key, document, plans.get(document["query"]), publishers)
+            finally:
+                self.slot.leave()
         for key, document in found.items():
             before = self.known.get(key, {})
             if before != document:

@@ -122,6 +122,10 @@ class Hosted:
     leaving: Barrier | None = None  # with which it moves, once its publishers send to its new place
     to_drain: bool = False  # as soon as it has come
     traceback: str = ""
+    label: bytes = b""  # of `cep.mark`
+
+    def __post_init__(self) -> None:
+        self.label = self.instance.label
 
     @property
     def table_version(self) -> int:

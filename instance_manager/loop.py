@@ -17,6 +17,7 @@ from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.relocation import base_of
 from cep.elements import Barrier, Fail, Stop
+from cep.mark import SINCE, Mark, Slot
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.clients import Clients
@@ -54,9 +55,12 @@ class Command:
 class Loop:
     """Runs the subquery instances of this process until `stopping`."""
 
-    def __init__(self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None]) -> None:
+    def __init__(
+        self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None], slot: Slot | None = None
+    ) -> None:
         self.sockets, self.report, self.on_tick = sockets, report, on_tick
-        self.meter = Meter(time.perf_counter_ns)
+        self.slot = slot or Mark.open(None).loop
+        self.meter = Meter(time.perf_counter_ns, self.slot.words)
         self.account, self.idle = Account(), Account()  # what belongs to no instance; what was slept
         self.clients = Clients(sockets, budget_bytes)
         self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
@@ -74,6 +78,7 @@ class Loop:
         self._next_tick = 0
 
     def run(self) -> None:
+        self.slot.begin()
         while not self.stopping:
             if not self.turn():
                 self.meter.charge(self.account)
@@ -122,7 +127,7 @@ class Loop:
         return stepped
 
     def _step(self, hosted: Hosted) -> bool:
-        end = time.monotonic_ns() + SLICE_NS
+        end = self.slot.enter(hosted.label) + SLICE_NS
         self.short_ways.leave(hosted)
         self.meter.charge(self.account)
         try:
@@ -136,6 +141,7 @@ class Loop:
         if moved:
             self.meter.charge(hosted.instance.account)
         self._tell(hosted)
+        self.slot.leave()
         return moved
 
     def _tell(self, hosted: Hosted) -> None:
@@ -168,6 +174,7 @@ class Loop:
 
     def _tick(self) -> None:
         now = time.monotonic_ns()
+        self.slot.words[SINCE] = now
         if now < self._next_tick:
             return
         self._next_tick = now + TICK_NS
@@ -210,13 +217,20 @@ class Loop:
     def _obey(self) -> None:
         while self.commands:
             command = self.commands.popleft()
-            try:
-                if command.verb == "add" and command.hosted is not None:
-                    self._add(command.hosted)
-                elif command.key in self.hosted:
-                    self._change(command, self.hosted[command.key])
-            except Exception as error:  # what is asked for one instance and cannot be done is its query's failure; others go on
-                self._spoil(command.key, error)
+            hosted = command.hosted or self.hosted.get(command.key)
+            if hosted is not None:
+                self.slot.enter(hosted.label)
+                self._do(command, hosted)
+                self.slot.leave()
+
+    def _do(self, command: Command, hosted: Hosted) -> None:
+        try:
+            if command.verb == "add":
+                self._add(hosted)
+            else:
+                self._change(command, hosted)
+        except Exception as error:  # what is asked for one instance and cannot be done is its query's failure; others go on
+            self._spoil(command.key, error)
 
     def _spoil(self, key: str, error: Exception) -> None:
         if (hosted := self.hosted.get(key)) is not None:

@@ -7,11 +7,13 @@ import logging
 import os
 import signal
 import socket
+from typing import Any
 
 from cep.compile.user_functions import allow
 from cep.config import InstanceManagerConfig
 from cep.kernels.jit import no_garbage, warm
 from cep.kernels.text import LATENESS
+from cep.mark import Mark
 from cep.numa import Binding
 from cep.transport import open_sockets
 from instance_manager.control import Control
@@ -34,8 +36,10 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         warm(*LATENESS)
     sockets = open_sockets(config.endpoint)
     reporter = Reporter(config, sockets)
-    loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick)
-    control = Control(config, facts(config, binding), Preparation(config, sockets, loop.inbox, loop.meter), loop.ask)
+    mark, own = Mark.open(config.mark), facts(config, binding)
+    mark.begin(own["started"])
+    loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick, mark.loop)
+    control = Control(config, own, Preparation(config, sockets, loop.inbox, loop.meter), loop.ask, mark.control)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
     control.start()
@@ -47,7 +51,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     return 0
 
 
-def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, object]:
+def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, Any]:
     """What this instance manager registers of itself."""
     return {
         "id": config.id,

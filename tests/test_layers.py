@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cep.compile",
         "cep.wire",
         "cep.values",
+        "cep.mark",
     },
     "cep.joint": {"cep.ipc", "cep.wire"},
     "cep.transport": {"cep.ipc", "cep.wire", "cep.local_sockets", "cep.network_sockets"},
@@ -51,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.reports": set(),
     "cep.documents": {"cep.yaml_documents"},
     "cep.serving": set(),
+    "cep.mark": set(),
     # the processes around it, which never import each other
     "instance_manager": {"cep"},
     "orchestrator": {"cep"},
@@ -96,6 +98,7 @@ FEW: dict[str, dict[str, str]] = {
     },
     "time": {
         "cep/serving.py": "which connection has been idle for longest",
+        "cep/mark.py": "since when somebody is at something",
         "cep/local_sockets.py": "looks for messages for a while, patience with peers",
         "cep/network_sockets.py": "looks for messages for a while",
         "driver/children.py": "pauses between the deaths of a process",

@@ -28,6 +28,7 @@ from cep.dataflow.reroute import Moving
 from cep.dataflow.source import ENOUGH_ROWS, Source
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, describe_time
 from cep.errors import ProtocolError
+from cep.mark import OPERATOR, label_of
 
 #: Handed to neighbours in a slice, about.
 TURN_BYTES = 1 << 20
@@ -65,6 +66,8 @@ class SubqueryInstance:
         self.failed_at: tuple[str, int | None] = (subquery, index)  # where the failure was that it knows of
         self.since = MIN_TIME
         self._walk = Walk(self.meter)
+        for number, node in enumerate(nodes, 1):
+            node.number = number
         self._cursor: Iterator[None] | None = None
         self._turn = 0
         self._finished: set[int] = set()  # sources that have ended
@@ -94,6 +97,12 @@ class SubqueryInstance:
     def notes(self) -> list[str]:
         """What is slow in it, and why."""
         return [f"operator {node.operator.name!r}: {note}" for node in self.nodes for note in getattr(node.operator, "notes", ())]
+
+    @property
+    def label(self) -> bytes:
+        """What `cep.mark` shows of it."""
+        query = self.name.rsplit("/", 2)[0]
+        return label_of(query, self.subquery, self.index, [node.operator.name for node in self.nodes])
 
     @property
     def done(self) -> bool:
@@ -237,6 +246,7 @@ class SubqueryInstance:
         if id(source) in self._finished:
             return None
         before = source.watermark
+        self.meter.words[OPERATOR] = node.number
         batch = None if source.ended else source.poll()
         if batch is None and source.watermark == before and not source.ended:
             return None

@@ -15,6 +15,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cep.mark import Mark
+
 Clock = Callable[[], int]  # ns since any moment
 
 
@@ -41,13 +43,14 @@ class Account:
 
 
 class Meter:
-    """Of one thread. With a clock that stands still it measures nothing."""
+    """Of one thread. With a clock that stands still it measures nothing. `words`: where it is said what the thread is at (`cep.mark`)."""
 
-    __slots__ = ("clock", "mark")
+    __slots__ = ("clock", "mark", "words")
 
-    def __init__(self, clock: Clock = lambda: 0) -> None:
+    def __init__(self, clock: Clock = lambda: 0, words: memoryview | None = None) -> None:
         self.clock = clock
         self.mark = clock()
+        self.words = Mark.open(None).loop.words if words is None else words
 
     def charge(self, account: Account) -> None:
         """What was done since the mark was done for `account`."""

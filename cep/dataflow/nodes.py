@@ -16,6 +16,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.operators import NOTHING, OneForOne, Operator, StatefulOperator
 from cep.dataflow.output import Output
 from cep.elements import MAX_TIME, Batch
+from cep.mark import OPERATOR
 
 #: Work that is done already, with and without a place where the instance may pause.
 _PAUSE, _DONE = (None,), ()
@@ -32,6 +33,7 @@ class Node:
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
     ports: dict[object, int] = field(default_factory=dict)  # port -> which of the operator's inputs it is
     rows_out: int = 0
+    number: int = 0  # of all that its instance has, from 1 on: what `cep.mark` shows
     account: Account = field(default_factory=Account)
 
     def feed(self, port: object, index: int = 0) -> None:
@@ -78,13 +80,15 @@ class Input:
 class Walk:
     """Takes batches and watermarks from node to node, and charges each for what it does."""
 
-    __slots__ = ("meter",)
+    __slots__ = ("meter", "words")
 
     def __init__(self, meter: Meter) -> None:
-        self.meter = meter
+        self.meter, self.words = meter, meter.words
 
     def push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
+        words = self.words
         while True:
+            words[OPERATOR] = node.number
             account = node.account
             account.rows += len(batch.time)
             account.batches += 1
@@ -103,9 +107,11 @@ class Walk:
             ((node, port),) = node.consumers
 
     def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
+        self.words[OPERATOR] = node.number
         for out in batches:
             self.meter.charge(node.account)
             yield from self.emit(node, out)
+            self.words[OPERATOR] = node.number
         self.meter.charge(node.account)
 
     def emit(self, node: Node, batch: Batch) -> Iterable[None]:
@@ -132,6 +138,8 @@ class Walk:
     def advance(self, node: Node, port: object, watermark: int) -> Iterable[None]:
         while node.merge.update(port, watermark):
             combined = node.merge.combined
+            if node.stateful is not None:  # others do nothing then
+                self.words[OPERATOR] = node.number
             passed = node.operator.on_watermark(combined)
             if passed is not NOTHING:
                 return self._fire(node, passed, combined)
