@@ -18,10 +18,10 @@ from cep.dataflow.static_table import check_inline
 from cep.errors import QueryError
 from cep.model import query as model
 from cep.model import sinks
-from cep.model.checked import shown
 from cep.model.duration import parse_duration
 from cep.model.expr import Column, Expr, Literal, as_expr
 from cep.model.functions import Function
+from cep.model.limits import shown
 from cep.model.operators import (
     Aggregate,
     Apply,

@@ -18,7 +18,7 @@ from cep.config import ClusterConfig
 from cep.errors import ClusterError, Conflict, NotFound, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model import streams as stream_documents
-from cep.model.limits import DIGITS_MAX, NAME_CHARS_MAX, PATH_CHARS_MAX, WAIT_S_MAX, shown
+from cep.model.limits import DIGITS_MAX, PATH_CHARS_MAX, WAIT_S_MAX, check_name
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan import physical
@@ -326,7 +326,7 @@ async def declare(name: str, request: Request, api: Cluster) -> Any:
     found = await document(request)
     if isinstance(found, dict) and found.setdefault("name", name) != name:
         raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
-    await api.do(Declare(_nameable_stream(stream_documents.from_json(found), "/name")))
+    await api.do(Declare(_declared(found)))
     return await api.ask(lambda state: views.stream(state, name))
 
 
@@ -356,7 +356,7 @@ async def readers(
 async def open_publisher(name: str, opening: models.Opening, api: Cluster) -> Any:
     """Opens a publisher, a partition of the stream; the answer says to whom it sends. The same name goes on where it was."""
     await api.ask(lambda state: published(state, name))
-    check_name("publisher", opening.name, "/name")
+    check_name("a publisher", opening.name, "/name")
     await api.do(OpenPublisher(Publisher(name, opening.name, opening.endpoint)))
     api.heard.pop((name, opening.name), None)
     return await api.ask(lambda state: _readers(state, name, None))
@@ -375,8 +375,8 @@ async def close_publisher(name: str, publisher: str, api: Cluster, keep_open: bo
 @router.post("/streams/{name}/subscriptions", status_code=201)
 async def subscribe(name: str, wanted: models.SubscriptionRequest, api: Cluster) -> models.SubscriptionRequest:
     """Registers a subscription, also to a stream whose query is not deployed yet: nothing of it is lost."""
-    check_name("stream", name, "")
-    check_name("subscription", wanted.id, "/id")
+    check_name("a stream", name, "")
+    check_name("a subscription", wanted.id, "/id")
     await api.do(Subscribe(Subscription(name, wanted.id, wanted.endpoint, wanted.on_slow, wanted.keep)))
     return wanted
 
@@ -500,28 +500,13 @@ def _passed_on(success: int, status: int, answer: bytes) -> Response:
 async def _query(request: Request) -> CepQuery:
     """The query of a document."""
     found = await document(request)
-    return await run_in_threadpool(lambda: nameable(queries.from_json(found)))
+    return await run_in_threadpool(lambda: queries.from_json(found))
 
 
-def nameable(query: CepQuery) -> CepQuery:
-    """The query, whose names fit into addresses."""
-    check_name("query", query.name, "/name")
-    for i, stream in enumerate(query.streams):
-        _nameable_stream(stream, f"/streams/{i}/name")
-    for i, output in enumerate(query.outputs):
-        check_name("stream", output.stream, f"/outputs/{i}/stream")
-    return query
-
-
-def _nameable_stream(stream: Stream, pointer: str) -> Stream:
-    check_name("stream", stream.name, pointer)
+def _declared(document: Any) -> Stream:
+    stream = stream_documents.from_json(document)
+    check_name("a stream", stream.name, "/name")
     return stream
-
-
-def check_name(kind: str, name: str, pointer: str) -> None:
-    if "/" in name or not name.strip(".") or not name.isprintable() or len(name) > NAME_CHARS_MAX:
-        rule = f"no '/', nothing unprintable, not only dots, at most {NAME_CHARS_MAX} characters"
-        raise QueryError(f"a {kind}'s name is part of an address: {rule}; got {shown(name)}", pointer)
 
 
 async def _settled(api: Api, name: str, goal: str, timeout: float) -> bool:

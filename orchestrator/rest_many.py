@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from cep.errors import CepError
 from cep.model import query as queries
+from cep.model.limits import check_name
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan.physical import Files
@@ -17,7 +18,7 @@ from orchestrator.bodies import Route
 from orchestrator.events import ClosePublisher, OpenPublisher
 from orchestrator.file_sources import checked_files
 from orchestrator.records import Publisher
-from orchestrator.rest import POLL_S_MAX, Api, Cluster, Timeout, check_name, confirmed, has_settled, nameable, published
+from orchestrator.rest import POLL_S_MAX, Api, Cluster, Timeout, confirmed, has_settled, published
 from orchestrator.state import ClusterState
 
 TOGETHER = 100
@@ -66,7 +67,7 @@ async def wait_for_all(waiting: models.Waiting, api: Cluster, timeout: Timeout =
 async def open_publishers(openings: list[models.OpeningOf], api: Cluster) -> Any:
     """Opens many publishers of one client; the answer says, in their order, to whom each sends. None is opened if one cannot be."""
     for i, opening in enumerate(openings):
-        check_name("publisher", opening.name, f"/{i}/name")
+        check_name("a publisher", opening.name, f"/{i}/name")
     await api.ask(lambda state: [published(state, opening.stream) for opening in openings])
     await confirmed(api.service.do(*(OpenPublisher(Publisher(o.stream, o.name, o.endpoint)) for o in openings)))
     for opening in openings:
@@ -132,7 +133,7 @@ def _read_all(documents: list[Any], known: dict[str, Stream], folders: tuple[str
     found: list[tuple[CepQuery, Files] | CepError] = []
     for document in documents:
         try:
-            query = nameable(queries.from_json(document))
+            query = queries.from_json(document)
             found.append((query, checked_files(query, known, folders)))
             known |= {stream.name: stream for stream in query.streams if stream.name not in known}
         except CepError as error:

@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from cep.errors import QueryError
+from cep.model.limits import shown
 
 T = TypeVar("T")
 
@@ -32,7 +33,6 @@ _EXPECTED = {
     "Schema": 'a schema such as {"a": int}',
     "Stream": "a stream, declared by stream(...) or files(...)",
 }
-_SHOWN_MAX = 80  # characters of a value in a message
 
 
 def kind_in(document: object, key: str, kinds: Mapping[str, T]) -> T | None:
@@ -58,12 +58,6 @@ def check(description: Any) -> None:
             where, expected, got = found
             part = f"{name}{where.replace('/', ', ', 1)}" if where else name
             raise QueryError(f"operator {description.name!r}: {part}: expected {expected}, got {shown(got)}", f"/{name}{where}")
-
-
-def shown(value: object) -> str:
-    """A value in a message."""
-    text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 1] + "…"
 
 
 @cache

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.errors import QueryError, meant
+from cep.model.limits import NESTED_MAX
 from cep.model.references import split_reference
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, DataType, parse_type
 
@@ -19,8 +20,6 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 COMPARISON = ("=", "!=", "<", "<=", ">", ">=")
 BOOLEAN = ("and", "or")
 UNARY = ("-", "not", "is_null")
-#: Operations inside each other, but for casts: what is made of an expression, and JSON, are as deep, and some is made by recursion.
-NESTED_MAX = 100
 _AROUND = 4  # levels of an operator's document around its expressions, and the last one of theirs
 #: name -> (fewest arguments, most; None: any number). Clock functions read the clock of the instance, per batch.
 FUNCTIONS: dict[str, tuple[int, int | None]] = {

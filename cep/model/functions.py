@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any
 
 from cep.errors import QueryError, escaped, meant
-from cep.model.checked import shown
+from cep.model.limits import shown
 from cep.model.references import split_reference
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
 

@@ -37,6 +37,12 @@ BLOCK_BYTES_MIN, BLOCK_BYTES_MAX = 1024, 1 << 40
 #: Processes, statuses and tables are counted: what counts them is an int64 wherever it goes.
 COUNT_MAX = 2**63 - 1
 
+#: Columns that may be a key together: their null bits share one word (`cep.kernels.keys`).
+KEY_FIELDS_MAX = 64
+
+#: Operations inside each other, but for casts: what is made of an expression, and JSON, are as deep, and some is made by recursion.
+NESTED_MAX = 100
+
 #: Characters of a name: with what is put around it, and escaped, it is a segment of an address and of a ZooKeeper path.
 NAME_CHARS_MAX = 1000
 
@@ -69,6 +75,13 @@ def checked(value: float, what: str, least: float, most: float, pointer: str = "
     if not number or not least <= value <= most:
         raise QueryError(f"{what}: expected a number from {least:,} to {most:,}, got {shown(value)}", pointer)
     return value
+
+
+def check_name(kind: str, name: str, pointer: str) -> None:
+    """Raises QueryError where `name`, of `kind` ("a stream"), is no part of an address: REST's and ZooKeeper's paths are made of names."""
+    if not name.strip(".") or "/" in name or not name.isprintable() or len(name) > NAME_CHARS_MAX:
+        rule = f"expected no '/', nothing unprintable, not only dots, at most {NAME_CHARS_MAX} characters"
+        raise QueryError(f"the name of {kind} is part of an address: {rule}; got {shown(name)}", pointer)
 
 
 def checked_endpoint(endpoint: str, pointer: str = "") -> str:

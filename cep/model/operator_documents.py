@@ -10,9 +10,10 @@ from typing import Any
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model import functions, tables, windows
-from cep.model.checked import kind_in, shown
+from cep.model.checked import kind_in
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, Literal
+from cep.model.limits import shown
 from cep.model.operators import (
     Aggregate,
     Apply,

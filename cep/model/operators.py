@@ -11,6 +11,7 @@ from cep.errors import QueryError
 from cep.model.checked import Checked, check
 from cep.model.expr import Expr, Literal
 from cep.model.functions import Function, Order
+from cep.model.limits import KEY_FIELDS_MAX
 from cep.model.references import split_reference
 from cep.model.schema import Schema
 from cep.model.tables import StaticTable
@@ -20,8 +21,6 @@ Fields = tuple[tuple[str, Expr], ...]
 Pairs = tuple[tuple[str, str], ...]
 """(column of the left input, column of the right one): equal in every joined row."""
 
-#: Columns that may be a key together: their null bits share one word (`cep.kernels.keys`).
-KEY_FIELDS_MAX = 64
 JOINS = ("inner", "left", "right", "full")
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
-from cep.model.checked import kind_in, shown
+from cep.model.checked import kind_in
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Expr, as_expr
-from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX
+from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX, shown
 
 
 @dataclass(frozen=True, slots=True)

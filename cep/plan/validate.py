@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from cep.errors import QueryError, meant
 from cep.model import streams
 from cep.model.expr import Call, Column, Udf
+from cep.model.limits import check_name
 from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
@@ -93,13 +94,6 @@ def _check_names(query: Query) -> None:
 
 
 _ADDRESSED = ("a stream", "an output stream", "the late stream")
-
-
-def check_name(kind: str, name: str, pointer: str) -> None:
-    """Raises QueryError where a name is no part of an address: queries and streams have one."""
-    if "/" in name or not name.strip(".") or not name.isprintable():
-        message = f"the name of {kind} is part of an address: expected no '/', nothing unprintable, not only dots; got {name!r}"
-        raise QueryError(message, pointer)
 
 
 def _names(query: Query) -> Iterator[tuple[str, str, str]]:
