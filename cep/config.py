@@ -17,6 +17,7 @@ BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 TOKEN_VARIABLE = "CEP_TOKEN"
+RUN_VARIABLE = "CEP_RUN"
 _TRANSACTION_BYTES = 100_000  # ZooKeeper keeps the last 500 in memory, each twice; a tenth of what its packets hold
 _OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 
@@ -47,6 +48,7 @@ class ClusterConfig:
         rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
         reports: the folder in which supervisors report on the processes they keep up (`cep.reports`); None: nobody does.
+        rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
     """
 
     home: str
@@ -68,10 +70,13 @@ class ClusterConfig:
     rest_fd: int | None = None
     gateway: str | None = None
     reports: str | None = None
+    rest_url: str | None = None
 
     @property
     def rest(self) -> str:
         """The REST address as a URL."""
+        if self.rest_url is not None:
+            return self.rest_url
         host = f"[{self.rest_host}]" if ":" in self.rest_host else self.rest_host
         return f"http://{host}:{self.rest_port}"
 

@@ -79,6 +79,7 @@ class LocalSockets:
             os.unlink(self._path)  # of a process that was killed
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self._listener.bind(self._path)
+        _leave_to_owner(self._path)
         self._listener.listen(BACKLOG)
         self._waker = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll()
@@ -283,6 +284,13 @@ class LocalSockets:
             os.close(self._waker)
             with suppress(FileNotFoundError):
                 os.unlink(self._path)
+
+
+def _leave_to_owner(path: str) -> None:
+    """What root makes in a folder belongs to whoever has the folder: peers run as that user."""
+    owner = os.stat(os.path.dirname(path) or ".")
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 @dataclass(slots=True, eq=False)

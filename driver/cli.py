@@ -21,10 +21,12 @@ from rich.text import Text
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
 from cep.yaml_documents import load_yaml, load_yaml_documents
+from driver import roles
 from driver.cluster import Cluster
 from driver.flame import record, targets
-from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles
+from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.local import LocalCluster
+from driver.run_folder import token_or_run_folders
 from driver.top import Frame, Sort, drawn, frame
 from driver.watch import HOLD_S
 
@@ -33,14 +35,17 @@ TOP_S = 1.0  # between two frames
 URL = f"http://127.0.0.1:{PORT}"
 
 app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
+roles.register(app)
 PIPED_WIDTH = 200
 """Columns of a table that no terminal's width limits."""
 
 err = Console(stderr=True, soft_wrap=True)
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
-Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address.")]
-Token = Annotated[str | None, typer.Option(envvar="CEP_TOKEN", help="The cluster's token, if it has one.")]
+Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address; of several, theirs with commas.")]
+Token = Annotated[
+    str | None, typer.Option(envvar="CEP_TOKEN", callback=token_or_run_folders, help="The cluster's token; default: that of $CEP_RUN.")
+]
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
 Name = Annotated[str, typer.Argument(help="The query's name.")]
 
@@ -123,6 +128,7 @@ def status(
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
         wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"])]
+        wrong += unbound(cluster.instance_managers())
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -287,8 +288,13 @@ class Cluster:
 
     def data_plane(self) -> DataPlane:
         """The sockets that all our publishers and subscriptions share."""
-        self.plane = self.plane or DataPlane(self.folder)
+        self.plane = self.plane or DataPlane(self.folder or self._run_folder())
         return self.plane
+
+    def _run_folder(self) -> str | None:
+        """Where the cluster's processes have their sockets and find ours, in containers too; None: it is not here, or not ours to write."""
+        folder = str(self.rest.get("/cluster")["run"])
+        return folder if os.access(folder, os.W_OK) else None
 
     def subscribe(
         self,

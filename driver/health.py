@@ -10,6 +10,7 @@ from cep.reports import read_reports
 from driver.processes import report_folders
 
 Report = Mapping[str, Any]
+_BOUND = {"bound": True}
 LONG_AGO_S = 600.0
 """A death so long ago is not told any more of a process that has been up since."""
 
@@ -34,6 +35,12 @@ def has_orchestrator(reports: Sequence[Report]) -> bool:
 def troubles(reports: Sequence[Report], now: float) -> list[str]:
     """A line for each process that is down, or was not long ago. `now`: seconds since 1970."""
     return [line for report in reports for child in report["children"] for line in _of_child(child, report["hold_s"], now)]
+
+
+def unbound(managers: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each instance manager that could not be bound to the core and node that it was to have, with the kernel's reason."""
+    wanted = [each for each in managers if each["core"] is not None and not each.get("binding", _BOUND)["bound"]]
+    return [f"{each['id']}: not bound to core {each['core']} and node {each['node']}: {each['binding']['note']}" for each in wanted]
 
 
 def gone(report: Report) -> str:

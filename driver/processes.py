@@ -7,6 +7,7 @@ import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -113,6 +114,7 @@ class Home:
         try:
             _sweep(where)
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
+            _leave_to_owner(folder)
             return Home(folder, _lock(folder))
         except OSError as error:
             raise ClusterError(f"cannot make a folder for the cluster under {where}: {error}") from error
@@ -157,6 +159,13 @@ def _lock(folder: Path) -> int:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     unnamed.rename(folder / _LOCK)
     return lock
+
+
+def _leave_to_owner(folder: Path) -> None:
+    """A folder that root makes in one of a single other user, a cluster's run folder, is that user's: the cluster looks into it."""
+    owner = folder.parent.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0 and not owner.st_mode & stat.S_IWOTH:
+        os.chown(folder, owner.st_uid, owner.st_gid)
 
 
 def _sweep(where: Path) -> None:

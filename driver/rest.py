@@ -10,6 +10,7 @@ import httpx
 
 from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, QueryError
 from driver.aside import Aside
+from driver.orchestrators import Orchestrators, addresses
 
 TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
 PATIENCE_S = 15.0
@@ -37,7 +38,7 @@ def clock(when: float) -> str:
 
 
 class Rest:
-    """`url` is the orchestrator's, such as http://127.0.0.1:8080. `aside` asks it for those who do not wait for the answer.
+    """`url` is the orchestrator's, such as http://127.0.0.1:8080, or theirs, with commas. `aside` asks for those who do not wait.
 
     An orchestrator that is out of reach is tried again for `patience_s` seconds; one that takes a request has TIMEOUT_S to answer it.
     """
@@ -48,7 +49,8 @@ class Rest:
         self.url, self.patience_s = url, patience_s
         self.aside = Aside()
         self.away_since = 0.0  # by the clock; 0: its last word was an answer
-        self.client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, limits=limits, trust_env=False)
+        way = Orchestrators(addresses(url), httpx.HTTPTransport(limits=limits, trust_env=False))
+        self.client = httpx.Client(base_url=addresses(url)[0], headers=headers, timeout=TIMEOUT_S, transport=way, trust_env=False)
 
     def get(self, path: str, timeout: float = TIMEOUT_S) -> Any:
         return self._call("GET", path, timeout=timeout)

@@ -45,16 +45,21 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeper:
-    """One server: the folder with its configuration and data, and its port on the loopback address."""
+    """One server: the folder with its configuration and data, its port and the address where it listens.
+
+    Args:
+        lasting: its data outlive this run: a write is answered when the disk has it.
+    """
 
     folder: Path
     port: int
+    host: str = HOST
+    lasting: bool = False
 
     @property
     def hosts(self) -> str:
-        """What a client connects to: this server, several times. kazoo gives a server a session timeout divided by the
-        number of servers to answer, and one that is just starting may never answer (see above)."""
-        return ",".join([f"{HOST}:{self.port}"] * _ATTEMPTS_PER_SESSION)
+        """What a client connects to."""
+        return patient(f"{self.host}:{self.port}")
 
     def command(self, java_home: Path, jars: Path) -> list[str]:
         """Writes the configuration; what to run. Raises OSError where the folder cannot be written."""
@@ -66,7 +71,7 @@ class ZooKeeper:
             "-Xmx512m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
-            "-Dzookeeper.forceSync=no",
+            f"-Dzookeeper.forceSync={'yes' if self.lasting else 'no'}",
             "-Dzookeeper.preAllocSize=1024",  # kB by which its log grows, instead of 64 MB
             "-cp",
             class_path(jars),
@@ -78,7 +83,7 @@ class ZooKeeper:
         return {
             "dataDir": self.folder / "data",
             "clientPort": self.port,
-            "clientPortAddress": HOST,
+            "clientPortAddress": self.host,
             "tickTime": TICK_MS,
             "minSessionTimeout": 2 * TICK_MS,
             "maxSessionTimeout": SESSION_TIMEOUT_MS_MAX,
@@ -92,11 +97,18 @@ class ZooKeeper:
     def serves(self, timeout_s: float = 1.0) -> bool:
         """Does it answer?"""
         try:
-            with socket.create_connection((HOST, self.port), timeout_s) as connection:
+            with socket.create_connection((self.host, self.port), timeout_s) as connection:
                 connection.sendall(b"ruok")
                 return connection.recv(4) == b"imok"
         except OSError:
             return False
+
+
+def patient(servers: str) -> str:
+    """`host:port,host:port` with each server several times. kazoo gives a server a session timeout divided by the number of servers
+    to answer, and one that is just starting may never answer (see above)."""
+    named = servers.split(",")
+    return ",".join(named * -(-_ATTEMPTS_PER_SESSION // len(named)))
 
 
 def spark_jars() -> Path:

@@ -324,6 +324,7 @@ class SetAside(Model):
 class ClusterInfo(Model):
     """What the cluster is made of, beside its queries."""
 
+    run: str = Field(description="The folder in which its processes have their sockets; clients of the same machine have theirs there too.")
     supervisors: list[dict[str, Any]] = Field(
         description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
         "and how and with which last words."

@@ -442,7 +442,7 @@ async def cluster(api: Cluster) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
     folder = api.config.reports
     supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
-    return {"supervisors": supervisors, "quarantined": api.service.quarantine.to_json()}
+    return {"run": api.config.home, "supervisors": supervisors, "quarantined": api.service.quarantine.to_json()}
 
 
 @router.get("/topology")

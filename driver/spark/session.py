@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -18,7 +19,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from socket import SHUT_RDWR
 from subprocess import STDOUT
 
 import psutil
@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 
 from cep.errors import ClusterError
 from driver.java import java_home
+from driver.run_folder import run_folder
 
 _LOG_LINES_SHOWN = 15
 #: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
@@ -81,7 +82,7 @@ def private_spark(
     with tempfile.TemporaryDirectory(prefix=f"{name}-spark-", dir=folder, ignore_cleanup_errors=True) as made, _quiet():
         scratch, memory_mb = Path(made), min(8192, psutil.virtual_memory().total // 2**21)
         try:
-            with _environment(scratch), open(scratch / "log", "wb") as log:
+            with _environment(scratch, master), open(scratch / "log", "wb") as log:
                 conf = SparkConf(loadDefaults=False).setAll({**_conf(master, name, scratch, cores, memory_mb), **(settings or {})}.items())
                 gateway = launch_gateway(conf, {"stdout": log, "stderr": STDOUT})
                 context = SparkContext(conf=conf, gateway=gateway)
@@ -145,8 +146,8 @@ def _conf(master: str, name: str, scratch: Path, cores: int, memory_mb: int) -> 
         "spark.master": master,
         "spark.app.name": name,
         "spark.driver.memory": f"{memory_mb}m",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": _address(master),
+        "spark.driver.bindAddress": _address(master),
         # -Xss16m: query.stop() beside a callback can overflow the default stack; the others keep /tmp clean
         "spark.driver.extraJavaOptions": f"-Xss16m -XX:-UsePerfData -Djava.io.tmpdir={scratch}",
         "spark.log.level": "ERROR",
@@ -157,16 +158,36 @@ def _conf(master: str, name: str, scratch: Path, cores: int, memory_mb: int) -> 
     }
 
 
+def _address(master: str) -> str:
+    """Ours, as the cluster at `master` sees us; no packet is sent to find it out. Raises ClusterError: there is no such host."""
+    found = re.fullmatch(r"spark://(.+):(\d+)", master)
+    if found is None:
+        return "127.0.0.1"
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+            way.connect((found[1], int(found[2])))
+            return str(way.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(f"Spark's master {master}: {error.strerror}") from None
+
+
+def _secret() -> dict[str, str]:
+    """Where the processes of a Spark cluster of ours read how they know each other; on a command line everybody would see it."""
+    folder = run_folder()
+    return {"SPARK_CONF_DIR": str(folder.spark)} if folder else {}
+
+
 @contextlib.contextmanager
-def _environment(scratch: Path) -> Iterator[None]:
+def _environment(scratch: Path, master: str) -> Iterator[None]:
     """What spark-submit and its Python workers read from the environment, for as long as the JVM runs."""
     ours = {
         "JAVA_HOME": str(java_home(spark=True)),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_LOCAL_DIRS": str(scratch / "local"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": _address(master),
         "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
+        **(_secret() if master.startswith("spark://") else {}),
     }
     before = {name: os.environ.get(name) for name in (*ours, *_FOREIGN)}
     for name in _FOREIGN:
@@ -217,7 +238,7 @@ def _disconnect() -> None:
         client.is_connected = False
         for connection in list(client.deque):  # py4j would close what a thread still reads from, and wait for it
             with contextlib.suppress(OSError, AttributeError):
-                connection.socket.shutdown(SHUT_RDWR)
+                connection.socket.shutdown(socket.SHUT_RDWR)
         client.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -11,15 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
 
-import pyspark
-
 from cep.errors import ClusterError
-from driver.java import java_home
 from driver.processes import ending, start, stop, tail
+from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
 
 _PATIENCE_SECONDS = 120.0
-_MASTER, _WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
-_FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_MASTER_HOST", "SPARK_WORKER_DIR")
 
 
 class StandaloneSpark:
@@ -47,7 +42,7 @@ class StandaloneSpark:
             folder = Path(tempfile.mkdtemp(prefix="cep-standalone-"))
             undo.callback(shutil.rmtree, folder, ignore_errors=True)
             undo.callback(stop, self.processes)
-            master = self._start(folder, "master", _MASTER, "--port", "0")
+            master = self._start(folder, "master", MASTER)
             self.master = _awaited(master, folder / "master.log", r"Starting Spark master at (spark://\S+)")
             made = [self._start_worker(folder, f"worker-{i}") for i in range(self.workers)]
             for i, worker in enumerate(made):
@@ -60,26 +55,13 @@ class StandaloneSpark:
 
     def _start_worker(self, folder: Path, name: str) -> Popen[bytes]:
         size = ("--cores", str(self.cores), "--memory", f"{self.memory_mb}m")
-        return self._start(folder, name, _WORKER, *size, "--work-dir", str(folder / name), self.master)
+        return self._start(folder, name, WORKER, *size, "--work-dir", str(folder / name), self.master)
 
     def _start(self, folder: Path, name: str, class_: str, *arguments: str) -> Popen[bytes]:
-        script = Path(pyspark.__file__).parent / "bin" / "spark-class"
-        command = [str(script), class_, "--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        process = start(command, folder / f"{name}.log", _environment(folder))
+        known = {**daemon_environment(), "SPARK_LOCAL_DIRS": str(folder / "local")}
+        process = start(daemon(class_, "127.0.0.1", 0, *arguments), folder / f"{name}.log", known)
         self.processes.append(process)
         return process
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    ours = {
-        "JAVA_HOME": str(java_home(spark=True)),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_DIRS": str(folder / "local"),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:-UsePerfData -Dspark.master.rest.enabled=false",
-        "SPARK_LAUNCHER_OPTS": "-XX:-UsePerfData",
-    }
-    return {name: value for name, value in os.environ.items() if name not in _FOREIGN} | ours
 
 
 def _awaited(process: Popen[bytes], log: Path, pattern: str) -> str:
