@@ -35,7 +35,19 @@ class QueryError(CepError):
 
 
 class DataError(CepError):
-    """Yours: rows or a batch do not fit the stream they were sent to. Nothing of the batch was taken."""
+    """Yours: rows or a batch do not fit the stream they were sent to. Nothing of the batch was taken. `row` and `column`: where the first
+    of what does not fit is, if it is known."""
+
+    def __init__(self, message: str, row: int | None = None, column: str | None = None) -> None:
+        super().__init__(message)
+        self.row, self.column = row, column
+
+    @property
+    def pointer(self) -> str:
+        """A JSON pointer into the rows as a list of objects; empty: they are not known."""
+        if self.row is None:
+            return ""
+        return f"/{self.row}" if self.column is None else f"/{self.row}/{escaped(self.column)}"
 
 
 class PlacementError(CepError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +16,12 @@ from cep.dataflow.files import ROW_BYTES_MAX
 from cep.elements import MIN_TIME
 from cep.errors import DataError
 from cep.kernels.columns import from_arrow
-from cep.model.schema import TIMESTAMP_US, UNIT_US, Field, Schema
+from cep.model.schema import TIMESTAMP_US, Field, Schema
 from cep.model.streams import Stream
 from cep.wire import LAYOUTS_KEPT, Format
+from driver.records import from_records, instants_of
 
+FEW_ROWS = 1024  # that Arrow validates as quickly as we find that there is no need
 _EVENT_TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -28,9 +31,12 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
     Raises DataError naming the stream, the field, what was expected and what was got; then nothing of `data` is taken.
     """
     if isinstance(data, pa.RecordBatch) and _is_plain(data, stream.schema):
+        check_texts(data, stream)
         return [data]
     table = _table(data, stream)
     wanted, got = stream.schema.names, tuple(table.column_names)
+    if twice := sorted(name for name, columns in Counter(got).items() if columns > 1):
+        raise DataError(f"stream {stream.name!r}: a column may be there once, and there are several called {twice[0]!r}")
     if set(wanted) != set(got):
         missing, extra = sorted(set(wanted) - set(got)), sorted(set(got) - set(wanted))
         raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
@@ -39,7 +45,10 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
         longest = _longest(column, field)
         if longest > ROW_BYTES_MAX:
             raise DataError(f"stream {stream.name!r}, field {field}: a value of {longest} bytes; expected at most {ROW_BYTES_MAX}")
-    return pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
+    batches = pa.table(columns, schema=stream.schema.arrow).combine_chunks().to_batches()
+    for batch in batches:
+        check_texts(batch, stream)
+    return batches
 
 
 def _is_plain(batch: pa.RecordBatch, schema: Schema) -> bool:
@@ -53,6 +62,27 @@ def _is_plain(batch: pa.RecordBatch, schema: Schema) -> bool:
         if large and field.type.is_text and column.nbytes > ROW_BYTES_MAX:
             return False
     return True
+
+
+def check_texts(batch: pa.RecordBatch, stream: Stream) -> None:
+    """Raises DataError: texts whose offsets lie, or bytes of a `string` that are not UTF-8. Those who read the stream would refuse the
+    batch (`cep.admission`) and close its publisher."""
+    for field, column in zip(stream.schema.fields, batch.columns, strict=True):
+        if field.type.is_text and not (len(column) > FEW_ROWS and _is_ascii(column)):
+            try:
+                column.validate(full=True)
+            except pa.ArrowInvalid as error:
+                raise DataError(f"stream {stream.name!r}, field {field}: {error}", column=field.name) from None
+
+
+def _is_ascii(texts: pa.Array) -> bool:
+    """Of many texts, which Arrow validates one by one: are they all ASCII, and their offsets in order?"""
+    _, places, body = texts.buffers()
+    offsets = np.frombuffer(places, np.int32, len(texts) + 1, texts.offset * 4)
+    first, last, size = int(offsets[0]), int(offsets[-1]), 0 if body is None else len(body)
+    if not 0 <= first <= last <= size or bool((offsets[1:] < offsets[:-1]).any()):
+        return False
+    return first == last or int(np.frombuffer(body, np.uint8, last - first, first).max()) < 128
 
 
 def _longest(column: pa.ChunkedArray, field: Field) -> int:
@@ -70,65 +100,62 @@ def _table(data: Any, stream: Stream) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "to_arrow"):  # polars
-        return data.to_arrow()
-    if hasattr(data, "iloc"):  # pandas
-        return pa.Table.from_pandas(data, preserve_index=False)
+    try:
+        if hasattr(data, "to_arrow"):  # polars
+            return data.to_arrow()
+        if hasattr(data, "iloc"):  # pandas
+            return pa.Table.from_pandas(data, preserve_index=False)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"stream {stream.name!r}: the {type(data).__name__} is no table of Arrow's types: {error}") from None
     if isinstance(data, Mapping):
         data = [data]
     if isinstance(data, Iterable) and not isinstance(data, str | bytes):
-        return _from_records(list(data), stream)
+        return from_records(data, stream)
     raise DataError(
         f"stream {stream.name!r}: expected an Arrow table or batch, a pandas or polars frame, or dicts, got {type(data).__name__}"
     )
 
 
-def _from_records(records: list[Any], stream: Stream) -> pa.Table:
-    for number, record in enumerate(records):
-        if not isinstance(record, Mapping):
-            raise DataError(f"stream {stream.name!r}, record {number}: expected a dict, got {record!r}")
-        unknown = record.keys() - set(stream.schema.names)
-        if unknown:
-            raise DataError(f"stream {stream.name!r}, record {number}: unknown fields {sorted(unknown)}; it has {stream.schema}")
-    arrays = [_values([record.get(f.name) for record in records], f, stream.name) for f in stream.schema.fields]
-    return pa.table(arrays, names=list(stream.schema.names))
-
-
-def _values(values: list[Any], field: Field, stream: str) -> pa.Array:
-    wanted = field.type.arrow
-    try:
-        if field.type.name == "timestamp" and not any(isinstance(v, datetime) for v in values):
-            return pa.array(values, pa.int64())
-        if field.type.is_list:
-            return _list_values(values, field)
-        return pa.array(values, wanted)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise DataError(f"stream {stream!r}, field {field}: {error}") from None
-
-
-def _list_values(values: list[Any], field: Field) -> pa.Array:
-    """Integers stand for instants in lists too."""
-    instants = field.type.element is not None and field.type.element.name == "timestamp"
-    integers = instants and not any(isinstance(v, datetime) for each in values if each is not None for v in each)
-    return pa.array(values, pa.list_(pa.int64()) if integers else field.type.arrow)
-
-
 def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
     if column.null_count and not field.nullable:
-        raise DataError(f"stream {stream!r}, field {field}: {column.null_count} NULLs where none is allowed (declare it {field.type}?)")
+        row, said = pc.index(column.is_null(), True).as_py(), f"{column.null_count} NULLs where none is allowed (declare it {field.type}?)"
+        raise DataError(f"stream {stream!r}, field {field}, row {row}: {said}", row, field.name)
+    try:
+        return _cast(column, field, stream)
+    except pa.ArrowInvalid:
+        row = _first_refused(column, field, stream)
+        try:
+            _cast(column.slice(row, 1), field, stream)
+        except pa.ArrowInvalid as error:
+            reason = f"timestamps are stored in whole µs: {error}" if field.type.name == "timestamp" else str(error)
+            raise DataError(f"stream {stream!r}, field {field}, row {row}: {reason}", row, field.name) from None
+        raise
+
+
+def _first_refused(column: pa.ChunkedArray, field: Field, stream: str) -> int:
+    """The first row that cannot be cast: of those up to it the first run that cannot."""
+
+    def is_refused(rows: int) -> bool:
+        try:
+            _cast(column.slice(0, rows), field, stream)
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    return bisect_left(range(1, len(column) + 1), True, key=is_refused)
+
+
+def _cast(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    """Raises pa.ArrowInvalid where a value would change, DataError where the type has no place for any."""
     if column.type == field.type.arrow and not field.type.is_list:
         return column
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    try:
-        if field.type.name == "timestamp":
-            return _timestamps(column, field, stream)
-        if field.type.is_list:
-            return _lists(column, field, stream)
-        same = pa.types.is_string(field.type.arrow) and pa.types.is_large_string(column.type)
-        return column.cast(field.type.arrow, safe=True) if same or _widens(column.type, field) else _refuse(column, field, stream)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"stream {stream!r}, field {field}: {error}") from None
+    if field.type.name == "timestamp":
+        return _timestamps(column, field, stream)
+    if field.type.is_list:
+        return _lists(column, field, stream)
+    return column.cast(field.type.arrow, safe=True) if _widens(column.type, field) else _refuse(column, field, stream)
 
 
 def _widens(given: pa.DataType, field: Field) -> bool:
@@ -168,31 +195,21 @@ def _list(lists: pa.ListArray, element: Field, stream: str) -> pa.ListArray:
 
 
 def _refuse(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
-    raise DataError(f"stream {stream!r}, field {field}: expected {field.type.arrow}, got {column.type}")
+    raise DataError(f"stream {stream!r}, field {field}: expected {field.type.arrow}, got {column.type}", column=field.name)
 
 
 def _timestamps(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+    """Without a zone they are UTC; integers are of the field's unit."""
     if pa.types.is_integer(column.type):
-        column = _from_integers(column.cast(pa.int64()), field, stream)
-    elif not pa.types.is_timestamp(column.type) and not pa.types.is_null(column.type):
+        if not field.type.unit:
+            said = "a timestamp without a unit takes no integers; declare timestamp[ms] or the like"
+            raise DataError(f"stream {stream!r}, field {field}: {said}", column=field.name)
+        return instants_of(column.cast(pa.int64()), field.type.unit)
+    if not pa.types.is_timestamp(column.type) and not pa.types.is_null(column.type):
         return _refuse(column, field, stream)
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
-    try:
-        return column.cast(field.type.arrow, safe=True)
-    except pa.ArrowInvalid as error:
-        raise DataError(f"stream {stream!r}, field {field}: timestamps are stored in whole µs: {error}") from None
-
-
-def _from_integers(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
-    if not field.type.unit:
-        raise DataError(
-            f"stream {stream!r}, field {field}: a timestamp without a unit takes no integers; declare timestamp[ms] or the like"
-        )
-    if field.type.unit == "ns":
-        return column.cast(pa.timestamp("ns", tz="UTC"))
-    scaled = pc.multiply_checked(column, UNIT_US[field.type.unit])
-    return scaled.cast(field.type.arrow)
+    return column.cast(field.type.arrow, safe=True)
 
 
 def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:

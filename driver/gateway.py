@@ -232,7 +232,7 @@ def make_app(gateway: Gateway) -> FastAPI:
 
     @app.exception_handler(CepError)
     async def _problem(request: object, error: CepError) -> JSONResponse:
-        return JSONResponse({"error": type(error).__name__, "detail": str(error)}, 400)
+        return JSONResponse({"error": type(error).__name__, "detail": str(error), "pointer": getattr(error, "pointer", "")}, 400)
 
     @app.post("/records")
     async def records(stream: str, request: Request, end: bool = False) -> dict[str, Any]:

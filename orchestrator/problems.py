@@ -60,13 +60,13 @@ def problem(status: int, detail: str, error: str, **more: Any) -> JSONResponse:
     return _answer(Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, error=error, **more))
 
 
-def named(error: str, detail: str) -> JSONResponse:
+def named(error: str, detail: str, pointer: str | None = None) -> JSONResponse:
     """What another process of the cluster met."""
     kinds = {kind.__name__: status for kind, status in STATUS} | {
         "TooMuch": HTTPStatus.TOO_MANY_REQUESTS,
         "Slow": HTTPStatus.TOO_MANY_REQUESTS,
     }
-    return problem(kinds.get(error, HTTPStatus.SERVICE_UNAVAILABLE), detail, error)
+    return problem(kinds.get(error, HTTPStatus.SERVICE_UNAVAILABLE), detail, error, pointer=pointer)
 
 
 def refusal(status: int, detail: str) -> JSONResponse:

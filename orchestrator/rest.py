@@ -494,7 +494,7 @@ def _passed_on(success: int, status: int, answer: bytes) -> Response:
     if status < 400:
         return Response(answer, success, media_type="application/json")
     told = json.loads(answer)
-    return problems.named(str(told["error"]), str(told["detail"]))
+    return problems.named(str(told["error"]), str(told["detail"]), str(told.get("pointer") or "") or None)
 
 
 async def _query(request: Request) -> CepQuery:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cep.kernels.jit import kernel
+from cep.kernels.memory import load_word
+
+_0, _HIGH_BITS = np.uint64(0), np.uint64(0x8080808080808080)
 
 #: What texts are: bytes below 128 alone, so UTF-8 whatever their bounds; any bytes; not to be read, for they lie outside.
 ASCII, ANY, OUTSIDE = range(3)
@@ -19,7 +22,9 @@ def texts_are(offsets: np.ndarray, body: np.ndarray) -> int:
         descending |= offsets[i + 1] < offsets[i]
     if descending or offsets[0] < 0 or offsets[n] > len(body):
         return OUTSIDE
-    bits = np.uint8(0)
-    for i in range(len(body)):
-        bits |= body[i]
-    return ASCII if bits < 128 else ANY
+    bits, words = np.uint64(0), len(body) // 8
+    for i in range(words):
+        bits |= load_word(body, 8 * i)
+    for i in range(8 * words, len(body)):
+        bits |= np.uint64(body[i])
+    return ASCII if bits & _HIGH_BITS == _0 else ANY
