@@ -277,7 +277,7 @@ def _is_document(query: str) -> bool:
 def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8-sig")
         document = load_yaml(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
         queries.from_json(document)
     except OSError as error:
@@ -292,7 +292,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _documents(path: Path) -> list[dict[str, Any]]:
     """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8-sig")
         found = load_yaml_documents(text) if path.suffix in (".yaml", ".yml") else [json.loads(text)]
     except OSError as error:
         raise CepError(f"{path}: {error.strerror}") from None

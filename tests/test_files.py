@@ -65,3 +65,19 @@ def test_nothing_of_what_was_read_waits_for_the_rest_of_an_instant(tmp_path: Pat
     assert all(int(batch.time.max()) < watermark for batch, watermark in batches)
     assert all(int(after.time[0]) == watermark for (_, watermark), (after, _) in pairwise(batches))
     assert batches[-1][1] == MAX_TIME
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_a_byte_order_mark_is_skipped(tmp_path: Path, header: bool) -> None:
+    """Before, the first record was a dead letter. Offsets count it, and one elsewhere is no mark."""
+    path = tmp_path / "marked.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + b"ts,n\n" * header + b"1,10\n2,20\n\xef\xbb\xbf3,30\n")
+    stream = Stream("s", SCHEMA, col("ts"), 0, TextFiles((str(path),), header=header))
+    parser, letters = parser_of(stream, SCHEMA.names), DeadLetters()
+    blocks = cut_blocks(stream, [(str(path), path.stat().st_size)], parser)
+    source = TextSource(stream, parser, blocks, 0, 1, 0, True, letters, lambda: 0)
+    batch = source.poll()
+    assert batch is not None
+    assert batch.columns["n"].values.tolist() == [10, 20]
+    (letter,) = letters.letters
+    assert f"offset {path.stat().st_size - 8}" in letter.position

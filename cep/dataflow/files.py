@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -79,7 +80,7 @@ def cut_blocks(stream: Stream, files: Sequence[tuple[str, int]], parser: Parser)
 def _blocks_of_file(path: str, size: int, text: TextFiles, disorder: int, parser: Parser, partition: int) -> list[Block]:
     file = _open(path)
     try:
-        starts = [_line_after(file, 0, size) if text.header else 0]
+        starts = [_line_after(file, 0, size) if text.header else _behind_mark(file)]
         starts += [_line_after(file, nominal - 1, size) for nominal in range(text.block_bytes, size, text.block_bytes)]
         blocks: list[Block] = []
         greatest = MIN_TIME
@@ -97,6 +98,11 @@ def _open(path: str) -> int:
         return os.open(path, os.O_RDONLY)
     except OSError as error:
         raise ClusterError(f"file {path!r} cannot be read: {error.strerror}") from error
+
+
+def _behind_mark(file: int) -> int:
+    """Where the first record begins: behind a byte-order mark, with which some editors begin a file in UTF-8."""
+    return len(BOM_UTF8) if os.pread(file, len(BOM_UTF8), 0) == BOM_UTF8 else 0
 
 
 def _line_after(file: int, position: int, size: int) -> int:
