@@ -13,10 +13,10 @@ from typing import Any
 from cep import wire
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.errors import ProtocolError
+from cep.model.limits import KEEP_S_MAX
 from cep.transport import is_endpoint
 
 TEXT_CHARACTERS_MAX = 4096
-KEEP_S_MAX = 10 * 365 * 86400.0
 COUNT_MAX = 1 << wire.COUNT_BITS
 
 

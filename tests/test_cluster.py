@@ -106,7 +106,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"ip": 7, "ts": BASE_MS}, "ip"),
     ({"ip": None, "ts": BASE_MS}, "ip"),
     ({"ip": "10.0.0.1", "ts": "yesterday"}, "ts"),
-    ([{"ip": "10.0.0.1", "ts": BASE_MS}, 7], "record 1"),
+    ([{"ip": "10.0.0.1", "ts": BASE_MS}, 7], "row 1"),
     (pa.table({"ip": pa.array([1]), "ts": pa.array([BASE_MS])}), "ip"),
     (pa.table({"ip": ["10.0.0.1"]}), "ts"),
     (pa.table({"ip": ["10.0.0.1"], "ts": pa.array([1.5])}), "ts"),

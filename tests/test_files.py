@@ -80,4 +80,4 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path, header: bool) -> None:
     assert batch is not None
     assert batch.columns["n"].values.tolist() == [10, 20]
     (letter,) = letters.letters
-    assert f"offset {path.stat().st_size - 8}" in letter.position
+    assert letter.position == f"byte {path.stat().st_size - 8}"
