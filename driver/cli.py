@@ -22,7 +22,7 @@ from cep.errors import CepError, QueryError
 from cep.model import query as queries
 from cep.yaml_documents import load_yaml, load_yaml_documents
 from driver import roles
-from driver.cluster import Cluster
+from driver.cluster import Cluster, Running
 from driver.flame import record, targets
 from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.local import LocalCluster
@@ -32,6 +32,7 @@ from driver.watch import HOLD_S
 
 PORT = 8765
 TOP_S = 1.0  # between two frames
+CHECK_S = 0.5  # between two looks at whether the cluster is there
 URL = f"http://127.0.0.1:{PORT}"
 
 app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
@@ -75,7 +76,8 @@ def up(
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
         out.print("Ctrl-C takes it down.")
-        stopped.wait()
+        while not stopped.wait(CHECK_S):
+            cluster.check()
 
 
 @app.command()
@@ -192,7 +194,7 @@ def delete(
         if stream:
             cluster.undeclare(name)
         else:
-            cluster.query(name).delete()
+            Running(cluster, name).delete()
         out.print(f"{name}: deleted", highlight=False)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import IO, Any
@@ -18,6 +19,7 @@ from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
 from driver.cluster import Cluster
 from driver.own_functions import forget, module_source, register
+from driver.processes import ending
 from driver.rest import PATIENCE_S
 
 STOP_S = 20.0
@@ -103,6 +105,7 @@ class LocalCluster(Cluster):
             raise
         super().__init__(self.facts["rest"], token, patience_s)
         self.folder = self.home
+        self.rest.gone = self._gone
         register(self.functions)
 
     @property
@@ -113,9 +116,23 @@ class LocalCluster(Cluster):
     def processes(self) -> list[tuple[str, int]]:
         """(name, pid) of every process of the cluster, as of now."""
         with self.asking:
+            self.check()
             assert self.supervisor.stdin is not None
-            print(json.dumps({"processes": True}), file=self.supervisor.stdin, flush=True)
+            with suppress(BrokenPipeError):  # then there is no answer, which says why
+                print(json.dumps({"processes": True}), file=self.supervisor.stdin, flush=True)
             return [(name, pid) for name, pid in self._line()["processes"]]
+
+    def check(self) -> None:
+        """Raises ClusterError: the supervisor has ended, and the kernel has taken all its processes with it."""
+        if why := self._gone():
+            raise ClusterError(why)
+
+    def _gone(self) -> str:
+        code = self.supervisor.poll()
+        if code is None:
+            return ""
+        pid, how = self.supervisor.pid, ending(self.supervisor)
+        return f"the cluster's supervisor (process {pid}) {how}, and the whole cluster with it; what is left of its logs is in {self.home}"
 
     def close(self) -> None:
         """Takes everything down; returns when it is gone."""
@@ -139,7 +156,8 @@ class LocalCluster(Cluster):
 
     def _take_down(self) -> None:
         if self.supervisor.stdin is not None and not self.supervisor.stdin.closed:
-            self.supervisor.stdin.close()
+            with suppress(BrokenPipeError):
+                self.supervisor.stdin.close()
         try:
             self.supervisor.wait(STOP_S)
         except subprocess.TimeoutExpired:

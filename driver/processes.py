@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cep.errors import ClusterError
 
@@ -80,7 +81,7 @@ def tail(log: Path, lines: int = 12) -> str:
         return ""
 
 
-def ending(process: subprocess.Popen[bytes]) -> str:
+def ending(process: subprocess.Popen[Any]) -> str:
     """How a process that is over ended, in words."""
     code = process.returncode
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -48,6 +49,7 @@ class Rest:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
         self.url, self.patience_s = url, patience_s
         self.aside = Aside()
+        self.gone: Callable[[], str] = lambda: ""  # why it will not answer any more; empty: it may
         self.away_since = 0.0  # by the clock; 0: its last word was an answer
         way = Orchestrators(addresses(url), httpx.HTTPTransport(limits=limits, trust_env=False))
         self.client = httpx.Client(base_url=addresses(url)[0], headers=headers, timeout=TIMEOUT_S, transport=way, trust_env=False)
@@ -85,6 +87,8 @@ class Rest:
             except httpx.TransportError as broken:
                 self.away_since = self.away_since or asked
                 refused = isinstance(broken, httpx.ConnectError)
+                if why := self.gone():
+                    raise ClusterError(why) from broken
                 # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
                 safe = again or refused or method in ("GET", "PUT", "DELETE")
                 if not safe or time.monotonic() > deadline:

@@ -15,6 +15,7 @@ from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan
 from orchestrator import assignments, moves, observed
+from orchestrator.blame import blamed, fingerprint
 from orchestrator.catalog import Catalog
 from orchestrator.known import Known
 from orchestrator.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, step
@@ -39,6 +40,8 @@ class Deployments:
         self.known.check_new(query)
         stayed = self._keep_in_place(plan)
         hosts = {worker.im: self.known.managers[worker.im].process for worker in plan.workers}
+        if query.name in self.known.blames and self.known.blames[query.name].document != fingerprint(queries.to_json(query)):
+            self._forgive(query.name)
         self.epoch += 1
         self.written.put(node("queries"), {"epoch": self.epoch})
         for stream in query.streams:
@@ -78,13 +81,34 @@ class Deployments:
         return [name]
 
     def forget(self, name: str, now: Now) -> list[str]:
-        """Raises what `stop` does. One that is set aside goes with all that stands there for it."""
+        """Raises what `stop` does. One that is set aside goes with all that stands there for it; where there is none of that name, what
+        the last one is blamed for."""
         if name in self.known.quarantine.queries:
             self.discard(name)
+            return []
+        if name not in self.known.queries and name in self.known.blames:
+            self._forgive(name)
             return []
         self.stop(name, "stop", now)
         self.known.queries[name] = replace(self.known.queries[name], forget=True)
         return [name]
+
+    def blame(self, name: str) -> None:
+        """It keeps the deaths of its instance managers that it is blamed for."""
+        record = self.known.queries[name]
+        known = {im: self.known.deaths.get((im, process)) for im, process in record.hosts.items()}
+        its = {
+            im: death.how for im, death in known.items() if death is not None and death.blamed is not None and death.blamed.query == name
+        }
+        deaths = {f"{im}, process {record.hosts[im].pid}, {record.hosts[im].started}": f"{im!r} {how}" for im, how in its.items()}
+        found = blamed(self.known.blames.get(name), name, record.document, deaths)
+        if found is not None and found != self.known.blames.get(name):
+            self.known.blames[name] = found
+            self.written.put(node("blames", name), found.to_json())
+
+    def _forgive(self, name: str) -> None:
+        del self.known.blames[name]
+        self.written.delete(node("blames", name))
 
     def reroute(self, name: str, head: str, table: tuple[int, ...]) -> list[str]:
         """Raises NotFound, QueryError: this is no table for it, or Conflict: not now."""

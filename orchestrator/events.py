@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
+from orchestrator.blame import Deaths
 from orchestrator.records import Manager, Publisher, Status, Subscription
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -115,9 +116,10 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class ManagersSeen:
-    """All instance managers that are registered."""
+    """All instance managers that are registered, and how some have died."""
 
     managers: Mapping[str, Manager]
+    deaths: Deaths = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,14 @@ from itertools import takewhile
 from typing import Any
 
 from cep.errors import Conflict, NotFound
+from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator import moves
+from orchestrator.blame import Blame, Deaths, check_blame
 from orchestrator.life_cycle import is_over
 from orchestrator.quarantine import Quarantine
 from orchestrator.records import BucketTable, Manager, Publisher, QueryRecord, Relocation, Status, Subscription
@@ -37,6 +39,8 @@ class Known:
         self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
         self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
         self.managers: Mapping[str, Manager] = {}
+        self.deaths: Deaths = {}  # of instance managers
+        self.blames: dict[str, Blame] = {}  # query -> the deaths that it is blamed for
         self.has_looked = False  # before it has, no instance manager is missing
         self.judge_from = 0.0  # before this steady time nobody who is missing is taken for dead
         self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
@@ -60,11 +64,13 @@ class Known:
         return self.queries[name]
 
     def check_new(self, query: Query) -> None:
-        """Raises Conflict: the name is taken, a stream is declared differently, or another query feeds an output stream."""
+        """Raises Conflict: the name is taken or set aside, a stream is declared differently, another query feeds an output stream, or
+        it has ended too many instance managers."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
         if query.name in self.queries:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
+        check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
         for stream in query.streams:
             self.check_declared(stream)
         for name in sorted({output.stream for output in query.outputs}):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cep.plan.physical import Instance
 from orchestrator import moves
 from orchestrator.known import Known
 from orchestrator.life_cycle import is_over, signals
@@ -27,7 +28,9 @@ def _statuses(known: Known, record: QueryRecord) -> Iterator[str | None]:
 
 def failure(known: Known, record: QueryRecord, now: Now) -> Cause | None:
     """The first failed instance in topological order, or the first whose instance manager is lost."""
-    lost = missing(known, record) if now.steady >= known.judge_from else {}
+    lost = missing(known, record)
+    if now.steady < known.judge_from:  # who is not there may come yet; who is there anew will not be again who it was
+        lost = {im: what for im, what in lost.items() if im in known.managers}
     coming = moves.newcomers(record) if record.move is not None and record.move.redirecting else ()
     for instance in (*known.plans[record.name].instances, *coming):
         status = known.status(record, instance)
@@ -36,7 +39,7 @@ def failure(known: Known, record: QueryRecord, now: Now) -> Cause | None:
             subquery, index = status.failed_at or (instance.subquery, instance.index)
             return Cause(subquery, index, status.cause or "no cause was given")
         if instance.im in lost:
-            return Cause(instance.subquery, instance.index, lost[instance.im])
+            return Cause(*_place(known, record, instance), lost[instance.im])
     return None
 
 
@@ -45,11 +48,19 @@ def missing(known: Known, record: QueryRecord) -> dict[str, str]:
     lost = {}
     for im, process in record.hosts.items() if known.has_looked else ():
         manager = known.managers.get(im)
-        if manager is None:
-            lost[im] = f"instance manager {im!r} (process {process.pid}) is gone: its ZooKeeper session ended"
-        elif manager.process != process:
-            lost[im] = f"instance manager {im!r} was started anew (process {process.pid}, now {manager.process.pid}): its state is lost"
+        if manager is None or manager.process != process:
+            what = f"instance manager {im!r} (process {process.pid})"
+            anew = "its ZooKeeper session ended" if manager is None else f"it was started anew, as process {manager.process.pid}"
+            death = known.deaths.get((im, process))
+            lost[im] = f"{what} is gone: {anew}" if death is None else f"{what} {death.how}"
     return lost
+
+
+def _place(known: Known, record: QueryRecord, instance: Instance) -> tuple[str, int | None]:
+    """Where in the query the death of an instance manager is to be looked for."""
+    death = known.deaths.get((instance.im, record.hosts[instance.im]))
+    work = None if death is None else death.blamed
+    return (instance.subquery, instance.index) if work is None or work.query != record.name else (work.subquery, work.instance)
 
 
 def rows(known: Known, record: QueryRecord) -> dict[str, int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from kazoo.client import KazooState
@@ -32,6 +33,8 @@ from cep.model.topology import Topology
 from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
 from cep.plan.planner import plan as make_plan
+from cep.reports import read_reports
+from orchestrator.blame import Deaths, deaths_in
 from orchestrator.election import Candidate, Election
 from orchestrator.events import Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
 from orchestrator.feeds import sources
@@ -309,7 +312,7 @@ class Service:
         if unseen.managers:
             managers = self._registry.managers()
             unseen.ims |= managers.keys() - self._state.managers.keys()
-            self._see(node("ims"), ManagersSeen(managers))
+            self._see(node("ims"), ManagersSeen(managers, self._deaths()))
             unseen.managers = False
         for im in list(unseen.ims):
             self._tell(im, self._registry.all_statuses(im))
@@ -320,6 +323,11 @@ class Service:
         for im in list(unseen.names):
             self._tell(im, self._registry.statuses(im, unseen.names[im]))
             del unseen.names[im]
+
+    def _deaths(self) -> Deaths:
+        """As those say who keep instance managers up."""
+        folder = self.config.reports
+        return {} if folder is None else deaths_in(read_reports(Path(folder)))
 
     def _tell(self, im: str, changes: dict[str, Status | None]) -> None:
         if changes:

@@ -27,6 +27,7 @@ from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read
 from cep.plan import physical
 from orchestrator import moves
+from orchestrator.blame import Blame
 from orchestrator.catalog import Catalog
 from orchestrator.deployments import Deployments
 from orchestrator.events import (
@@ -133,7 +134,8 @@ class ClusterState(Known):
                 return self._catalog.subscribe(subscription)
             case Unsubscribe(stream_name, id_):
                 return self._catalog.unsubscribe(stream_name, id_)
-            case ManagersSeen(managers):
+            case ManagersSeen(managers, deaths):
+                self.deaths = deaths
                 return self._see_managers(managers)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
@@ -164,7 +166,10 @@ class ClusterState(Known):
         moved = {im for im in there.keys() | known.keys() if there.get(im) != known.get(im)}
         self._note_refused(managers)
         first, self.managers, self.has_looked = not self.has_looked, managers, True
-        return [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
+        concerned = [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
+        for name in concerned:
+            self._deployments.blame(name)
+        return concerned
 
     def _note_refused(self, managers: Mapping[str, Manager]) -> None:
         """Assignments that instance managers cannot read are set aside, too."""
@@ -189,6 +194,7 @@ class ClusterState(Known):
         """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then."""
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
+        kinds["blames"] = self._restore_blame
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))
@@ -227,6 +233,11 @@ class ClusterState(Known):
         subscription = Subscription.from_json(readable(value))
         _check_place(path, "subscriptions", subscription.stream, subscription.id)
         self.subscriptions[subscription.stream][subscription.id] = subscription
+
+    def _restore_blame(self, path: str, value: Any) -> None:
+        blame = Blame.from_json(readable(value))
+        _check_place(path, "blames", blame.query)
+        self.blames[blame.query] = blame
 
     def _restore_query(self, name: str, value: Any, nodes: Mapping[str, Any], now: Now) -> None:
         record = QueryRecord.from_json(readable(value))

@@ -19,7 +19,7 @@ import pytest
 from visits import answers, answers_of, copies, expected, rows, windows
 from waiting import HANG_S, until
 
-from driver import LocalCluster, Publisher, QueryFailed, QueryStopped, Running, Subscription
+from driver import ClusterError, LocalCluster, Publisher, QueryFailed, QueryStopped, Running, Subscription
 
 SESSION_S = 3.0  # until a silent instance manager counts as dead
 
@@ -236,6 +236,29 @@ def test_an_instance_manager_is_killed() -> None:
         sent = flow.end()
         reading.join(HANG_S)
         assert reading.answers == expected(rows(sent))
+
+
+def test_the_supervisor_is_killed() -> None:
+    """All is gone with it, and whoever asks is told so at once."""
+    with LocalCluster(instances=1) as cluster:
+        assert cluster.queries() == []
+        cluster.supervisor.kill()
+        gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
+        for asked in (cluster.queries, cluster.processes, lambda: cluster.deploy(copies("late"))):
+            with pytest.raises(ClusterError, match=gone_with):
+                until(asked)
+
+
+def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
+    command = [sys.executable, "-c", "from driver.cli import main; main()", "up", "--port", "0", "--instances", "1"]
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        until(lambda: "Ctrl-C" in process.stdout.readline())
+        (supervisor,) = psutil.Process(process.pid).children()
+        supervisor.kill()
+        assert process.wait(HANG_S) == 1
+        assert f"supervisor (process {supervisor.pid}) was killed by SIGKILL" in process.stderr.read()
 
 
 # --- what is left ----------------------------------------------------------------------------------------------------
