@@ -58,6 +58,10 @@ class ClusterError(CepError):
     """The surroundings': a part of the cluster cannot start, cannot be reached, or is gone."""
 
 
+class TooLarge(ClusterError):
+    """Yours: what the cluster would have to write down of it is more than a node of ZooKeeper holds."""
+
+
 class NotFound(CepError):
     """Yours: nothing of that name is there."""
 

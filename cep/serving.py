@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import json
 import resource
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Patient(H11Protocol):
         self._awaited: Any = None  # the state of the client for which we wait
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._refused = False
 
     @property
     def is_idle(self) -> bool:
@@ -74,8 +76,27 @@ class Patient(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if not self._refused:
+            super().data_received(data)
+            self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is no HTTP, or its head is too long. The rest of it is read and forgotten, so that the client reads this."""
+        self._refused = True
+        problem = {
+            "type": "about:blank",
+            "title": "Bad Request",
+            "status": 400,
+            "detail": f"{msg} A head may have 16 KiB.",
+            "error": "BadRequest",
+        }
+        body = json.dumps(problem).encode()
+        headers = [("content-type", "application/problem+json"), ("content-length", str(len(body))), ("connection", "close")]
+        parts = h11.Response(status_code=400, headers=headers, reason="Bad Request"), h11.Data(data=body), h11.EndOfMessage()
+        self.transport.write(b"".join(self.conn.send(part) or b"" for part in parts))
+        self.transport.write_eof()
         self._watch()
+        self._abort_unread()
 
     def on_response_complete(self) -> None:
         self.idle_since = time.monotonic()

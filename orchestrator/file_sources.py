@@ -60,7 +60,7 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
     what = f"table {path!r}"
     try:
         there = _column_names(path, table.format)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no UTF-8
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
     for name in table.schema.names:
         if name not in there:

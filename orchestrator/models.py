@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, NAME_CHARS_MAX, checked_endpoint
+from orchestrator.life_cycle import LIFE_CYCLE
 from orchestrator.problems import Problem
 
 QUERY_EXAMPLE: dict[str, Any] = {
@@ -36,6 +37,10 @@ STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Endpoint = Annotated[str, AfterValidator(lambda endpoint: checked_endpoint(endpoint, "/endpoint"))]
+
+
+State = Literal[*LIFE_CYCLE]  # type: ignore[valid-type]  # the table's names, once
+"""A state of a query."""
 
 
 class Model(BaseModel):
@@ -270,7 +275,7 @@ class Waiting(BaseModel):
     """The queries that somebody waits for."""
 
     names: list[str]
-    state: str = Field("running", description="Or until each is over, if that comes first.")
+    state: State = Field("running", description="Or until each is over, if that comes first.")
 
 
 class Producing(Model):

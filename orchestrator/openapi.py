@@ -21,7 +21,7 @@ _POLICY = "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'sel
 _PROBLEM = {"content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _METHODS = ("get", "put", "post", "delete")
 _WHY = {
-    400: "The document sent cannot be read.",
+    400: "The request, or the document in it, cannot be read.",
     401: "The cluster has a token, and this is not it.",
     403: "It comes from a page of another site, or for a host that is not this one.",
     404: "Nothing of that name is there.",
@@ -61,11 +61,11 @@ def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
 
 
 def _statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int]:
-    yield from (401, 403, 429, 503)
+    yield from (400, 401, 403, 429, 503)
     if "parameters" in operation or "requestBody" in operation:
         yield from (404, 409, 422)
     if "requestBody" in operation:
-        yield from (400, 413, 415)
+        yield from (413, 415)
     if method != "get":
         yield 507
     if path.endswith("/answers"):

@@ -24,10 +24,14 @@ from cep.errors import (
     QueryFailed,
     QueryStopped,
     StreamEnded,
+    TooLarge,
 )
 from orchestrator.service import NotLeading
 
 MEDIA_TYPE = "application/problem+json"
+
+DETAIL_CHARS_MAX = 4000
+"""An error that shows a document shows its beginning."""
 
 STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (QueryError, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -39,6 +43,7 @@ STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (QueryFailed, HTTPStatus.CONFLICT),
     (QueryStopped, HTTPStatus.CONFLICT),
     (StreamEnded, HTTPStatus.GONE),
+    (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (ClusterError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
@@ -77,6 +82,7 @@ def refusal(status: int, detail: str) -> JSONResponse:
 def _answer(body: Problem) -> JSONResponse:
     status = body.status
     headers = {"Retry-After": "1"} if status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS) else None
+    body.detail = body.detail if len(body.detail) <= DETAIL_CHARS_MAX else f"{body.detail[:DETAIL_CHARS_MAX]}…"
     return JSONResponse(body.model_dump(exclude_none=True), status, headers, MEDIA_TYPE)
 
 

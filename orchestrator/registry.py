@@ -36,7 +36,7 @@ from kazoo.protocol.states import EventType, WatchedEvent
 from kazoo.retry import KazooRetry
 
 from cep.config import ROOT, node, transactions
-from cep.errors import ClusterError
+from cep.errors import ClusterError, TooLarge
 from orchestrator.events import Command, Put
 from orchestrator.quarantine import Quarantine, decode, readable
 from orchestrator.records import Manager, Status
@@ -78,10 +78,10 @@ def connect(hosts: str, session_timeout_s: float) -> KazooClient:
 
 
 def encode(path: str, value: Any) -> bytes:
-    """JSON. Raises ClusterError: more than a node can hold."""
+    """JSON. Raises TooLarge: more than a node can hold."""
     data = json.dumps(value, separators=(",", ":")).encode()
     if len(data) > NODE_BYTES_MAX:
-        raise ClusterError(
+        raise TooLarge(
             f"{path} would take {len(data):,} bytes, and a ZooKeeper node holds {NODE_BYTES_MAX:,}: "
             "cut the query into several, or give it a lower parallelism"
         )

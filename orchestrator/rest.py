@@ -152,7 +152,7 @@ def _api(request: Request) -> Api:
 Cluster = Annotated[Api, Depends(_api)]
 Wait = Annotated[bool, Query(description="Answer only when it is done.")]
 Timeout = Annotated[float, Query(gt=0, le=WAIT_S_MAX, description="How long to wait at most, in seconds.")]
-Until = Annotated[str | None, Query(description="Answer only when the query is in this state, or over: `ready`, `running`, `stopped`.")]
+Until = Annotated[models.State | None, Query(description="Answer only when the query is in this state, or over.")]
 
 
 # --- queries ---------------------------------------------------------------------------------------------------------
@@ -172,13 +172,18 @@ _QUERY_BODY = {
 }
 
 
-@router.post("/queries", status_code=201, response_model=models.QueryDetail, openapi_extra=_QUERY_BODY)
+_NOT_YET: dict[int | str, dict[str, Any]] = {
+    202: {"model": models.QueryDetail, "description": "It is deployed, and was not there at the time-out."}
+}
+
+
+@router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=_QUERY_BODY)
 async def deploy(
     request: Request, response: Response, api: Cluster, start: bool = True, wait: Wait = False, timeout: Timeout = 600.0
 ) -> Any:
     """Plans a query, places it and starts it (`start=false`: only makes it ready).
 
-    With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 500 with the cause if it
+    With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 409 with the cause if it
     has failed (it is kept, to be looked at), 409 if somebody has stopped it.
     """
     query = await _query(request)
@@ -451,7 +456,11 @@ async def topology(api: Cluster) -> dict[str, Any]:
     return api.service.topology.to_json()
 
 
-@router.get("/health", response_model=models.Health)
+@router.get(
+    "/health",
+    response_model=models.Health,
+    responses={503: {"model": models.Health, "description": "It does not lead, or has no ZooKeeper."}},
+)
 async def health(api: Cluster, response: Response) -> Any:
     """200 while this orchestrator leads and ZooKeeper answers, else 503."""
     service = api.service

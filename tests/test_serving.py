@@ -116,6 +116,14 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off() -> None:
         until(lambda: server.open() == 0)
 
 
+def test_a_head_that_is_too_long_is_told_so() -> None:
+    with serving() as server:
+        answer = httpx.get(f"http://127.0.0.1:{server.port}/", headers={"x": "x" * 3_000_000}, timeout=HANG_S, trust_env=False)
+        assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+        assert "16 KiB" in answer.json()["detail"]
+        until(lambda: server.open() == 0)
+
+
 def test_idle_connections_shut_nobody_out() -> None:
     """The one that has been idle for longest makes room."""
     with serving(type("Full", (Patient,), {"connections_max": 8})) as server:
