@@ -46,6 +46,7 @@ class ClusterConfig:
         numa: instance managers are bound to cores and nodes, and the planner knows distances.
         kernel_cache: the folder of compiled kernels; None: the user's own.
         rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
+        zookeeper_secret: the file with the secret by which the cluster's processes are known to ZooKeeper; None: it is open.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
         reports: the folder in which supervisors report on the processes they keep up (`cep.reports`); None: nobody does.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
@@ -68,6 +69,7 @@ class ClusterConfig:
     numa: bool = True
     kernel_cache: str | None = None
     rest_fd: int | None = None
+    zookeeper_secret: str | None = None
     gateway: str | None = None
     reports: str | None = None
     rest_url: str | None = None

@@ -54,7 +54,7 @@ def init(
     user: Annotated[int | None, typer.Option(envvar="CEP_UID", help="To whom the folder is to belong; default: who runs this.")] = None,
     group: Annotated[int | None, typer.Option(envvar="CEP_GID", help="Likewise.")] = None,
 ) -> None:
-    """Makes the run folder, with a token for REST and a secret for Spark. What is there already stays."""
+    """Makes the run folder, with a token for REST, a secret for ZooKeeper and one for Spark. What is there already stays."""
     try:
         RunFolder(run).prepare(os.getuid() if user is None else user, os.getgid() if group is None else group)
     except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cep.config import RUN_VARIABLE
 from cep.errors import ClusterError
+from driver.zookeeper import make_secret
 
 _SPARK_SETTINGS = "spark.authenticate true\nspark.authenticate.secret {secret}\n"
 
@@ -32,6 +33,11 @@ class RunFolder:
         """What Spark reads as its configuration: the secret by which its processes know each other."""
         return self.path / "spark"
 
+    @property
+    def zookeeper_secret(self) -> Path:
+        """By which the processes of the cluster are known to ZooKeeper: the same on all machines, for as long as ZooKeeper's data."""
+        return self.path / "zookeeper-secret"
+
     def socket(self, name: str) -> str:
         """The endpoint of a socket in it."""
         return f"ipc://{self.path / name}"
@@ -48,8 +54,10 @@ class RunFolder:
         for folder in (self.path, self.reports, self.spark):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._keep_secret("token", secrets.token_urlsafe(32))
+        with suppress(FileExistsError):
+            make_secret(self.zookeeper_secret)
         self._keep_secret("spark/spark-defaults.conf", _SPARK_SETTINGS.format(secret=secrets.token_urlsafe(32)))
-        for each in (self.path, self.reports, self.spark, self.path / "token", self.spark / "spark-defaults.conf"):
+        for each in (self.path, self.reports, self.spark, self.path / "token", self.zookeeper_secret, self.spark / "spark-defaults.conf"):
             os.chown(each, user, group)
             each.chmod(0o700 if each.is_dir() else 0o600)
 

@@ -51,6 +51,7 @@ class Site:
             module_path=self.module_path,
             session_timeout_s=self.session_timeout_s,
             kernel_cache=self.kernel_cache,
+            zookeeper_secret=str(self.run.zookeeper_secret),
             gateway=str(self.run.path / "gateway"),
             reports=str(self.run.reports),
         )

@@ -43,7 +43,7 @@ from driver.java import java_home
 from driver.own_functions import MODULE
 from driver.processes import Home
 from driver.watch import HOLD_S
-from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
+from driver.zookeeper import ZooKeeper, make_secret, reserve_port, spark_jars
 
 INSTANCES_DEFAULT_MAX = 4
 
@@ -172,9 +172,16 @@ class Supervisor:
             numa=own.numa,
             kernel_cache=own.kernel_cache,
             rest_fd=rest.fileno(),
+            zookeeper_secret=str(self._write_secret()),
             gateway=str(self.home.folder / "gateway"),
             reports=str(self.children.reports),
         )
+
+    def _write_secret(self) -> Path:
+        """By which the cluster's processes are known to ZooKeeper."""
+        file = self.home.folder / "zookeeper-secret"
+        make_secret(file)
+        return file
 
     def _write_own_functions(self) -> str:
         """The folder in which their module is."""

@@ -17,6 +17,8 @@ Decisions, with their reasons:
 from __future__ import annotations
 
 import importlib.util
+import os
+import secrets
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ HOST = "127.0.0.1"
 TICK_MS = 1000
 SESSION_TIMEOUT_MS_MAX = 60_000
 _ATTEMPTS_PER_SESSION = 4
+_SECRET_BYTES = 32
 
 _JARS = (
     "zookeeper-*.jar",
@@ -109,6 +112,16 @@ def patient(servers: str) -> str:
     to answer, and one that is just starting may never answer (see above)."""
     named = servers.split(",")
     return ",".join(named * -(-_ATTEMPTS_PER_SESSION // len(named)))
+
+
+def make_secret(file: Path) -> None:
+    """A new secret in `file`, for its owner only, by which the cluster's processes are known to ZooKeeper (`cep.zookeeper`).
+
+    Raises OSError: there is one already, or it cannot be written.
+    """
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "w") as written:
+        written.write(secrets.token_hex(_SECRET_BYTES))
 
 
 def spark_jars() -> Path:

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, NoNodeError, SessionExpiredError
+from kazoo.client import KazooState
+from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, SessionExpiredError
 from kazoo.protocol.states import WatchedEvent
-from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node, transactions
 from cep.elements import Barrier
 from cep.errors import CepError, ProtocolError
 from cep.mark import Slot, label_of
 from cep.plan.physical import PhysicalPlan, Worker
+from cep.zookeeper import connect, outcome
 from instance_manager.accounts import steps
 from instance_manager.asked import check_assignment, cut, decoded, plan_of, tables_of
 from instance_manager.hosting import Hosted, Preparation, is_arriving
@@ -67,12 +67,8 @@ class Control(threading.Thread):
         self.process = [facts["pid"], facts["started"]]  # ours alone: what another of our id was asked is not for us
         self.refused: dict[str, str] = {}  # assignments that make no sense -> why
         self.told_refused: dict[str, str] = {}  # those of them that the registration names
-        self.client = KazooClient(
-            config.cluster.zookeeper,
-            timeout=config.cluster.session_timeout_s,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.5),
-            command_retry=KazooRetry(max_tries=3, delay=0.05, max_delay=0.5),
-        )
+        cluster = config.cluster
+        self.client = connect(cluster.zookeeper, cluster.session_timeout_s, cluster.zookeeper_secret, commands_tried=3)
 
     def run(self) -> None:
         self.slot.begin()
@@ -244,8 +240,8 @@ class Control(threading.Thread):
         """(name, what is in the node of that name; None: no JSON), of those that are there."""
         asked = {name: self.client.get_async(path, watch=watch) for name, path in paths.items()}
         for name, answer in asked.items():
-            with suppress(NoNodeError):
-                yield name, decoded(answer.get()[0])
+            if (there := outcome(answer)) is not None:
+                yield name, decoded(there[0])
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
         known = self.known.get(key)
@@ -293,11 +289,11 @@ class Control(threading.Thread):
     def _publishers(self, streams: Iterable[str]) -> dict[str, list[str]]:
         """The names of the publishers that are open, by stream."""
         asked = {stream: self.client.get_children_async(node("publishers", stream)) for stream in streams}
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for stream, answer in asked.items():
-            with suppress(NoNodeError):
-                found[stream] = [unquote(name) for name in answer.get()]
-        return found
+            if (there := outcome(answer)) is not None:
+                names[stream] = [unquote(name) for name in there]
+        return names
 
     def _oblige(self, key: str, document: dict[str, Any], before: dict[str, Any]) -> None:
         verb = document["desired"]
@@ -329,8 +325,7 @@ class Control(threading.Thread):
             self.written.discard(key)
             self.refused.pop(key, None)
         for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
-            with suppress(NoNodeError):
-                answer.get()
+            outcome(answer)
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

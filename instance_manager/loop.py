@@ -215,13 +215,20 @@ class Loop:
     # commands
 
     def _obey(self) -> None:
+        added = False
         while self.commands:
             command = self.commands.popleft()
+            added |= command.verb == "add"
             hosted = command.hosted or self.hosted.get(command.key)
             if hosted is not None:
                 self.slot.enter(hosted.label)
                 self._do(command, hosted)
                 self.slot.leave()
+        if added:
+            # What was made for them lives as long as they do, and a full collection would walk it, too. Whoever leaves is freed because
+            # nobody knows him any more; so nothing that he has may lead back to him. What is garbage by now would stay for ever.
+            gc.collect()
+            gc.freeze()
 
     def _do(self, command: Command, hosted: Hosted) -> None:
         try:
@@ -293,9 +300,6 @@ class Loop:
         self.moves.add(hosted)
         self.short_ways.add(hosted)
         self.polls |= hosted.polls
-        # What was made for it lives as long as it does, and a full collection would walk it, too. Whoever leaves is freed because nobody
-        # knows him any more; so nothing that he has may lead back to him.
-        gc.freeze()
         hosted.wake()
         self._tell(hosted)
 

@@ -40,13 +40,15 @@ class Catalog:
         for record in self.known.reading(name):
             if not is_over(record.state):
                 raise Conflict(f"stream {name!r} is read by query {record.name!r}, which is {record.state}; stop it first")
-        if self.known.publishers[name]:
-            raise Conflict(f"stream {name!r} has an open publisher, {min(self.known.publishers[name])!r}; close it first")
+        if there := self.known.publishers[name]:
+            raise Conflict(f"stream {name!r} has an open publisher, {min(there)!r}; close it first")
         del self.known.streams[name]
         self.written.delete(node("streams", name))
 
     def open_publisher(self, publisher: Publisher) -> None:
         """One of the same name is open no more."""
+        if publisher.stream not in self.known.publishers:
+            self.written.put(node("publishers", publisher.stream), None)
         self.known.forget_publisher(publisher.stream, publisher.name)
         self.known.remember_publisher(publisher)
         self.written.put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
@@ -54,19 +56,25 @@ class Catalog:
     def close_publisher(self, stream: str, name: str) -> None:
         if self.known.forget_publisher(stream, name):
             self.written.delete(node("publishers", stream, name))
+            if stream not in self.known.publishers:
+                self.written.delete(node("publishers", stream))
 
     def subscribe(self, subscription: Subscription) -> list[str]:
         """The queries it concerns. Raises Conflict: the stream has too many."""
         there = self.known.subscriptions[subscription.stream]
         if subscription.id not in there and len(there) >= SUBSCRIPTIONS_MAX:
             raise Conflict(f"stream {subscription.stream!r} has {len(there):,} subscriptions; no more fit into its queries' assignments")
-        there[subscription.id] = subscription
+        if not there:  # a folder of its own, which goes with the last
+            self.written.put(node("subscriptions", subscription.stream), None)
+        self.known.subscriptions.put(subscription.stream, subscription.id, subscription)
         self.written.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
         return self.known.feeding(subscription.stream)
 
     def unsubscribe(self, stream: str, id_: str) -> list[str]:
         """The queries it concerns."""
-        if self.known.subscriptions[stream].pop(id_, None) is None:
+        if self.known.subscriptions.take(stream, id_) is None:
             return []
         self.written.delete(node("subscriptions", stream, id_))
+        if stream not in self.known.subscriptions:
+            self.written.delete(node("subscriptions", stream))
         return self.known.feeding(stream)

@@ -20,6 +20,7 @@ from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator import moves
 from orchestrator.blame import Blame, Deaths, check_blame
+from orchestrator.grouped import Grouped
 from orchestrator.life_cycle import is_over
 from orchestrator.quarantine import Quarantine
 from orchestrator.records import BucketTable, Manager, Publisher, QueryRecord, Relocation, Status, Subscription
@@ -36,8 +37,8 @@ class Known:
         self.plan_documents: dict[str, Any] = {}
         self.tables: dict[str, dict[str, BucketTable]] = defaultdict(dict)  # query -> subquery -> its buckets, where they have moved
         self.streams: dict[str, Stream] = {}
-        self.publishers: dict[str, dict[str, Publisher]] = defaultdict(dict)
-        self.subscriptions: dict[str, dict[str, Subscription]] = defaultdict(dict)
+        self.publishers: Grouped[str, Publisher] = Grouped()  # stream -> name -> publisher
+        self.subscriptions: Grouped[str, Subscription] = Grouped()  # stream -> id -> subscription
         self.managers: Mapping[str, Manager] = {}
         self.deaths: Deaths = {}  # of instance managers
         self.blames: dict[str, Blame] = {}  # query -> the deaths that it is blamed for
@@ -45,12 +46,12 @@ class Known:
         self.judge_from = 0.0  # before this steady time nobody who is missing is taken for dead
         self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
         self.changes = 0  # so far
-        self._changed: dict[str, int] = {}  # stream -> number of the last change of a query that reads it; the latest last
-        self._read_by: dict[str, set[str]] = defaultdict(set)  # query -> those that read its outputs
-        self._putting_out: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that put it out, oldest first
-        self._reading: dict[str, dict[str, None]] = defaultdict(dict)  # stream -> the queries that read it, oldest first
+        self._changed: dict[str, int] = {}  # open stream -> number of the last change of a query that reads it; the latest last
+        self._read_by: Grouped[str, bool] = Grouped()  # query -> those that read its outputs
+        self._putting_out: Grouped[str, bool] = Grouped()  # stream -> the queries that put it out, oldest first
+        self._reading: Grouped[str, bool] = Grouped()  # stream -> the queries that read it, oldest first
         self._hosting: Counter[str] = Counter()  # instance manager -> instances of queries that are not over
-        self._at: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)  # endpoint -> (stream, publisher) open there
+        self._at: Grouped[tuple[str, str], bool] = Grouped()  # endpoint -> (stream, publisher) open there
 
     # --- queries
 
@@ -105,11 +106,11 @@ class Known:
         """Of a query that is known already."""
         self.plans[name], self.plan_documents[name] = plan, document
         for feed in plan.feeds.values():
-            self._read_by[feed.query].add(name)
+            self._read_by.put(feed.query, name, True)
         for stream in sorted(self.outputs_of(name)):
-            self._putting_out[stream][name] = None
+            self._putting_out.put(stream, name, True)
         for stream in plan.streams:
-            self._reading[stream][name] = None
+            self._reading.put(stream, name, True)
         if not is_over(self.queries[name].state):
             self._hosting.update(instance.im for instance in plan.instances)
 
@@ -125,19 +126,18 @@ class Known:
 
     def forget_query(self, name: str) -> None:
         for feed in self.plans[name].feeds.values():
-            self._read_by[feed.query].discard(name)
+            self._read_by.take(feed.query, name)
         for stream in self.outputs_of(name):
-            self._putting_out[stream].pop(name, None)
+            self._putting_out.take(stream, name)
         for stream in self.plans[name].streams:
-            self._reading[stream].pop(name, None)
+            self._reading.take(stream, name)
         for kept in (self.queries, self.plans, self.tables, self.plan_documents):
             kept.pop(name, None)
 
     def drop_query(self, name: str) -> None:
         """The same, of one with which something is wrong: nothing that it says of itself is believed."""
         for index in (self._read_by, self._putting_out, self._reading):
-            for there in index.values():
-                there.pop(name, None) if isinstance(there, dict) else there.discard(name)
+            index.take_everywhere(name)
         for kept in (self.queries, self.plans, self.tables, self.plan_documents):
             kept.pop(name, None)
         live = (record.name for record in self.queries.values() if not is_over(record.state))
@@ -156,7 +156,7 @@ class Known:
 
     def putting_out(self, stream: str) -> list[QueryRecord]:
         """The queries of which `stream` is an output, the oldest first."""
-        return [self.queries[name] for name in self._putting_out.get(stream, ())]
+        return [self.queries[name] for name in self._putting_out[stream]]
 
     def feeding(self, stream: str) -> list[str]:
         """The queries whose output is `stream` and from which something may still be read."""
@@ -164,33 +164,36 @@ class Known:
 
     def reading(self, stream: str) -> list[QueryRecord]:
         """The queries that read `stream`, the oldest first."""
-        return [self.queries[name] for name in self._reading.get(stream, ())]
+        return [self.queries[name] for name in self._reading[stream]]
 
     def remember_publisher(self, publisher: Publisher) -> None:
-        self.publishers[publisher.stream][publisher.name] = publisher
-        self._at[publisher.endpoint][publisher.stream, publisher.name] = None
+        self.publishers.put(publisher.stream, publisher.name, publisher)
+        self._at.put(publisher.endpoint, (publisher.stream, publisher.name), True)
 
     def forget_publisher(self, stream: str, name: str) -> bool:
         """Was it open?"""
-        known = self.publishers[stream].pop(name, None)
+        known = self.publishers.take(stream, name)
         if known is not None:
-            self._at[known.endpoint].pop((stream, name), None)
+            self._at.take(known.endpoint, (stream, name))
+        if stream not in self.publishers:
+            self._changed.pop(stream, None)
         return known is not None
 
     def opened_at(self, endpoint: str) -> list[tuple[str, str]]:
         """(stream, publisher) of those that are open at an endpoint."""
-        return list(self._at.get(endpoint, ()))
+        return list(self._at[endpoint])
 
     def note_change(self, query: str) -> None:
         """Something of it may be different, which publishers of the streams that it reads want to know."""
         self.changes += 1
         for stream in self.plans[query].streams:
             self._changed.pop(stream, None)
-            self._changed[stream] = self.changes
+            if stream in self.publishers:  # whoever opens it later hears at once who reads it
+                self._changed[stream] = self.changes
 
     def read_anew(self, endpoint: str, since: int) -> list[str]:
         """The streams published at `endpoint` of whose readers there may be news since change number `since`."""
-        published = {stream for stream, _ in self._at.get(endpoint, ())}
+        published = {stream for stream, _ in self._at[endpoint]}
         return sorted(published.intersection(takewhile(lambda stream: self._changed[stream] > since, reversed(self._changed))))
 
     # --- instance managers

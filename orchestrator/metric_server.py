@@ -37,6 +37,9 @@ LETTERS_MAX = 10_000
 SILENT_S_MAX = 600.0
 """How long the last figures of an instance outlive its last report. An idle one is reported every 250 s."""
 
+WITHDRAWN_MAX = 200
+"""Instances that are gone from their instance managers and whose figures are kept yet: whoever sees a query end asks for them."""
+
 _PARK_MS = 60_000
 
 _AGO = re.compile(r"last row (\d+) s ago")  # in what an instance waits for: so it was when it was reported
@@ -115,6 +118,7 @@ class Metrics:
         self.epochs: dict[str, int] = {}
         self.queries: dict[str, set[Where]] = {}
         self._complete: dict[str, float] = {}  # instance manager -> when all its figures were as reported
+        self._withdrawn: deque[tuple[Where, Figures]] = deque()  # the oldest first
         self._look_at = 0.0  # when the silent are forgotten next
 
     def take(self, report: Mapping[str, Any], now: float) -> None:
@@ -126,9 +130,14 @@ class Metrics:
         for where in report.get("withdrawn", ()):
             if (known := self.instances.get(Where(where[0], where[1], int(where[2])))) is not None and known.im == im:
                 known.withdrawn = True
+                self._withdrawn.append((Where(where[0], where[1], int(where[2])), known))
         for each in report["instances"]:
             self._take_instance(im, each, now)
         self._forget_silent(now)
+        while len(self._withdrawn) > WITHDRAWN_MAX:
+            where, figures = self._withdrawn.popleft()
+            if self.instances.get(where) is figures:
+                self._drop(where)
 
     def answer(self, question: Mapping[str, Any], now: float) -> dict[str, Any]:
         """What is asked for; `{"error"}` where that makes no sense."""
@@ -208,14 +217,18 @@ class Metrics:
             return
         self._look_at = now + SILENT_S_MAX / 60
         for where in [w for w, f in self.instances.items() if now - f.time > SILENT_S_MAX]:
-            del self.instances[where]
-            self.queries[where.query].discard(where)
+            self._drop(where)
         for im in [im for im, (time_, _) in self.managers.items() if now - time_ > SILENT_S_MAX]:
             del self.managers[im]
             self._complete.pop(im, None)
-        for query in [query for query, there in self.queries.items() if not there]:
-            del self.queries[query], self.epochs[query]
-            self.letters.pop(query, None)
+
+    def _drop(self, where: Where) -> None:
+        """An instance; with the last one its query."""
+        del self.instances[where]
+        self.queries[where.query].discard(where)
+        if not self.queries[where.query]:
+            del self.queries[where.query], self.epochs[where.query]
+            self.letters.pop(where.query, None)
 
     def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
         for where, figures in self.instances.items():

@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -33,10 +32,10 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, WatchedEvent
-from kazoo.retry import KazooRetry
 
 from cep.config import ROOT, node, transactions
 from cep.errors import ClusterError, TooLarge
+from cep.zookeeper import outcome
 from orchestrator.events import Command, Put
 from orchestrator.quarantine import Quarantine, decode, readable
 from orchestrator.records import Manager, Status
@@ -65,16 +64,6 @@ class _Unwritable(Exception):
     def __init__(self, path: str, error: KazooException) -> None:
         super().__init__(path)
         self.path, self.error = path, error
-
-
-def connect(hosts: str, session_timeout_s: float) -> KazooClient:
-    """A client that keeps trying, with pauses so short that no session is lost to them (INFRA, kazoo 3)."""
-    logging.getLogger("kazoo.client").setLevel(logging.ERROR)  # it tells of every attempt to reconnect
-    return KazooClient(
-        hosts,
-        timeout=session_timeout_s,
-        connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_jitter=0.2, max_delay=0.5),
-    )
 
 
 def encode(path: str, value: Any) -> bytes:
@@ -178,9 +167,8 @@ class Registry:
 
     def _result(self, path: str, answer: Any, convert: Callable[[Any], Any]) -> Any:
         try:
-            return convert(answer.get(timeout=self._timeout_s))
-        except NoNodeError:
-            return None
+            result = outcome(answer, self._timeout_s)
+            return None if result is None else convert(result)
         except LOST:
             raise
         except KazooException as error:
@@ -258,6 +246,8 @@ class Registry:
 
     def _ensure_parents(self) -> None:
         for path in [path for path, data in self._pending.items() if data is not _GONE]:
+            if path.rpartition("/")[0] in self._pending or path.rpartition("/")[0] in self._known:
+                continue  # made before it
             try:
                 self._ensure([path.rpartition("/")[0]])
             except LOST:

@@ -103,7 +103,7 @@ async def close_publishers(closings: list[models.ClosingOf], api: Cluster) -> An
 
     def due(state: ClusterState) -> list[ClosePublisher]:
         streams = {c.stream for c in closings}
-        vanished = [(s, name) for s in streams for name in state.publishers.get(s, ()) if api.has_vanished(s, name)]
+        vanished = [(s, name) for s in streams for name in state.publishers[s] if api.has_vanished(s, name)]
         return [ClosePublisher(*each) for each in dict.fromkeys([*((c.stream, c.name) for c in closings), *vanished])]
 
     events = await api.ask(due)
@@ -148,4 +148,4 @@ def _outcome(document: Any, error: CepError | None) -> dict[str, Any]:
 
 
 def _closed(state: ClusterState, closing: models.ClosingOf) -> dict[str, Any]:
-    return {"others": sorted(state.publishers.get(closing.stream, ())), "readers": views.readers(state, closing.stream)}
+    return {"others": sorted(state.publishers[closing.stream]), "readers": views.readers(state, closing.stream)}

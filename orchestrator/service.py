@@ -34,13 +34,14 @@ from cep.plan import physical
 from cep.plan.physical import Files, PhysicalPlan
 from cep.plan.planner import plan as make_plan
 from cep.reports import read_reports
+from cep.zookeeper import connect, own_root
 from orchestrator.blame import Deaths, deaths_in
 from orchestrator.election import Candidate, Election
 from orchestrator.events import Connected, Event, ManagersSeen, StatusesSeen, Submit, Tick
 from orchestrator.feeds import sources
 from orchestrator.quarantine import Quarantine
 from orchestrator.records import Now, Status
-from orchestrator.registry import LOST, Deposed, Registry, connect, encode, unquoted
+from orchestrator.registry import LOST, Deposed, Registry, encode, unquoted
 from orchestrator.state import ClusterState
 
 _LOG = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class Service:
         self.connected = self.leads = False
         self.leader: str | None = None
         self._inbox: queue.SimpleQueue[_Message] = queue.SimpleQueue()
-        self._client = connect(config.zookeeper, config.session_timeout_s)
+        self._client = connect(config.zookeeper, config.session_timeout_s, config.zookeeper_secret)
         self.quarantine = Quarantine()
         self._registry = self._new_registry()
         self._election = self._new_election()
@@ -294,6 +295,7 @@ class Service:
         if not self._election.leads():
             self.leader = self._election.leader()
             return
+        own_root(self._client)
         self._fence = self._election.take_office()
         self.quarantine.clear()
         self._state = ClusterState(self.config.session_timeout_s, self.quarantine)

@@ -55,7 +55,7 @@ from orchestrator.known import Known
 from orchestrator.quarantine import Quarantine, readable
 from orchestrator.records import BucketTable, Manager, Now, Publisher, QueryRecord, Status, Subscription
 from orchestrator.tables import check_table
-from orchestrator.written import DEPTHS, Written, below, names_of, strays
+from orchestrator.written import DEPTHS, Written, below, empty_folders, names_of, strays
 
 
 class ClusterState(Known):
@@ -204,6 +204,8 @@ class ClusterState(Known):
                 self._deployments.set_aside(name, self.quarantine.nodes[path])
         for path in strays(nodes):
             self.quarantine.set_aside(path, "nothing of this cluster stands here")
+        for path in empty_folders(nodes):
+            self._written.delete(path)
         self._deployments.epoch = self._last_epoch(nodes)
         self._written.restore(nodes, self.queries.keys() | self.quarantine.queries.keys())
         for name in list(self.queries):
@@ -232,7 +234,7 @@ class ClusterState(Known):
     def _restore_subscription(self, path: str, value: Any) -> None:
         subscription = Subscription.from_json(readable(value))
         _check_place(path, "subscriptions", subscription.stream, subscription.id)
-        self.subscriptions[subscription.stream][subscription.id] = subscription
+        self.subscriptions.put(subscription.stream, subscription.id, subscription)
 
     def _restore_blame(self, path: str, value: Any) -> None:
         blame = Blame.from_json(readable(value))

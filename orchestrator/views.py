@@ -6,8 +6,8 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from cep.errors import NotFound
 from cep.model import streams as stream_documents
@@ -89,9 +89,17 @@ def _read(state: ClusterState, record: QueryRecord, stream: str, feed: Feed) -> 
     return {"stream": stream, "query": feed.query, "state": other.state if same and other else None, "lost": record.lost.get(stream)}
 
 
-@lru_cache(maxsize=8192)
+_SCHEMAS: WeakKeyDictionary[PhysicalPlan, dict[str, Any]] = WeakKeyDictionary()
+
+
 def schemas(plan: PhysicalPlan) -> dict[str, Any]:
-    """Output stream -> its fields."""
+    """Output stream -> its fields; found out once for a plan."""
+    if (known := _SCHEMAS.get(plan)) is None:
+        known = _SCHEMAS[plan] = _schemas(plan)
+    return known
+
+
+def _schemas(plan: PhysicalPlan) -> dict[str, Any]:
     found = validate(plan.query, plan.streams).schemas
     return {edge.consumer: found[edge.consumer].to_json() for edge in plan.edges if edge.is_output}
 

@@ -71,6 +71,13 @@ def strays(nodes: Mapping[str, Any]) -> Iterator[str]:
             yield path
 
 
+def empty_folders(nodes: Mapping[str, Any]) -> Iterator[str]:
+    """Of streams without a publisher, or a subscription."""
+    parents = {path.rpartition("/")[0] for path in nodes}
+    folders = (node("publishers"), node("subscriptions"))
+    return (path for path, value in nodes.items() if path.rpartition("/")[0] in folders and value is None and path not in parents)
+
+
 def names_of(path: str) -> list[str]:
     """Those that `node` made a path of, behind its kind."""
     return [unquote(part) for part in path.removeprefix(f"{ROOT}/").split("/")[1:]]

@@ -15,9 +15,9 @@ from stand_in import StandIn
 
 from cep.config import ClusterConfig
 from cep.model.topology import Topology
+from cep.zookeeper import connect
 from driver.java import java_home
 from driver.zookeeper import ZooKeeper, reserve_port, spark_jars
-from orchestrator.registry import connect
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
 
@@ -90,7 +90,10 @@ class Cluster:
         return service
 
     def add_stand_in(self, im: str, **settings: Any) -> StandIn:
-        made = StandIn(self.config.zookeeper, im, session_timeout_s=self.config.session_timeout_s, **settings).start()
+        cluster = self.config
+        made = StandIn(
+            cluster.zookeeper, im, session_timeout_s=cluster.session_timeout_s, secret=cluster.zookeeper_secret, **settings
+        ).start()
         self.stand_ins[im] = made
         assert made.registered.wait(HANG_S)
         return made

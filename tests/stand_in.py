@@ -14,12 +14,12 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooState
 from kazoo.exceptions import NodeExistsError, NoNodeError
 from kazoo.protocol.states import EventType
-from kazoo.retry import KazooRetry
 
 from cep.config import InstanceManagerConfig, node
+from cep.zookeeper import connect
 
 BECOMES = {"ready": "ready", "run": "running", "drain": "ended", "stop": "stopped", "fail": "failed"}
 
@@ -27,14 +27,15 @@ BECOMES = {"ready": "ready", "run": "running", "drain": "ended", "stop": "stoppe
 class StandIn:
     """One instance manager, with a ZooKeeper session and a thread of its own."""
 
-    def __init__(self, zookeeper: str, im: str, endpoint: str = "", session_timeout_s: float = 6.0, pid: int | None = None):
+    def __init__(
+        self, zookeeper: str, im: str, endpoint: str = "", session_timeout_s: float = 6.0, pid: int | None = None, secret: str | None = None
+    ):
         self.im = im
         self.facts = {"id": im, "host": "here", "pid": pid or os.getpid(), "node": 0, "core": 0, "endpoint": endpoint or f"ipc:///{im}"}
         self.assignments: dict[str, dict[str, Any]] = {}
         self.mute = False
         self._words: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2)
-        self._client = KazooClient(zookeeper, timeout=session_timeout_s, connection_retry=retry)
+        self._client = connect(zookeeper, session_timeout_s, secret)
         self._said: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.registered = threading.Event()
@@ -149,7 +150,7 @@ class StandIn:
 def main() -> None:
     config = InstanceManagerConfig.from_json(json.loads(sys.argv[1]))
     cluster = config.cluster
-    StandIn(cluster.zookeeper, config.id, config.endpoint, cluster.session_timeout_s).start()
+    StandIn(cluster.zookeeper, config.id, config.endpoint, cluster.session_timeout_s, secret=cluster.zookeeper_secret).start()
     threading.Event().wait()
 
 

@@ -49,6 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.local_sockets": {"cep.errors", "cep.ipc", "cep.wire", "cep.joint"},
     "cep.network_sockets": {"cep.errors", "cep.ipc", "cep.wire"},
     "cep.yaml_documents": set(),
+    "cep.zookeeper": {"cep.errors"},
     "cep.reports": set(),
     "cep.documents": {"cep.yaml_documents"},
     "cep.serving": set(),
@@ -73,6 +74,7 @@ FEW: dict[str, dict[str, str]] = {
         "orchestrator/metric_client.py": "asks it",
     },
     "kazoo": {
+        "cep/zookeeper.py": "connects, as the cluster",
         "instance_manager/control.py": "assignments and statuses",
         "orchestrator/registry.py": "reads and writes what should be true",
         "orchestrator/election.py": "one leader",

@@ -68,7 +68,8 @@ def test_the_run_folder_is_for_one_user_and_keeps_its_secrets(tmp_path: Path) ->
     assert run.token() == token
     assert len(token) >= 40
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (run.path, *run.path.rglob("*"))}
-    assert modes == {"run": 0o700, "reports": 0o700, "spark": 0o700, "token": 0o600, "spark-defaults.conf": 0o600}
+    folders = {"run": 0o700, "reports": 0o700, "spark": 0o700}
+    assert modes == folders | {"token": 0o600, "zookeeper-secret": 0o600, "spark-defaults.conf": 0o600}
 
 
 def test_the_token_is_that_of_the_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -299,9 +299,9 @@ def test_who_dies_again_and_again_is_started_again_and_again() -> None:
 
 
 def test_a_token_is_on_no_command_line() -> None:
-    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token="secret")
+    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token="hush-hush")
     assert ClusterConfig.from_json(json.loads(argument(cluster))) == cluster.without_token()
-    assert "secret" not in argument(InstanceManagerConfig(cluster, "im-0", None, None, ""))
+    assert "hush-hush" not in argument(InstanceManagerConfig(cluster, "im-0", None, None, ""))
 
 
 def test_a_field_that_is_missing_is_named() -> None:
