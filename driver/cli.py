@@ -20,6 +20,7 @@ from rich.text import Text
 
 from cep.errors import CepError, QueryError
 from cep.model import query as queries
+from cep.model.limits import UNIT_HINT
 from cep.yaml_documents import load_yaml, load_yaml_documents
 from driver import roles
 from driver.cluster import Cluster, Running
@@ -348,6 +349,8 @@ def _unused(query: dict[str, Any]) -> Iterator[str]:
     name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
     if late := sum(each.get("late", 0) for each in metrics):
         yield f"{name}: {late:,} late rows, further behind than their stream's disorder allows"
+    if odd := sum(each.get("odd_times", 0) for each in metrics):
+        yield f"{name}: {odd:,} rows with event times outside the years that their stream allows; {UNIT_HINT}"
     if dead := sum(each.get("dead", 0) for each in metrics):
         yield f"{name}: {dead:,} dead letters; `cep dead-letters {name}` shows the last of them"
 

@@ -17,7 +17,7 @@ from cep import wire
 from cep.dataflow.channel import Credit
 from cep.dataflow.event_time import ComputedTime
 from cep.dataflow.replicas import shares
-from cep.dataflow.source import greatest_of, stamp_of
+from cep.dataflow.source import Range, greatest_of, stamp_of
 from cep.elements import MIN_TIME, Barrier
 from cep.errors import ClusterError
 from cep.kernels.columns import columns_from_arrow
@@ -182,7 +182,7 @@ class Publisher:
         """To each replica of a query the rows whose keys it has."""
         numbered = Format.published(self.stream, 1)
         batch = self.format.from_arrow(whole, created_ns)
-        for replica, rows, stamp in shares(route, batch, before, self.max_time, self.disorder, self.record):
+        for replica, rows, stamp in shares(route, batch, before, self.max_time, self.disorder, self.stream.times, self.record):
             body = numbered.to_arrow(rows).serialize()
             self._send_to([reader for reader in readers if reader.replica == replica], body, created_ns, stamp, numbered.fingerprint)
 
@@ -437,9 +437,9 @@ def _event_time_of(stream: Stream) -> Callable[[pa.RecordBatch, int], tuple[np.n
     if stream.event_time is None:
         return _now
     if (column := stream.event_time_column) is not None:
-        return lambda batch, latest: _with_greatest(event_times(batch, column))
+        return lambda batch, latest: _with_greatest(event_times(batch, column), stream.times)
     computed = ComputedTime(stream)
-    return lambda batch, latest: _with_greatest(computed.of(columns_from_arrow(batch, stream.schema), batch.num_rows))
+    return lambda batch, latest: _with_greatest(computed.of(columns_from_arrow(batch, stream.schema), batch.num_rows), stream.times)
 
 
 def _now(batch: pa.RecordBatch, latest: int) -> tuple[np.ndarray, int]:
@@ -449,5 +449,5 @@ def _now(batch: pa.RecordBatch, latest: int) -> tuple[np.ndarray, int]:
     return times, now
 
 
-def _with_greatest(times: np.ndarray) -> tuple[np.ndarray, int]:
-    return times, greatest_of(times)
+def _with_greatest(times: np.ndarray, allowed: Range) -> tuple[np.ndarray, int]:
+    return times, greatest_of(times, allowed)

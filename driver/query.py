@@ -43,7 +43,7 @@ from cep.model.operators import (
     Union,
 )
 from cep.model.schema import Schema
-from cep.model.streams import BLOCK_BYTES, Stream, TextFiles
+from cep.model.streams import BLOCK_BYTES, USUAL_TIMES, Stream, TextFiles
 from cep.model.windows import TimeWindow, Window
 from cep.plan.planner import check
 from driver.functions import reference_of
@@ -65,6 +65,7 @@ def stream(
     *,
     event_time: str | Expr | None = None,
     disorder: str | timedelta | None = None,
+    event_times: str = USUAL_TIMES,
     **named: object,
 ) -> Stream:
     """Declares a stream that clients publish to.
@@ -74,8 +75,10 @@ def stream(
         fields, named: field name -> type: `str`, `int | None`, `"timestamp[ms]"`, `"float64?"` ('?': NULL is allowed).
         event_time: the column (or an expression) that says when a row happened; none: the time of ingestion.
         disorder: how far a row may be behind the greatest event time before it; what is further behind is late.
+        event_times: "any" if rows may be of other years than 1900 to 2199; else those are dead letters, for milliseconds that are taken
+            for seconds are.
     """
-    return Stream(name, Schema.of({**(fields or {}), **named}), _event_time(event_time), _disorder(disorder))
+    return Stream(name, Schema.of({**(fields or {}), **named}), _event_time(event_time), _disorder(disorder), None, event_times)
 
 
 def files(
@@ -89,6 +92,7 @@ def files(
     separator: str = ",",
     header: bool = False,
     block_bytes: int = BLOCK_BYTES,
+    event_times: str = USUAL_TIMES,
     **named: object,
 ) -> Stream:
     """Declares a stream that is read from delimited text files, one record a line; see `stream` for the rest.
@@ -102,7 +106,7 @@ def files(
     found = (paths,) if isinstance(paths, str) else tuple(str(path) for path in paths)
     schema = Schema.of({**(fields or {}), **named})
     text = TextFiles(found, separator, header, block_bytes)
-    return Stream(name, schema, _event_time(event_time), _disorder(disorder), text)
+    return Stream(name, schema, _event_time(event_time), _disorder(disorder), text, event_times)
 
 
 def _event_time(event_time: str | Expr | None) -> Expr | None:

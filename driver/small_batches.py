@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep import wire
-from cep.dataflow.source import greatest_of
-from cep.elements import EVENT_TIME_MAX, MIN_TIME
+from cep.dataflow.source import Range, greatest_of
+from cep.elements import MIN_TIME
 from cep.ipc import SHAPES_KEPT
 from cep.model.streams import Stream
 from cep.wire import LAYOUTS_KEPT, Format
@@ -39,10 +39,10 @@ class Written(NamedTuple):
 
 
 class SmallBatches:
-    """Those of all streams of a format. `column`: which is the event time; None: it is the time of ingestion."""
+    """Those of all streams of a format. `column`: which is the event time; None: it is the time of ingestion. `allowed`: its range."""
 
-    def __init__(self, format: Format, column: str | None) -> None:
-        self.format = format
+    def __init__(self, format: Format, column: str | None, allowed: Range) -> None:
+        self.format, self.allowed = format, allowed
         self.column = None if column is None else format.schema.names.index(column)
         self.accepted = format.schema.arrow  # of the last batch
         self.known: dict[bytes, _Known | None] = {}  # by the metadata of a batch
@@ -70,7 +70,7 @@ class SmallBatches:
             greatest, times = now, _WORD.pack(now) * rows
         else:
             times = found[known[1] : known[1] + 8 * rows]
-            greatest = _greatest(times)
+            greatest = _greatest(times, self.allowed)
         if self.format.hides_time:
             return Written(rows, greatest, b"".join((known[0], found[len(metadata) :], times)))
         return Written(rows, greatest, message)
@@ -106,12 +106,12 @@ class SmallBatches:
         return (whole[: -len(behind)], times) if whole.endswith(behind) else None
 
 
-def _greatest(times: memoryview) -> int:
+def _greatest(times: memoryview, allowed: Range) -> int:
     """As `greatest_of`, but of a single one without an array."""
     if len(times) > _WORD.size:
-        return greatest_of(np.frombuffer(times, np.int64))
+        return greatest_of(np.frombuffer(times, np.int64), allowed)
     (found,) = _WORD.unpack(times)
-    return found if -EVENT_TIME_MAX <= found <= EVENT_TIME_MAX else MIN_TIME
+    return found if allowed[0] <= found <= allowed[1] else MIN_TIME
 
 
 def small_batches(stream: Stream) -> SmallBatches | None:
@@ -119,9 +119,9 @@ def small_batches(stream: Stream) -> SmallBatches | None:
     computed = stream.event_time is not None and stream.event_time_column is None
     if computed or any(field.type.is_list for field in stream.schema.fields):
         return None
-    return _of_format(Format.published(stream), stream.event_time_column)
+    return _of_format(Format.published(stream), stream.event_time_column, stream.times)
 
 
 @lru_cache(LAYOUTS_KEPT)
-def _of_format(format: Format, column: str | None) -> SmallBatches | None:
-    return SmallBatches(format, column)
+def _of_format(format: Format, column: str | None, times: Range) -> SmallBatches | None:
+    return SmallBatches(format, column, times)

@@ -169,6 +169,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "bytes_in": sum(step.account.bytes for step in billed),
         "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
+        "odd_times": sum(source.odd_times for source, _ in instance.sources),
         "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
         "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
         "state_bytes": sum(operator.state_bytes for operator in stateful),

@@ -19,7 +19,6 @@ from cep.dataflow.nodes import Node
 from cep.dataflow.operators import ChainOperator, PassOperator
 from cep.dataflow.output import Target
 from cep.dataflow.source import PARTITION_BITS, PublishedSource, Publisher
-from cep.elements import EVENT_TIME_MAX
 from cep.kernels import passing
 from cep.kernels.jit import warm
 from cep.kernels.passing import pass_on
@@ -177,8 +176,8 @@ def _origin(entrance: Entrance, words: int) -> list[int] | None:
 def _judged(entrance: Entrance) -> list[int]:
     source, publisher = entrance.source, entrance.publisher
     if source is None or publisher is None:
-        return [0, 0, 0, 0]
-    return [1, source.disorder, EVENT_TIME_MAX, source.source_index << PARTITION_BITS | publisher.partition]
+        return [0, 0, 0, 0, 0]
+    return [1, source.disorder, *source.times, source.source_index << PARTITION_BITS | publisher.partition]
 
 
 def _words(header: Header) -> np.ndarray:

@@ -53,6 +53,7 @@ _INSTANCE = {
     "bytes_in": ("cep_bytes_in_total", "counter", "Bytes that came from other processes"),
     "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given to channels and subscribers"),
     "late": ("cep_late_rows_total", "counter", "Tuples that came later than the stream's disorder allows"),
+    "odd_times": ("cep_odd_event_times_total", "counter", "Tuples whose event time is none that their stream allows"),
     "dropped_rows": ("cep_dropped_rows_total", "counter", "Answers nobody subscribed to, or dropped for slow subscribers"),
     "incomplete": ("cep_incomplete_windows_total", "counter", "Windows begun before the query was attached, or not complete at the end"),
     "outside": ("cep_outside_rows_total", "counter", "Tuples outside every transaction"),

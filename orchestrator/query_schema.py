@@ -6,6 +6,7 @@ from typing import Any
 
 from cep.model import expr as expressions
 from cep.model.functions import FUNCTIONS, PARAMETERS
+from cep.model.limits import EVENT_TIMES
 from cep.model.operator_documents import TYPES, needed_keys, reference
 from cep.model.query import BALANCERS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, SPLITS
 from cep.model.sinks import FORMATS
@@ -95,7 +96,15 @@ def _expression() -> dict[str, Any]:
 
 def _query() -> dict[str, Any]:
     stream = _object(
-        {"name": _STRING, "schema": _FIELDS, "event_time": {}, "disorder": _DURATION, "files": {"type": "object"}}, ["name", "schema"]
+        {
+            "name": _STRING,
+            "schema": _FIELDS,
+            "event_time": {},
+            "disorder": _DURATION,
+            "event_times": {"enum": list(EVENT_TIMES)},
+            "files": {"type": "object"},
+        },
+        ["name", "schema"],
     )
     options = {
         "split": {"enum": list(SPLITS)},

@@ -44,7 +44,7 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
         for record, batch in cut_of(stream, partition, execution.batch_rows):
             after = max([before, *batch.time[batch.time > MIN_TIME].tolist()])
             watermark = stamp_of(after, stream.disorder or 0)
-            for replica, rows, stamp in shares(route, batch, before, after, stream.disorder or 0, record):
+            for replica, rows, stamp in shares(route, batch, before, after, stream.disorder or 0, stream.times, record):
                 to = choose.choice([reader.index for reader in readers if reader.replica == replica])
                 script[to].append((Published(rows, stamp, record), batch_bytes(rows), watermark))
             before = after

@@ -28,6 +28,7 @@ from cep.kernels.columns import Column
 from cep.kernels.jit import interpreted, no_garbage, nothing_compiles
 from cep.kernels.passing import MESSAGES, pass_on
 from cep.local_sockets import LocalSockets
+from cep.model.limits import ANY_TIME
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US
 from cep.plan import planner
 from cep.plan.physical import PhysicalPlan, Worker, channel_name
@@ -76,7 +77,7 @@ class Sender:
         names = self.format.schema.names
         columns = {name: Column(types[name], arrays[name], valid if name in ("key", "number") else None) for name in names}
         origin = np.stack([numbers * 7, numbers], axis=1) if self.format.origin else None
-        stamp, self.max_time = self.max_time, max(self.max_time, greatest_of(times))
+        stamp, self.max_time = self.max_time, max(self.max_time, greatest_of(times, ANY_TIME))
         more: dict[str, Any] = {"stamp": stamp, "record": self.record} if self.publisher else {"since": since}
         self.record += n
         body = self.format.encode(Batch(columns, times, origin))

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep.elements import EVENT_TIME_MAX
 from cep.errors import QueryError
 from cep.kernels.column import Wish, Words
 from cep.kernels.columns import Column
 from cep.kernels.jit import Kernel, generate, warm
 from cep.kernels.memory import BLOCK
 from cep.kernels.text import EMPTY, NEWLINE, RANGE, gather
+from cep.model.limits import ANY_TIME, odd_time
 from cep.model.schema import FLOAT64, STRING, UNIT_US, DataType, Field, Schema
 
 #: So many bad records of one call are described, the last ones; all are counted.
@@ -70,18 +70,27 @@ class Parsed:
 class TextParser:
     """Parses blocks of text. Not for two threads at once."""
 
-    def __init__(self, schema: Schema, needed: tuple[Field, ...], separator: str, event_time: str | None) -> None:
-        self.schema, self.needed, self.event_time = schema, needed, event_time
+    def __init__(
+        self, schema: Schema, needed: tuple[Field, ...], separator: str, event_time: str | None, times: tuple[int, int] = ANY_TIME
+    ) -> None:
+        self.schema, self.needed, self.event_time, self.times = schema, needed, event_time, times
         self._separator = separator.encode()
         self._positions = [schema.names.index(field.name) for field in needed]
-        self.kernel: Kernel = generate(_source(schema, needed, event_time), "text").parse
+        self.kernel: Kernel = generate(_source(schema, needed, event_time, times), "text").parse
         self._bad = np.empty((BAD_MAX, 4), np.int64)
         self._wishes = {field.name: Wish() for field in needed if field.type.is_text}
         self._line_bytes = 64.0  # of the lines seen last: how many rows to expect
 
     @staticmethod
-    def make(schema: Schema, needed: Collection[str], separator: str = ",", event_time: str | None = None) -> TextParser:
-        """A parser of the fields `needed` and of `event_time`, one that is a timestamp or None.
+    def make(
+        schema: Schema,
+        needed: Collection[str],
+        separator: str = ",",
+        event_time: str | None = None,
+        times: tuple[int, int] = ANY_TIME,
+    ) -> TextParser:
+        """A parser of the fields `needed` and of `event_time`, one that is a timestamp or None; `times`: the first and the last of these
+        that a record may have.
 
         Raises QueryError for a separator that is not one byte or an event time of another type.
         """
@@ -92,7 +101,7 @@ class TextParser:
         fields = [field for field in schema.fields if field.name in needed or field.name == event_time]
         # NULL has no place in time: to the parser the field is one without NULL.
         plain = tuple(Field(f.name, f.type) if f.name == event_time else f for f in fields)
-        return TextParser(schema, plain, separator, event_time)
+        return TextParser(schema, plain, separator, event_time, times)
 
     def warm(self) -> None:
         """Compiles or loads the kernels; else the first calls of `parse` and `first_time` do."""
@@ -246,7 +255,10 @@ def _describe(parser: TextParser, data: np.ndarray, behind: int, record: int, at
         wanted = parser._positions[-1] + 1
         reason = f"expected at least {wanted} fields separated by {parser._separator.decode()!r}, got {len(fields)}"
     else:
-        reason = _reason(parser.needed[index], error, fields[parser._positions[index]])
+        field = parser.needed[index]
+        reason = _reason(field, error, fields[parser._positions[index]])
+        if error == RANGE and field.name == parser.event_time:
+            reason += f": {odd_time(parser.times)}"
     return Bad(record, at + behind, len(line), reason)
 
 
@@ -324,7 +336,7 @@ _FUNCTIONS = {"bool": "boolean", "int32": "small_integer", "int64": "integer", "
 _TYPES = {"bool": "uint8", "timestamp": "int64"}
 
 
-def _source(schema: Schema, needed: tuple[Field, ...], event_time: str | None) -> str:
+def _source(schema: Schema, needed: tuple[Field, ...], event_time: str | None, times: tuple[int, int]) -> str:
     """Names do not go into it, so that streams of the same types share it."""
     outputs = [output for i, field in enumerate(needed) for output in _named_outputs(i, field)]
     time = [i for i, field in enumerate(needed) if field.name == event_time]
@@ -337,7 +349,7 @@ def _source(schema: Schema, needed: tuple[Field, ...], event_time: str | None) -
         lines=textwrap.indent(_LINES.format(again=_AGAIN), " " * 8) if are_lines else "",
         ended=" " * 8 + _ENDED if are_lines else "",
         words=textwrap.indent("\n".join(_WORDS.format(i=i) for i, field in enumerate(needed) if field.type.is_text), " " * 12),
-        fields=textwrap.indent("\n".join(_walk(schema, needed, event_time)), " " * 8),
+        fields=textwrap.indent("\n".join(_walk(schema, needed, event_time, times)), " " * 8),
         short=f"start_{len(needed) - 1} > mark" if needed else "False",
         shortness=_SHORT,
         errors="".join(f" or error_{i} != 0" for i in numbered),
@@ -354,7 +366,7 @@ def _named_outputs(i: int, field: Field) -> list[tuple[str, str]]:
     return [values, (f"valid_{i}", "uint8")] if field.nullable else [values]
 
 
-def _walk(schema: Schema, needed: tuple[Field, ...], event_time: str | None) -> Iterator[str]:
+def _walk(schema: Schema, needed: tuple[Field, ...], event_time: str | None, times: tuple[int, int]) -> Iterator[str]:
     """Statements from the first to the last needed field of a record."""
     before = -1
     for i, field in enumerate(needed):
@@ -367,7 +379,7 @@ def _walk(schema: Schema, needed: tuple[Field, ...], event_time: str | None) -> 
         yield f"stop_{i} = field_end(data, start_{i}, mark, ended)"
         yield from _text(i, field) if field.type.is_text else _value(i, field)
         if field.name == event_time:
-            inside = f"-{EVENT_TIME_MAX} <= values_{i}[row] <= {EVENT_TIME_MAX}"
+            inside = f"{times[0]} <= values_{i}[row] <= {times[1]}"
             yield f"error_{i} = RANGE if error_{i} == 0 and not {inside} else error_{i}"
         before = position
 

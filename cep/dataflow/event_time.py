@@ -29,6 +29,7 @@ class ComputedTime:
 
     def __init__(self, stream: Stream) -> None:
         assert stream.event_time is not None
+        self.times = stream.times
         self.chain = compile_chain((Map("event_time", stream.name, (("time", stream.event_time),)),), stream.schema)
 
     def of(self, columns: Columns, n: int) -> np.ndarray:
@@ -37,7 +38,7 @@ class ComputedTime:
         found = result.columns["time"]
         values = found.values if found.valid is None else np.where(found.valid, found.values, MIN_TIME)
         times = np.full(n, MIN_TIME, np.int64)
-        times[slice(None) if result.kept is None else result.kept] = np.where(in_range(values), values, MIN_TIME)
+        times[slice(None) if result.kept is None else result.kept] = np.where(in_range(values, self.times), values, MIN_TIME)
         return times
 
 
@@ -129,4 +130,4 @@ def parser_of(stream: Stream, needed: Collection[str]) -> Parser:
     assert stream.files is not None
     if stream.event_time is not None and stream.event_time_column is None:
         return ComputedTimeParser(stream, needed)
-    return TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column)
+    return TextParser.make(stream.schema, needed, stream.files.separator, stream.event_time_column, stream.times)

@@ -23,6 +23,7 @@ from cep.dataflow.event_time import COMPUTED, Parser
 from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
 from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.errors import ClusterError
+from cep.model.limits import odd_time
 from cep.model.streams import Stream, TextFiles
 
 ROW_BYTES_MAX = 16 << 20  # DESIGN 7: a longer row is a dead letter
@@ -176,7 +177,7 @@ class TextSource:
         self.file: int | None = None
         self.position = self.record = 0
         self.max_time = MIN_TIME
-        self.late_rows = 0
+        self.late_rows = self.odd_times = 0
         self.late = LateRows()
         self.buffers: list[Buffer] = []
         self.ended = False
@@ -312,7 +313,9 @@ class TextSource:
         return times, judge(times, self.max_time, self.disorder, parsed.bad_rows, parsed.bad_times)
 
     def _refuse(self, parsed: Parsed, block: Block, buffer: Buffer, position: int) -> None:
+        odd = odd_time(self.stream.times)
         for bad in parsed.bad:
+            self.odd_times += odd in bad.reason
             record = bytes(buffer.bytes[bad.offset : bad.offset + min(bad.length, RECORD_BYTES_MAX)])
             self._letter(bad.reason, block, position + bad.offset, record)
         self.dead_letters.count_only(self.stream.name, parsed.bad_count - len(parsed.bad))

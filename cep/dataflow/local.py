@@ -322,7 +322,7 @@ class LocalRun:
         if stream.name in self.plan.feeds:
             feed = self.plan.feeds[stream.name]
             return self._feed(stream.name, feed, Format(columns, feed.origin_words if origin else 0))
-        source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters)
+        source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, times=stream.times)
         source.enough_rows = self.enough_rows
         scripts = self.published.get(stream.name, {}) if self.relocating is None else {}  # later, publishers come from where it was
         for number, (name, script) in enumerate(sorted(scripts.items())):

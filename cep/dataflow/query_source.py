@@ -42,7 +42,7 @@ class QuerySource:
         self.watermark = self.since = MIN_TIME
         self.ended = self.released = False
         self.lost = ""  # why nothing comes any more
-        self.late_rows = self.before_since = 0
+        self.late_rows = self.before_since = self.odd_times = 0
         self.late = LateRows()
         self._turn = 0
 

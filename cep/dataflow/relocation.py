@@ -143,7 +143,7 @@ def _published(instance: SubqueryInstance) -> list[PublishedSource]:
     return [source for source, _ in instance.sources if isinstance(source, PublishedSource)]
 
 
-_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "before_since", "vanished")
+_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "odd_times", "before_since", "vanished")
 
 
 def _source(source: PublishedSource) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep.dataflow.balancer import widened
-from cep.dataflow.source import in_range, judge
+from cep.dataflow.source import Range, in_range, judge
 from cep.elements import Batch
 from cep.kernels.keys import encode_keys
 from cep.kernels.partition import bucket_targets
@@ -26,14 +26,16 @@ def replica_of(route: Route, batch: Batch) -> np.ndarray:
     return replicas
 
 
-def shares(route: Route, batch: Batch, before: int, after: int, disorder: int, record: int) -> Iterator[tuple[int, Batch, int]]:
+def shares(
+    route: Route, batch: Batch, before: int, after: int, disorder: int, times: Range, record: int
+) -> Iterator[tuple[int, Batch, int]]:
     """(replica, its rows, their stamp) of a batch of one partition, whose greatest event time was `before` and is `after` it.
 
     The rows carry as their origin, int64[n, 1], the number of each in its partition, of which the first has `record`.
     """
     numbers = np.arange(record, record + len(batch), dtype=np.int64).reshape(-1, 1)
     numbered = Batch(batch.columns, batch.time, numbers, batch.created)
-    known = np.flatnonzero(in_range(batch.time))
+    known = np.flatnonzero(in_range(batch.time, times))
     judged = judge(np.ascontiguousarray(batch.time[known]), before, disorder)
     late = np.zeros(len(batch), bool)
     if judged.kept is not None:

@@ -16,8 +16,9 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
-from cep.elements import EVENT_TIME_MAX, MAX_TIME, MIN_TIME, Barrier, Batch, greatest
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, describe_time, greatest
 from cep.kernels.text import late, late_among, on_time
+from cep.model.limits import ANY_TIME, odd_time
 from cep.values import value
 
 Clock = Callable[[], int]  # µs since the epoch
@@ -31,6 +32,7 @@ class Source(Protocol):
     ended: bool
     since: int  # rows before it are not this query's (DESIGN 5.9)
     late_rows: int
+    odd_times: int  # rows whose event time is none that the stream allows; at least so many
     late: LateRows
 
     @property
@@ -84,17 +86,21 @@ class LateRows:
 NONE_ON_TIME = Batch({}, np.zeros(0, np.int64))
 
 
-def in_range(times: np.ndarray) -> np.ndarray:
+#: The first and the last event time that a row may have, µs.
+Range = tuple[int, int]
+
+
+def in_range(times: np.ndarray, allowed: Range) -> np.ndarray:
     """bool[n]: which are event times; MIN_TIME stands for none."""
-    inside: np.ndarray = (times >= -EVENT_TIME_MAX) & (times <= EVENT_TIME_MAX)
+    inside: np.ndarray = (times >= allowed[0]) & (times <= allowed[1])
     return inside
 
 
-def greatest_of(times: np.ndarray) -> int:
+def greatest_of(times: np.ndarray, allowed: Range) -> int:
     """The greatest event time among `times`, int64[n]; MIN_TIME where there is none."""
-    if len(times) and np.minimum.reduce(times) >= -EVENT_TIME_MAX and (found := greatest(times)) <= EVENT_TIME_MAX:
+    if len(times) and np.minimum.reduce(times) >= allowed[0] and (found := greatest(times)) <= allowed[1]:
         return found
-    return int(times[in_range(times)].max(initial=MIN_TIME))
+    return int(times[in_range(times, allowed)].max(initial=MIN_TIME))
 
 
 NONE_BAD = np.zeros(0, np.int64)
@@ -158,6 +164,8 @@ class Publisher:
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
 
 
+#: Letters cost microseconds each, and all rows of a batch may be bad.
+LETTERS_AT_ONCE = 1000
 #: Batches of a publisher are taken together up to so many rows.
 ENOUGH_ROWS = 1024
 
@@ -177,7 +185,9 @@ class PublishedSource:
         origin: bool,
         dead_letters: DeadLetters,
         expected: Iterable[str] = (),
+        times: Range = ANY_TIME,
     ) -> None:
+        self.times = times
         self.stream, self.disorder, self.source_index, self.origin = stream, disorder, source_index, origin
         self.dead_letters = dead_letters
         self.expected = set(expected)
@@ -189,10 +199,9 @@ class PublishedSource:
         self.merge = WatermarkMerge()
         self.watermark = self.since = MIN_TIME
         self.ended = False
-        self.late_rows = self.before_since = 0
+        self.late_rows = self.before_since = self.odd_times = 0
         self.enough_rows = ENOUGH_ROWS
         self.vanished: list[str] = []
-        self.refused = 0  # publishers that were closed for what they sent
         self.late = LateRows()
 
     def open(self, publisher: Publisher, sent_until: int = MIN_TIME) -> int:
@@ -279,13 +288,13 @@ class PublishedSource:
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
         batch = published.batch
         first, behind = published.record, published.record + len(batch.time)
-        if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, EVENT_TIME_MAX):
+        if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, *self.times):
             if behind > self.records.get(publisher.name, 0):
                 self.records[publisher.name] = behind
             return self._numbered(publisher, batch, np.arange(first, behind) if self.origin else NONE_BAD)
         records = np.arange(first, behind) if batch.origin is None else batch.origin[:, 0]
         self.records[publisher.name] = max(self.records.get(publisher.name, 0), int(records.max(initial=-1)) + 1)
-        known = in_range(batch.time)
+        known = in_range(batch.time, self.times)
         if not known.all():
             self._refuse(publisher, records[~known], batch.time[~known])
             batch, records = batch.take(np.flatnonzero(known)), records[known]
@@ -308,8 +317,10 @@ class PublishedSource:
         return Batch(batch.columns, batch.time, origin, batch.created, publisher.described)
 
     def _refuse(self, publisher: Publisher, records: np.ndarray, times: np.ndarray) -> None:
-        for record, time in zip(records.tolist(), times.tolist(), strict=True):
-            reason = "event time is NULL" if time == MIN_TIME else out_of_range(time)
+        self.odd_times += int(np.count_nonzero(times != MIN_TIME))
+        self.dead_letters.count_only(self.stream, max(len(records) - LETTERS_AT_ONCE, 0))
+        for record, time in zip(records[-LETTERS_AT_ONCE:].tolist(), times[-LETTERS_AT_ONCE:].tolist(), strict=True):
+            reason = "event time is NULL" if time == MIN_TIME else out_of_range(time, self.times)
             self.dead_letters.put(Letter(self.stream, reason, publisher.described, f"record {record}"))
 
     def release(self) -> None:
@@ -323,7 +334,6 @@ class PublishedSource:
             self.expected.clear()
 
     def _give_up(self, name: str, reason: str) -> None:
-        self.refused += 1
         self.vanished.append(name)
         self.dead_letters.put(Letter(self.stream, f"closed: {reason}", self.publishers[name].described))
         self.close(name)
@@ -347,8 +357,9 @@ class PublishedSource:
         return f"publisher {slowest.name} of stream {self.stream!r}, {ago}"
 
 
-def out_of_range(time: int) -> str:
-    return f"event time: expected one within ±{EVENT_TIME_MAX} µs, got {time}"
+def out_of_range(time: int, allowed: Range) -> str:
+    """For a dead letter."""
+    return f"{odd_time(allowed)}: got {describe_time(time)}"
 
 
 #: Tokens of `ListSource`, put between batches.
@@ -359,6 +370,7 @@ class ListSource:
     """The shipped double: a list of batches of one partition and tokens. PAUSE answers None once, ABORT raises, EOF (or the end) ends."""
 
     left = False
+    odd_times = 0
 
     def __init__(self, items: list[Batch | str], disorder: int = 0, source_index: int = 0, partition: int = 0) -> None:
         self.items: Iterator[Batch | str] = iter(items)

@@ -46,14 +46,13 @@ STATE_WORDS = COUNTS + CLASSES
 #: Instead of the number of a column: the two words of the origins of a publisher's rows, one word for all and their numbers.
 OF_PARTITION, OF_RECORD = -1, -2
 
-#: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the greatest event time `MOST` and `PARTITION`,
-#: the first word of its rows' origins; `WEIGHT` and `ROW_WEIGHT`: bytes of a message and of each of its rows that credit has to allow;
-#: `TIMED`: latencies are noted; `TIME`: the number of the column of event times; `ROWS_AT`: where the metadata say how many rows there are.
-#: Then the heads of what comes and leaves (words that vary are passed over), the bounds of the classes of latencies, the number of the
-#: column that each column which leaves comes from, and the lines of both metadata.
-JUDGED, DISORDER, MOST, PARTITION, WEIGHT, ROW_WEIGHT, TIMED, TIME, COLUMNS_IN, COLUMNS_OUT, WORDS_IN, WORDS_OUT, ROWS_AT, HEAD_IN = range(
-    14
-)
+#: The words of `form`, which do not change: of a publisher `JUDGED` with its `DISORDER`, the first and the last event time, `LEAST` and
+#: `MOST`, and `PARTITION`, the first word of its rows' origins; `WEIGHT` and `ROW_WEIGHT`: bytes of a message and of each of its rows that
+#: credit has to allow; `TIMED`: latencies are noted; `TIME`: the number of the column of event times; `ROWS_AT`: where the metadata say how
+#: many rows there are. Then the heads of what comes and leaves (words that vary are passed over), the bounds of the classes of latencies,
+#: the number of the column that each column which leaves comes from, and the lines of both metadata.
+JUDGED, DISORDER, LEAST, MOST, PARTITION, WEIGHT, ROW_WEIGHT, TIMED = range(8)
+TIME, COLUMNS_IN, COLUMNS_OUT, WORDS_IN, WORDS_OUT, ROWS_AT, HEAD_IN = range(8, 15)
 HEAD_OUT = HEAD_IN + HEAD_WORDS
 BOUNDS = HEAD_OUT + HEAD_WORDS
 PICKED = BOUNDS + CLASSES - 1
@@ -101,7 +100,7 @@ def _in_time(staging: np.ndarray, begin: int, rows: int, stamp: int, form: np.nd
     good = True
     for i in range(rows):
         time = _word(staging, begin + 8 * i)
-        good &= -form[MOST] <= time <= form[MOST] and not is_late(time, stamp, form[DISORDER])
+        good &= form[LEAST] <= time <= form[MOST] and not is_late(time, stamp, form[DISORDER])
         stamp = max(stamp, time)
     return good
 

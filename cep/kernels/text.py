@@ -170,11 +170,11 @@ def is_late(time: Any, max_time: int, disorder: int) -> bool:
     return bool(time < max(max_time, _MIN_TIME + disorder) - disorder)
 
 
-@kernel("boolean(const int64[:], int64, int64, int64)")
-def on_time(time: np.ndarray, max_time: int, disorder: int, most: int) -> bool:
-    """Is no row late, and every event time within ±`most`?"""
+@kernel("boolean(const int64[:], int64, int64, int64, int64)")
+def on_time(time: np.ndarray, max_time: int, disorder: int, least: int, most: int) -> bool:
+    """Is no row late, and every event time from `least` to `most`?"""
     for i in range(len(time)):
-        if time[i] < -most or time[i] > most or is_late(time[i], max_time, disorder):
+        if time[i] < least or time[i] > most or is_late(time[i], max_time, disorder):
             return False
         max_time = max(max_time, time[i])
     return True

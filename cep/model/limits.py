@@ -13,6 +13,13 @@ from cep.errors import QueryError
 #: µs, 2,283 years. Event times of rows may be 2^61 µs from 1970; every operator on the way may add a span, and the sums fit into int64.
 SPAN_US_MAX = 2**56
 
+#: µs: which event times of rows are some, by what their stream says (`event_times`). Beyond the usual ones is what was meant in another
+#: unit: today's milliseconds, read as seconds, are in the year 55,841, and close every window before them. "any": 73,000 years.
+EVENT_TIMES = {"1900-2200": (-2_208_988_800_000_000, 7_258_118_399_999_999), "any": (-(2**61), 2**61)}
+
+ANY_TIME = EVENT_TIMES["any"]
+UNIT_HINT = "is the unit the one that the stream declares? If it is, let the stream say event_times='any'"
+
 #: Rows; a window of so many is kept as so many small states.
 WINDOW_ROWS_MAX = 1 << 20
 
@@ -67,6 +74,13 @@ PORT_MAX = 65_535
 DIGITS_MAX = 19
 
 _ENDPOINT = re.compile(r"ipc://[^\x00-\x1f\x7f\ud800-\udfff]+|tcp://[^\s/\x00-\x1f\x7f\ud800-\udfff]+:([0-9]{1,5})")
+
+
+def odd_time(allowed: tuple[int, int]) -> str:
+    """What is to be said of a row whose event time is outside."""
+    if allowed == ANY_TIME:
+        return f"event time: expected one within ±{ANY_TIME[1]} µs"
+    return f"event time: expected a year from 1900 to 2199; {UNIT_HINT}"
 
 
 def checked(value: float, what: str, least: float, most: float, pointer: str = "") -> float:

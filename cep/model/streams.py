@@ -9,10 +9,11 @@ from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Column, Expr
-from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, checked
+from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, EVENT_TIMES, checked, shown
 from cep.model.schema import Schema
 
 BLOCK_BYTES = 64 << 20
+USUAL_TIMES = next(iter(EVENT_TIMES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,8 @@ class Stream:
     """A declared stream: published by clients, or read from files.
 
     `event_time` None means the time of ingestion; otherwise `disorder` (µs) is the promise of how far a row may be behind
-    the greatest event time before it in its partition. There is no default for it.
+    the greatest event time before it in its partition. There is no default for it. `event_times` says which there may be, of
+    `cep.model.limits.EVENT_TIMES`; a row with another one is a dead letter.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Stream:
     event_time: Expr | None = field(default=None, compare=False)
     disorder: int | None = None
     files: TextFiles | None = None
+    event_times: str = USUAL_TIMES
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -58,6 +61,9 @@ class Stream:
             raise QueryError(
                 f"stream {self.name!r} declares disorder but no event_time; rows stamped at ingestion are in order", "/disorder"
             )
+        if not isinstance(self.event_times, str) or self.event_times not in EVENT_TIMES:
+            known = " or ".join(map(repr, EVENT_TIMES))
+            raise QueryError(f"event_times of stream {self.name!r}: expected {known}, got {shown(self.event_times)}", "/event_times")
         for i, f in enumerate(self.schema.fields if self.files is not None else ()):
             if f.type.is_list:
                 raise QueryError(
@@ -72,6 +78,11 @@ class Stream:
                 )
 
     @property
+    def times(self) -> tuple[int, int]:
+        """The first and the last event time that a row may have, µs."""
+        return EVENT_TIMES[self.event_times]
+
+    @property
     def event_time_column(self) -> str | None:
         """The column that is the event time, if the declaration is one plain column."""
         return self.event_time.name if isinstance(self.event_time, Column) else None
@@ -81,6 +92,8 @@ def to_json(stream: Stream) -> dict[str, Any]:
     document: dict[str, Any] = {"name": stream.name, "schema": stream.schema.to_json()}
     if stream.event_time is not None and stream.disorder is not None:
         document |= {"event_time": expressions.to_json(stream.event_time), "disorder": format_duration(stream.disorder)}
+    if stream.event_times != USUAL_TIMES:
+        document["event_times"] = stream.event_times
     if stream.files is not None:
         document["files"] = {
             "paths": list(stream.files.paths),
@@ -95,7 +108,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
     expressions.check_nested(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
-    known = {"name", "schema", "event_time", "disorder", "files"}
+    known = {"name", "schema", "event_time", "disorder", "files", "event_times"}
     for key in document.keys() - known:
         raise QueryError(f"unknown key {key!r}{meant(key, known)}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
     event_time = document.get("event_time")
@@ -108,6 +121,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
             None if event_time is None else expressions.from_json(event_time, "/event_time"),
             _duration(document, "disorder"),
             _files_from_json(document.get("files"), "/files"),
+            document.get("event_times", USUAL_TIMES),
         )
     except QueryError as error:
         raise error.under(pointer) from None

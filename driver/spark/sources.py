@@ -34,7 +34,6 @@ from driver.spark.types import spark_schema
 MICRO_BATCH_BYTES = 1 << 30
 #: A live stream has many small ones.
 FEED_FILES_PER_BATCH = 10_000
-EVENT_TIME_MAX = 2**61
 PARTITION, RECORD, STAMP = "__partition", "__record", "__stamp"
 _MARK = "\x01end"
 _EDGE_LINES = 16
@@ -216,7 +215,7 @@ def _rows(raw: DataFrame, source: Source, origins: bool, *kept: str) -> DataFram
     bad = reduce(or_, [_is_bad(stream.schema[name]) for name in source.needed] if text else [], functions.lit(False))
     whole = [ended.alias(_ENDED), bad.alias(_BAD), *origin, *stamp, *map(functions.col, kept)]
     timed = raw.select(*values, *whole).withColumn(_EVENT, _event_time(stream))
-    rows = timed.where(functions.col(_ENDED) | _is_row())
+    rows = timed.where(functions.col(_ENDED) | _is_row(stream))
     time = functions.when(functions.col(_ENDED), functions.lit(END)).otherwise(functions.col(_EVENT) + SHIFT)
     return rows.select(*columns(stream.schema), functions.timestamp_micros(time).alias(TIME), *([ORIGIN] if origins else []), *kept)
 
@@ -230,10 +229,10 @@ def _event_time(stream: Stream) -> Column:
     return time if failed is None else functions.when(~failed, time)
 
 
-def _is_row() -> Column:
+def _is_row(stream: Stream) -> Column:
     """Is it one, and not bad input?"""
-    time = functions.col(_EVENT)
-    return time.isNotNull() & (time >= -EVENT_TIME_MAX) & (time <= EVENT_TIME_MAX) & ~functions.col(_BAD)
+    time, (least, most) = functions.col(_EVENT), stream.times
+    return time.isNotNull() & (time >= least) & (time <= most) & ~functions.col(_BAD)
 
 
 def _is_bad(field: Field) -> Column:

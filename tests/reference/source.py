@@ -75,6 +75,8 @@ def event_times(stream: Stream, partition: Partition) -> list[int | None]:
 
 #: µs from 1970, either way: farther off is no event time.
 EVENT_TIME_MAX = 2**61
+#: From the first day of 1900 to the last of 2199.
+USUAL = (-25_567 * 86_400_000_000, 84_006 * 86_400_000_000 - 1)
 
 
 def _event_time(stream: Stream, values: Mapping[str, object]) -> int | None:
@@ -84,11 +86,12 @@ def _event_time(stream: Stream, values: Mapping[str, object]) -> int | None:
     except Failed:
         return None
     assert time is None or isinstance(time, int)
-    return None if time is None else in_range(time)
+    return None if time is None else in_range(stream, time)
 
 
-def in_range(time: int) -> int | None:
-    return time if abs(time) <= EVENT_TIME_MAX else None
+def in_range(stream: Stream, time: int) -> int | None:
+    first, last = (-EVENT_TIME_MAX, EVENT_TIME_MAX) if stream.event_times == "any" else USUAL
+    return time if first <= time <= last else None
 
 
 def _by_name(stream: Stream, row: tuple[object, ...] | Mapping[str, object]) -> Mapping[str, object]:

@@ -79,7 +79,7 @@ def _time(stream: Stream, values: Mapping[str, Any]) -> int | None:
         time = evaluate(stream.event_time, stream.schema, values)
     except (Failed, KeyError):  # KeyError: a column of it did not parse
         return None
-    return None if time is None else in_range(int(time))
+    return None if time is None else in_range(stream, int(time))
 
 
 def _field(text: bytes | None, field: Field) -> Any:

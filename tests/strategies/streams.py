@@ -11,7 +11,6 @@ from cep.model.expr import Column, Expr, Literal, coalesce
 from cep.model.schema import UNIT_US, DataType, Field, Schema
 from cep.model.streams import Stream
 from tests.reference.rows import Partition
-from tests.reference.source import EVENT_TIME_MAX
 from tests.strategies.values import TIMESTAMP_MS, TIMESTAMP_US, TYPES, columns
 
 EVENT_TIME = "t"
@@ -36,7 +35,8 @@ def streams(draw: DrawFn, name: str = "s") -> Stream:
     type_ = draw(st.sampled_from((TIMESTAMP_US, TIMESTAMP_MS)))
     ticks = draw(st.sampled_from((0, 1, 3, 10, 1000)))
     schema = draw(schemas(type_))
-    return Stream(name, schema, draw(event_times(schema)), ticks * UNIT_US[type_.unit])
+    allowed = draw(st.sampled_from(("any", "any", "1900-2200")))
+    return Stream(name, schema, draw(event_times(schema)), ticks * UNIT_US[type_.unit], event_times=allowed)
 
 
 @st.composite
@@ -67,8 +67,8 @@ def times(draw: DrawFn, stream: Stream, epoch: int, size: int) -> list[int | Non
     for step in steps:
         odd = draw(st.integers(0, 39))
         null = nullable and odd in (1, 2, 3, 4)
-        far = EVENT_TIME_MAX // tick + 1
-        found.append(None if null else tick * {5: far, 6: far - 1, 7: -far}.get(odd, greatest + step))
+        first, last = stream.times[0] // tick, stream.times[1] // tick + 1
+        found.append(None if null else tick * {5: last, 6: last - 1, 7: first - 1, 8: first}.get(odd, greatest + step))
         greatest = greatest if null else max(greatest, greatest + step)
     return found
 
