@@ -70,6 +70,10 @@ class Batch:
         return Batch(columns, self.time[indices], None if self.origin is None else self.origin[indices], self.created, self.source)
 
 
+#: No tuples: what an operator yields where the instance may pause. Any batch without rows means the same.
+PAUSE = Batch({}, np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Watermark:
     """No later element of the channel has a row with event time < `time`."""

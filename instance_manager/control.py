@@ -22,10 +22,12 @@ from kazoo.client import KazooState
 from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, SessionExpiredError
 from kazoo.protocol.states import WatchedEvent
 
+from cep.compile.user_functions import error_text
 from cep.config import InstanceManagerConfig, node, transactions
 from cep.elements import Barrier
 from cep.errors import CepError, ProtocolError
 from cep.mark import Slot, label_of
+from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.zookeeper import connect, outcome
 from instance_manager.accounts import steps
@@ -271,7 +273,7 @@ class Control(threading.Thread):
             raise
         except Exception as error:  # what cannot be built is that query's failure
             LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
-            status = {"epoch": document["epoch"], "state": "failed", "cause": cut(f"{type(error).__name__}: {error}"), "rows": {}}
+            status = {"epoch": document["epoch"], "state": "failed", "cause": cut(error_text(error, CAUSE_CHARS_MAX)), "rows": {}}
             status |= {"step": (document.get("move") or {}).get("step", 0)}
             self.words.put((key, status))
             return

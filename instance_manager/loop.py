@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any
 
 from cep import wire
+from cep.compile.user_functions import error_text
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.relocation import base_of
 from cep.elements import Barrier, Fail, Stop
 from cep.mark import SINCE, Mark, Slot
+from cep.model.limits import CAUSE_CHARS_MAX
 from cep.transport import Sockets
 from cep.wire import Header
 from instance_manager.clients import Clients
@@ -134,9 +136,9 @@ class Loop:
             moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
             if hosted.departure is not None:
                 moved |= hosted.departure.pump()
-        except Exception as error:  # whatever an operator does wrong is its query's failure; others go on
+        except BaseException as error:  # whatever an operator does wrong is its query's failure, also SystemExit; others go on
             hosted.traceback = traceback.format_exc()
-            hosted.instance.fail(f"{type(error).__name__}: {error}")
+            hosted.instance.fail(error_text(error, CAUSE_CHARS_MAX))
             moved = True
         if moved:
             self.meter.charge(hosted.instance.account)

@@ -33,6 +33,7 @@ from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.schemas import joined_schema
+from tests.pausing import without_pauses
 from tests.reference import Partition
 from tests.reference.engine import TimedRow
 from tests.running import Ran, rows, run_case
@@ -200,13 +201,13 @@ class Fleet:
         for i, operator in enumerate(self.operators):
             mine = np.flatnonzero((targets == i) | (targets == -1))
             if len(mine):
-                self.out += operator.on_batch(batch.take(mine), port)
+                self.out += without_pauses(operator.on_batch(batch.take(mine), port))
 
     def advance(self, watermark: int, only: int | None = None) -> None:
         for i, operator in enumerate(self.operators):
             if only in (None, i) and watermark > self.watermarks[i]:
                 before, self.watermarks[i] = self.watermarks[i], watermark
-                for batch in operator.on_watermark(watermark):
+                for batch in without_pauses(operator.on_watermark(watermark)):
                     assert int(batch.time.min()) >= before
                     self.out.append(batch)
 

@@ -28,6 +28,7 @@ from cep.model.functions import Function, count, count_distinct, first, last, ma
 from cep.model.operators import Aggregate
 from cep.model.schema import Schema
 from cep.model.windows import Window
+from tests.pausing import without_pauses
 
 SCHEMA = Schema.of({"key": "string?", "n": "int64", "x": "float64", "s": "string?", "open": "bool?", "close": "bool?"})
 FUNCTIONS: tuple[tuple[str, Function], ...] = (
@@ -171,7 +172,7 @@ class Instances:
                 self._collect(i, instance.on_batch(batch.take(rows_), 0))
 
     def advance(self, watermark: int, i: int) -> None:
-        self._collect(i, self.made[i].on_watermark(watermark))
+        self._collect(i, without_pauses(self.made[i].on_watermark(watermark)))
         self.watermarks[i] = watermark
 
     def moved(self, count: int) -> Instances:

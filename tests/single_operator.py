@@ -23,6 +23,7 @@ from cep.model.expr import col
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from tests.pausing import without_pauses
 from tests.reference import Partition
 from tests.running import Ran, run_case, values_of_array
 from tests.strategies import Case, Execution
@@ -126,7 +127,7 @@ def feed(operator: Operator, arrivals: Sequence[Tuple], later: Sequence[Tuple], 
 
 
 def watermark(operator: Operator, time: int) -> Iterator[Tuple]:
-    for out in operator.on_watermark(time):
+    for out in without_pauses(operator.on_watermark(time)):
         assert 0 < len(out) <= 65_536
         yield from tuples_of(out)
 

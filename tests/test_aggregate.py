@@ -52,6 +52,7 @@ from cep.model.functions import (
 from cep.model.operators import Aggregate
 from cep.model.schema import Schema
 from cep.model.windows import TimeWindow
+from tests.pausing import without_pauses
 from tests.reference.aggregates import Group, apply
 from tests.reference.rows import Row as PlainRow
 
@@ -287,7 +288,7 @@ class Instances:
 
     def _take(self, state: WindowState, watermark: int) -> None:
         earlier, before = state.watermark, MIN_TIME
-        for batch in state.advance(watermark):
+        for batch in without_pauses(state.advance(watermark)):
             assert 0 < len(batch) <= state.rows_max
             assert len(set(batch.time.tolist())) == 1
             assert max(before, earlier) <= batch.time[0] < watermark
@@ -363,9 +364,9 @@ def test_partial_and_final_equal_the_reference(
         for row in batch:
             state = partials[data.draw(st.integers(0, len(partials) - 1))]
             state.add(batch_of([row]))
-            sent += list(state.flush()) if data.draw(st.booleans()) else []
+            sent += list(without_pauses(state.flush())) if data.draw(st.booleans()) else []
         for state in partials:
-            sent += state.advance(watermark)
+            sent += without_pauses(state.advance(watermark))
         for made in sent:
             assert made.time.min() >= final.states[0].watermark
             final.add(through_arrow(made, partial.entry_schema))
@@ -384,7 +385,7 @@ def test_partial_rows_are_dealt_by_their_keys(key: str) -> None:
     rows = {turn: [row(10 * turn + i % 7, key=f"{i % 2_000}{key if i % 2_000 == 3 else ''}") for i in range(3_000)] for turn in turns}
     for turn in turns:
         state.add(batch_of(rows[turn]))
-        (made,) = state.advance(10 * turn + 10)
+        (made,) = without_pauses(state.advance(10 * turn + 10))
         named = Batch(decode_keys(keys_of(spec, made), spec.by), made.time)
         parts = dict(dealer.route(made))
         for i, part in router.route(named):
@@ -405,7 +406,7 @@ def test_partial_rows_stay_what_they_are_while_the_state_goes_on() -> None:
     wanted: list[bytes] = []
     for k in range(8):
         state.add(batch_of([row(k * 10, n=100 * k + i) for i in range(20)]))
-        made = list(state.flush() if k % 3 == 2 else state.advance(k * 10 + 10))
+        made = list(without_pauses(state.flush()) if k % 3 == 2 else without_pauses(state.advance(k * 10 + 10)))
         kept += made
         wanted += [bytes(each.columns[entry.name].data) for each in made]
         if k == 4:
@@ -483,7 +484,7 @@ def state_of(operator: Aggregate, stage: str = "whole", **options: Any) -> Windo
 
 def fired(state: WindowState, watermark: int) -> list[tuple[int, int]]:
     """(event time, count) of what fires."""
-    return [(int(b.time[0]), b.columns["count_None"].values.tolist()[0]) for b in state.advance(watermark)]
+    return [(int(b.time[0]), b.columns["count_None"].values.tolist()[0]) for b in without_pauses(state.advance(watermark))]
 
 
 def test_sliding_windows() -> None:
@@ -550,7 +551,7 @@ def test_tumbling_windows_before_the_epoch() -> None:
 def test_emission_can_pause_anywhere_and_rows_must_wait() -> None:
     state = state_of(aggregate(TimeWindow(10, 10), ("key",), COUNTS), rows_max=4)
     state.add(batch_of([row(i % 20, key=str(i)) for i in range(20)]))
-    emission = state.advance(20)
+    emission = without_pauses(state.advance(20))
     assert [len(next(emission)) for _ in range(2)] == [4, 4]
     with pytest.raises(ProtocolError, match="while a window was being emitted"):
         state.add(batch_of([row(30)]))
@@ -561,7 +562,7 @@ def test_emission_can_pause_anywhere_and_rows_must_wait() -> None:
 
 def test_rows_older_than_the_watermark_are_refused() -> None:
     state = state_of(aggregate(TimeWindow(10, 5), (), COUNTS))
-    list(state.advance(12))
+    list(without_pauses(state.advance(12)))
     state.add(batch_of([row(12)]))
     with pytest.raises(ProtocolError, match=r"'agg': a row at 1970.*000009Z came after watermark 1970.*000012Z"):
         state.add(batch_of([row(9)]))
@@ -577,7 +578,7 @@ def test_event_times_beyond_the_limit_are_refused() -> None:
 def test_a_sum_that_does_not_fit_is_null_and_reported_with_its_group() -> None:
     state = state_of(aggregate(TimeWindow(10, 10), ("key", "part"), SINGLE[0]))
     state.add(batch_of([row(1, key="big", part=None, n=2**62), row(2, key="big", part=None, n=2**62), row(3, key="small", n=-7)]))
-    (answers,) = state.advance(10)
+    (answers,) = without_pauses(state.advance(10))
     assert columns_to_arrow(answers.columns, state.spec.output_schema).to_pylist() == [
         {"key": "big", "part": None, "sum_n": None, "avg_n": 2.0**62},
         {"key": "small", "part": 0, "sum_n": -7, "avg_n": -7.0},
@@ -594,7 +595,7 @@ def test_integer_averages_round_once() -> None:
     for values in ([top, 1 + 2**10], [top, 2 + 2**10], [top, 1 + 3 * 2**10], [-top, -2 - 2**10, 0], [top] * 5, [-top - 1] * 7):
         state = state_of(aggregate(TimeWindow(100, 100), (), SINGLE[1]))
         state.add(batch_of([row(i, n=value) for i, value in enumerate(values)]))
-        (answers,) = state.advance(MAX_TIME)
+        (answers,) = without_pauses(state.advance(MAX_TIME))
         assert answers.columns["avg_n"].values.tolist() == [float(sum(values)) / len(values)]
 
 
@@ -605,7 +606,7 @@ def test_origin_is_a_function_of_operator_key_and_window() -> None:
     for order in (rows, rows[::-1]):
         state = state_of(operator, origin=True)
         state.add(batch_of(order))
-        found.append({(int(t), key): tuple(o) for b in state.advance(MAX_TIME) for t, key, o in zip_key(b)})
+        found.append({(int(t), key): tuple(o) for b in without_pauses(state.advance(MAX_TIME)) for t, key, o in zip_key(b)})
     assert found[0] == found[1]
     assert len(set(found[0].values())) == 6
     assert {origin[1] for origin in found[0].values()} == {0, 10}
@@ -622,7 +623,7 @@ def test_creation_time_is_the_oldest_known() -> None:
     for time, created in ((1, 70), (2, 50), (7, 0), (12, 90)):
         batch = batch_of([row(time)])
         state.add(Batch(batch.columns, batch.time, batch.origin, created))
-    assert [(int(b.time[0]), b.created) for b in state.advance(MAX_TIME)] == [(4, 50), (9, 50), (14, 90), (19, 90)]
+    assert [(int(b.time[0]), b.created) for b in without_pauses(state.advance(MAX_TIME))] == [(4, 50), (9, 50), (14, 90), (19, 90)]
 
 
 def test_memory_is_given_back() -> None:
@@ -631,7 +632,7 @@ def test_memory_is_given_back() -> None:
     sizes = []
     for k in range(1_000):
         state.add(batch_of([row(k * 10, n=i) for i in range(2_000 if k == 500 else 3)]))
-        list(state.advance(k * 10 + 10))
+        list(without_pauses(state.advance(k * 10 + 10)))
         sizes.append(state.bytes)
     assert state.open_panes == 0 and state.oldest_window_end is None
     assert max(sizes) > 50_000 and sizes[-1] == sizes[10] < 10_000
@@ -641,14 +642,14 @@ def test_freed_tables_of_any_size_are_used_again() -> None:
     state = state_of(aggregate(TimeWindow(10, 10), ("n",), COUNTS))
     for k, groups in enumerate([3, 100, 40, 70, 33, 1, 65, 64, 130, 20] * 5):
         state.add(batch_of([row(k * 20, n=i) for i in range(groups)] + [row(k * 20 + 10, n=i) for i in range(groups // 2)]))
-        assert sum(len(batch) for batch in state.advance(k * 20 + 20)) == groups + groups // 2
+        assert sum(len(batch) for batch in without_pauses(state.advance(k * 20 + 20))) == groups + groups // 2
 
 
 def test_the_bytes_of_long_keys_are_given_back() -> None:
     state = state_of(aggregate(TimeWindow(10, 10), ("key",), COUNTS))
     for k in range(4):
         state.add(batch_of([row(k * 10, key="k" * (1_000_000 if k == 0 else 20))]))
-        list(state.advance(k * 10 + 10))
+        list(without_pauses(state.advance(k * 10 + 10)))
     assert state.bytes < 10_000
 
 
@@ -656,9 +657,9 @@ def test_sliding_memory_is_given_back() -> None:
     state = state_of(aggregate(TimeWindow(100, 10), ("key",), COUNTS))
     for t in range(0, 3_000, 5):
         state.add(batch_of([row(t, key="k" * (t % 50))]))
-        list(state.advance(t))
+        list(without_pauses(state.advance(t)))
         assert state.open_panes <= 11
-    list(state.advance(MAX_TIME))
+    list(without_pauses(state.advance(MAX_TIME)))
     assert state.open_panes == 0 and state.bytes < 30_000
 
 
@@ -669,7 +670,7 @@ def test_largest_keys_are_named() -> None:
 
 
 def test_nothing_compiles_once_the_state_is_made() -> None:
-    run = lambda state: [state.add(batch_of([row(1), row(20)])), list(state.advance(MAX_TIME)), state.snapshot()]  # noqa: E731
+    run = lambda state: [state.add(batch_of([row(1), row(20)])), list(without_pauses(state.advance(MAX_TIME))), state.snapshot()]  # noqa: E731
     run(state_of(aggregate(TimeWindow(10, 4), ("key",), TEXTS)))
     state = state_of(aggregate(TimeWindow(9, 3), ("key",), TEXTS))
     before = compilations()
@@ -717,8 +718,8 @@ def test_restoring_rows_of_an_instance_that_was_behind_is_refused() -> None:
     operator = aggregate(TimeWindow(10, 10), (), COUNTS)
     state, ahead = state_of(operator), state_of(operator)
     state.add(batch_of([row(25)]))
-    list(state.advance(5))
-    list(ahead.advance(20))
+    list(without_pauses(state.advance(5)))
+    list(without_pauses(ahead.advance(20)))
     with pytest.raises(ProtocolError, match="at watermark 5, already at 20"):
         ahead.restore(state.snapshot())
     assert state.snapshot().num_rows == 1 and ahead.snapshot().num_rows == 0

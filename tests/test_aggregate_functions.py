@@ -43,6 +43,7 @@ from cep.model.functions import (
 from cep.model.operators import Aggregate
 from cep.model.schema import Schema
 from cep.model.windows import TimeWindow
+from tests.pausing import without_pauses
 from tests.reference.aggregates import arg_extreme, hyperloglog, middle
 from tests.reference.aggregates import quantile as reference_quantile
 from tests.reference.equal import difference
@@ -65,7 +66,9 @@ def batch_of(spec: AggregateSpec, times: Sequence[int], columns: dict[str, Seque
 
 
 def rows_of(state: WindowState, watermark: int = MAX_TIME) -> list[dict[str, Any]]:
-    return [row for b in state.advance(watermark) for row in columns_to_arrow(b.columns, state.spec.output_schema).to_pylist()]
+    return [
+        row for b in without_pauses(state.advance(watermark)) for row in columns_to_arrow(b.columns, state.spec.output_schema).to_pylist()
+    ]
 
 
 def answer_of(function: Function, type_: str, values: Sequence[Any], by: Sequence[Any] = (), by_type: str = "int64?") -> Any:
@@ -164,9 +167,11 @@ def large(function: Function, type_: str, values: Sequence[Any], **options: Any)
         state.add(batch_of(spec, part.tolist(), {"v": [values[i] for i in part]}, origins))
     final = WindowState(spec_of([function], {"v": type_}, TimeWindow(n, n // 10), "final", **options), "a")
     for state in partials:
-        for made in state.flush():
+        for made in without_pauses(state.flush()):
             final.add(Batch(columns_from_arrow(columns_to_arrow(made.columns, spec.entry_schema), spec.entry_schema), made.time))
-    found = {int(b.time[0]): columns_to_arrow(b.columns, final.spec.output_schema).to_pylist() for b in final.advance(MAX_TIME)}
+    found = {
+        int(b.time[0]): columns_to_arrow(b.columns, final.spec.output_schema).to_pylist() for b in without_pauses(final.advance(MAX_TIME))
+    }
     return found[n - 1][0]["r0"]
 
 

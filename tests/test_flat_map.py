@@ -102,10 +102,14 @@ def test_as_the_oracle(seed: int, explode: str) -> None:
 
 
 def test_what_comes_out_is_cut() -> None:
-    tuples = [Tuple(0, (0, n), {"t": 0, "n": 1, "tags": None, "numbers": list(range(50_000))}) for n in range(3)]
-    sizes = [len(out) for out in operator("numbers").on_batch(batch_of(tuples, SCHEMA), 0)]
-    assert sum(sizes) == 150_000
-    assert max(sizes) == 65_536
+    """However many elements one tuple has: its list is cut, and their numbers go on."""
+    numbers = [range(200_000), range(3), range(50_000), range(50_000)]
+    tuples = [Tuple(0, (0, n), {"t": 0, "n": 1, "tags": None, "numbers": list(each)}) for n, each in enumerate(numbers)]
+    out = list(operator("numbers").on_batch(batch_of(tuples, SCHEMA), 0))
+    assert max(map(len, out)) == 65_536
+    assert [n for batch in out for n in batch.columns["numbers"].values.tolist()] == [n for each in numbers for n in each]
+    ordinals = [n for batch in out if batch.origin is not None for n in batch.origin[:, 2].tolist()]
+    assert ordinals == [n for each in numbers for n in each]
 
 
 @pytest.mark.parametrize("seed", range(4))

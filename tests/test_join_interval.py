@@ -20,6 +20,7 @@ from cep.model.expr import Expr, col
 from cep.model.operators import IntervalJoin
 from cep.plan.schemas import joined_schema
 from tests.joining import KEYS, Row, Sides, batch_of, equal, execution, is_float, made, moved_run, pair, query, ran, sides
+from tests.pausing import without_pauses
 from tests.reference import assert_same_answer
 from tests.reference.engine import TimedRow
 from tests.running import rows
@@ -137,7 +138,7 @@ class Bench:
     def shown(self, batches: Iterable[Batch]) -> list[tuple[int, object, object]]:
         """(event time, a, r_b)."""
         schema = joined_schema(self.join.join, *(stream.schema for stream in self.streams))
-        return [(time, values[2], values[4]) for time, values in rows(list(batches), schema)]
+        return [(time, values[2], values[4]) for time, values in rows(list(without_pauses(batches)), schema)]
 
 
 def test_pairs_come_at_once_and_unmatched_rows_when_nobody_can_come_any_more() -> None:

@@ -26,6 +26,7 @@ from cep.model.operators import Join, Map
 from cep.model.query import Output, Query
 from cep.model.windows import TimeWindow
 from tests.joining import KEYS, Row, Sides, batch_of, equal, execution, is_float, made, moved_run, pair, query, ran, sides
+from tests.pausing import without_pauses
 from tests.reference import assert_same_answer
 from tests.reference.engine import TimedRow
 
@@ -169,7 +170,7 @@ def test_a_hot_key_comes_out_in_portions_that_are_made_when_they_are_asked_for()
     join = operator()
     for port in (0, 1):
         feed(join, port, rows_of(100_000))
-    emission = join.on_watermark(10)
+    emission = without_pauses(join.on_watermark(10))
     portions = [next(emission) for _ in range(3)]
     assert [len(portion) for portion in portions] == [65_536] * 3
     seen = [(a, b) for portion in portions for a, b in zip(*(portion.columns[name].values.tolist() for name in ("a", "r_b")), strict=True)]
@@ -192,7 +193,7 @@ def test_windows_that_begin_before_a_query_attached_are_counted() -> None:
     join.since = 5
     feed(join, 0, [(7, 1, 0), (12, 1, 1)])
     feed(join, 1, [(7, 1, 0)])
-    out = list(join.on_watermark(MAX_TIME))
+    out = list(without_pauses(join.on_watermark(MAX_TIME)))
     assert ([batch.columns["a"].values.tolist() for batch in out], join.incomplete) == ([[1]], 1)
 
 
@@ -220,5 +221,5 @@ def test_nothing_compiles_while_it_runs() -> None:
     before = compilations()
     for port in (0, 1):
         feed(join, port, rows_of(50))
-    out = list(join.on_watermark(10))
+    out = list(without_pauses(join.on_watermark(10)))
     assert (sum(map(len, out)), compilations()) == (2_500, before)

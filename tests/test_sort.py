@@ -29,6 +29,7 @@ from cep.model.operators import Sort, TopN, Union
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.windows import TimeWindow
+from tests.pausing import without_pauses
 from tests.single_operator import (
     FLOATS,
     WORDS,
@@ -151,7 +152,7 @@ def test_the_answers_of_a_large_window_come_in_batches() -> None:
     tuples = [Tuple(0, (0, i), {"t": 0, "word": None, "x": None, "n": -i, "yes": None}) for i in range(70_000)]
     sort = operator(TimeWindow(10, 10), (), (("n", False),))
     list(sort.on_batch(batch_of(tuples, SCHEMA), 0))
-    batches = list(sort.on_watermark(10))
+    batches = list(without_pauses(sort.on_watermark(10)))
     assert [len(batch) for batch in batches] == [65_536, 4_464]
     assert [each.row["rank"] for batch in batches for each in tuples_of(batch)] == list(range(1, 70_001))
     assert next(tuples_of(batches[0])).row["n"] == -69_999

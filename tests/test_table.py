@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.compile.aggregate_rows import merge_into, run
+from cep.compile.aggregate_rows import merge_in_pieces, run
 from cep.compile.aggregate_source import Loops, compile_loops, width_of
 from cep.compile.aggregate_states import Count, State, TextExtreme
 from cep.kernels.columns import columns_from_arrow
@@ -70,8 +70,8 @@ def test_counts_like_a_dict(batches: list[list[bytes | None]]) -> None:
         for key in batch:
             expected[key] = expected.get(key, 0) + 1
     assert counts(table) == expected
-    merge_into(loops_of(COUNT), merged, table)
-    merge_into(loops_of(COUNT), merged, table.copy())
+    for other in (table, table.copy()):
+        assert not list(merge_in_pieces(loops_of(COUNT), merged, other))
     assert counts(merged) == {key: 2 * count for key, count in expected.items()}
 
 

@@ -23,6 +23,7 @@ from cep.kernels.jit import interpreted
 from cep.kernels.keys import encode_keys
 from cep.model.functions import count, window_end, window_start
 from cep.model.windows import UnboundedWindow
+from tests.pausing import without_pauses
 from tests.sequential import (
     FUNCTIONS,
     LONG,
@@ -114,7 +115,7 @@ def test_two_stages(window: UnboundedWindow, members: list[Row], makers: int, fi
 
 def _advance(first: list[AggregateOperator], last: Instances, watermark: int) -> None:
     for operator in first:
-        for batch in operator.on_watermark(watermark):
+        for batch in without_pauses(operator.on_watermark(watermark)):
             last.add(batch)
     for i in range(last.count):
         last.advance(watermark, i)
@@ -136,5 +137,5 @@ def test_a_query_that_joins_late_gets_all_periodic_answers() -> None:
     operator = making(UnboundedWindow(10, None))()
     operator.since = 5
     list(operator.on_batch(batch_of([Row(6, 0), Row(7, 1)]), 0))
-    (answer,) = operator.on_watermark(10)
+    (answer,) = without_pauses(operator.on_watermark(10))
     assert np.array_equal(answer.columns["rows"].values, [2]) and operator.incomplete == 0

@@ -6,6 +6,7 @@ slots hold is first written anew; then they are twice as large as what is in use
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_ties import ROW
 from cep.kernels.exact_sum import POOL_WORDS, round_exact
 from cep.kernels.group_table import GroupTable
+from cep.kernels.growing import grow
 from cep.kernels.jit import warm
 from cep.kernels.keys import Keys
 from cep.kernels.programs import EMIT, GROUP
@@ -24,6 +26,8 @@ from cep.kernels.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, POOL_
 _NO_SLOTS = np.zeros(0, np.int32)
 #: The arena is at least this part of the entries, so that writing all of them anew pays.
 _SHARE = 4
+#: Of slots that are written anew at a time.
+PIECE_BYTES = 1 << 23
 
 
 def plain_table(width: int, sums: int, entries: int) -> Table:
@@ -85,17 +89,24 @@ class Accumulator:
         """Gives back the memory of answers."""
         self.output = plain_table(self.width, self.sums, 0)
 
-    def execute(self, program: np.ndarray, stop: int, groups: Table, emitted: np.ndarray, arguments: tuple[np.ndarray, ...]) -> None:
-        """Runs the first `stop` operations. `arguments`: the rows, as `Loops.update` takes them behind the key."""
-        start = 0
-        while True:
+    def execute(
+        self, program: np.ndarray, start: int, stop: int, groups: Table, emitted: np.ndarray, arguments: tuple[np.ndarray, ...]
+    ) -> Iterator[None]:
+        """Runs the operations from `start` to before `stop`. `emitted` is of the answers since `clear`. `arguments`: the rows, as
+        `Loops.update` takes them behind the key. It yields while it makes room for much."""
+        while start < stop:
             keys = (groups.entries, groups.width, groups.arena, emitted)
             start = self.loops.execute(program, start, stop, *_arrays(self.slots), *_arrays(self.output), *keys, *arguments)
             if start == stop:
                 return
             if _is_full(self.slots):
-                self.rewrite(self.capacity, self.held(), self.held())
+                yield from self._rewriting(self.capacity, self.held(), self.held())
             self.output.grow_bytes()
+
+    @property
+    def written(self) -> int:
+        """Bytes that lie in arenas: what grows with the work of functions whose states have no bound."""
+        return int(self.slots.control[ARENA_USED]) + int(self.output.control[ARENA_USED])
 
     def each(
         self,
@@ -124,21 +135,24 @@ class Accumulator:
         program, emitted = np.zeros((len(slots), 3), np.int64), np.zeros((len(slots), 5), np.int64)
         program[:, 0], program[:, 1], emitted[:, GROUP] = EMIT, slots, numbers
         self.clear(len(slots))
-        self.execute(program, len(slots), groups, emitted, self.loops.nothing)
+        _exhaust(self.execute(program, 0, len(slots), groups, emitted, self.loops.nothing))
         return Groups(self.output, 0, len(slots))
 
     def absorb(
         self, targets: np.ndarray, sources: np.ndarray, fresh: np.ndarray, other: np.ndarray, arena: np.ndarray, pool: np.ndarray
     ) -> None:
         """Merges entries `sources` of `other` into slots `targets`; those that are `fresh`, uint8[n], hold nothing before."""
-        _absorb(self.loops, self.slots, (targets, sources, fresh), (other, arena, pool))
+        _exhaust(_absorb(self.loops, self.slots, (targets, sources, fresh), (other, arena, pool)))
 
     def rewrite(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> None:
         """Moves what slots `sources` hold to `targets` in a new table of `capacity` slots, and leaves behind what is not held."""
+        _exhaust(self._rewriting(capacity, sources, targets))
+
+    def _rewriting(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> Iterator[None]:
         old = self.slots
         new = plain_table(self.width, self.sums, capacity)
         rows = targets, sources, np.ones(len(sources), np.uint8)
-        _absorb(self.loops, new, rows, (old.entries, old.arena, old.pool))
+        yield from _absorb(self.loops, new, rows, (old.entries, old.arena, old.pool))
         new.control[ARENA_WANTED] = old.control[ARENA_WANTED]
         _make_ample(new)
         self.slots = new
@@ -159,9 +173,7 @@ def _make_ample(table: Table) -> None:
     control, least = table.control, table.entries.nbytes // _SHARE
     wanted = int(control[ARENA_USED] + control[ARENA_WANTED])
     if wanted > len(table.arena) // 2:
-        arena = np.empty(max(2 * wanted, least, 1024), np.uint8)
-        arena[: len(table.arena)] = table.arena
-        table.arena = arena
+        grow(table, "arena", max(2 * wanted, least, 1024))
     pooled = int(control[POOL_USED]) + table.sums
     if pooled > len(table.pool) // 2:
         pool = np.empty((max(2 * pooled, least // (8 * POOL_WORDS)) if control[POOL_USED] else pooled, POOL_WORDS), np.int64)
@@ -169,10 +181,20 @@ def _make_ample(table: Table) -> None:
         table.pool = pool
 
 
-def _absorb(loops: SlotLoops, table: Table, rows: tuple[np.ndarray, ...], other: tuple[Any, ...]) -> None:
-    start, stop = 0, len(rows[0])
-    while True:
+def _absorb(loops: SlotLoops, table: Table, rows: tuple[np.ndarray, ...], other: tuple[Any, ...]) -> Iterator[None]:
+    """It yields between pieces of some megabytes."""
+    start, n = 0, len(rows[0])
+    piece = max(1, n * PIECE_BYTES // max(8 * table.width * n + len(other[1]), 1))
+    while start < n:
+        stop = min(start + piece, n)
         start = loops.absorb(*rows, start, stop, *_arrays(table), *other)
-        if start == stop:
-            return
-        table.grow_bytes()
+        if start < stop:
+            table.grow_bytes()
+        elif start < n:
+            yield
+
+
+def _exhaust(work: Iterator[None]) -> None:
+    """Does it in one go."""
+    for _ in work:
+        pass

@@ -25,7 +25,7 @@ from cep.compile.aggregate_states import Count
 from cep.compile.window_firing import Firing, PaneFiring, SlidingFiring
 from cep.compile.window_panes import Panes, cut
 from cep.compile.window_running import RunningFiring
-from cep.elements import MAX_TIME, MIN_TIME, Batch
+from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch
 from cep.errors import ProtocolError
 from cep.kernels.columns import NO_BYTES, Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import warm
@@ -37,7 +37,7 @@ __all__ = ["AggregateSpec", "GroupFailure", "WindowState"]
 
 ROWS_MAX = 65_536
 #: What the groups of a batch take, about.
-BATCH_BYTES = 1 << 27
+BATCH_BYTES = 1 << 24
 FAILURES_MAX = 10_000
 Keep = Callable[[Columns], np.ndarray]
 
@@ -71,10 +71,15 @@ class WindowState:
 
     def add(self, batch: Batch) -> None:
         """Takes tuples, or at stage "final" partial rows; none older than the watermark, none while an `advance` is unfinished."""
+        for _ in self.adding(batch):
+            pass
+
+    def adding(self, batch: Batch) -> Iterator[None]:
+        """As `add`, in steps where rows are of very many panes. To be pulled to its end like `advance`."""
         if self._emitting:
             raise ProtocolError(f"operator {self.name!r}: rows came while a window was being emitted")
         if len(batch.time):
-            self._panes.add(self._rows(batch), self.watermark)
+            yield from self._panes.add(self._rows(batch), self.watermark)
 
     def singly(self, batch: Batch) -> Batch:
         """Stage "partial": each tuple as a partial row of its own, without gathering; the state stays as it is."""
@@ -120,7 +125,7 @@ class WindowState:
         self._emitting = True
         while self._restored and self._restored[0][0] <= watermark:
             yield from self._fire(self._restored[0][0])
-            self._join(self._restored.pop(0)[1])
+            yield from self._join(self._restored.pop(0)[1])
         yield from self._fire(watermark)
         self._emitting = False
 
@@ -137,7 +142,11 @@ class WindowState:
         self.watermark = max(self.watermark, watermark)
 
     def _emit_all(self, watermark: int) -> Iterator[Batch]:
-        for start, table in self._firing.fire(watermark):
+        for fired in self._firing.fire(watermark):
+            if fired is None:
+                yield PAUSE
+                continue
+            start, table = fired
             rows = table.rows
             most = self._rows_of_batch(rows, table.bytes_used)
             for row in range(0, rows, most):
@@ -223,7 +232,8 @@ class WindowState:
         for watermark in np.unique(marks[kept]).tolist():
             if watermark < self.watermark:
                 raise ProtocolError(f"operator {self.name!r}: restored rows at watermark {watermark}, already at {self.watermark}")
-            self._restored.append((watermark, batch.filter(pa.array(kept & (marks == watermark)))))
+            rows = batch.filter(pa.array(kept & (marks == watermark)))
+            self._restored += [(watermark, rows.slice(start, ROWS_MAX)) for start in range(0, rows.num_rows, ROWS_MAX)]
         self._restored.sort(key=lambda each: each[0])
 
     def clear(self) -> None:
@@ -231,11 +241,13 @@ class WindowState:
         self._panes, self._restored = Panes(self.spec), []
         self._firing.clear(self._panes)
 
-    def _join(self, batch: pa.RecordBatch) -> None:
+    def _join(self, batch: pa.RecordBatch) -> Iterator[Batch]:
         columns = columns_from_arrow(batch, self.snapshot_schema)
         rows = partial_rows(self.spec, columns, np.ascontiguousarray(columns["_pane"].values), 0)
         if self._running is not None:
             self._running.join(rows.take(np.flatnonzero(rows.time == _RUNNING)))
             rows = rows.take(np.flatnonzero(rows.time != _RUNNING))
-        self._panes.add(rows, MIN_TIME)  # panes that are over, but not for every window
+        for _ in self._panes.add(rows, MIN_TIME):  # panes that are over, but not for every window
+            yield PAUSE
         self._firing.panes_changed()
+        yield PAUSE

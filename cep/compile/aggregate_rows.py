@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from cep.model.schema import Field
 from cep.values import value
 
 _TOP = np.uint64(56)
+#: Entries merged at a time.
+MERGED_ROWS = 65_536
 
 
 class Rows(Protocol):
@@ -53,10 +55,13 @@ def run(loop: Kernel, table: Table, start: int, stop: int, *arguments: Any) -> i
         grown += table.bytes - before
 
 
-def merge_into(loops: Loops, table: Table, other: Table) -> None:
-    """Adds the groups of `other` to those of `table`."""
+def merge_in_pieces(loops: Loops, table: Table, other: Table) -> Iterator[None]:
+    """Adds the groups of `other` to those of `table`; between two pieces others may work."""
     table.created = oldest(table.created, other.created)
-    run(loops.merge, table, 0, other.rows, other.entries, other.arena, other.pool)
+    for start in range(0, other.rows, MERGED_ROWS):
+        if start:
+            yield
+        run(loops.merge, table, start, min(start + MERGED_ROWS, other.rows), other.entries, other.arena, other.pool)
 
 
 def oldest(a: int, b: int) -> int:

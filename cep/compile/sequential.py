@@ -22,12 +22,13 @@ from cep.compile.aggregate_results import GroupFailure
 from cep.compile.aggregate_rows import TupleRows, tuple_rows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.assigner import assigner_of
-from cep.elements import EVENT_TIME_MAX, Batch
+from cep.elements import EVENT_TIME_MAX, PAUSE, Batch
 from cep.kernels.assigners import close_sessions, open_sessions
 from cep.kernels.columns import Column, Columns
 from cep.kernels.group_table import GroupTable
 from cep.kernels.keys import Keys, decode_keys
 from cep.kernels.programs import (
+    ADD,
     ANSWERS,
     AT_WINDOW,
     BACK,
@@ -55,6 +56,10 @@ from cep.model.windows import SessionWindow
 
 ROWS_MAX = 65_536
 OPERATIONS_MAX = 8_192
+#: Operations of one piece, and the bytes that one may write: where states have no bound, one row may mean megabytes.
+PIECE_OPERATIONS, PIECE_BYTES = 65_536, 1 << 22
+#: Answers of so many bytes are a batch.
+BATCH_BYTES = 1 << 24
 #: Groups to forget are looked for after so many rows at least, and what a watermark counts among them.
 WORK_MIN, WATERMARK_ROWS = 4_096, 64
 FAILURES_MAX = 10_000
@@ -82,6 +87,10 @@ class SequentialState:
         self.program = np.empty((0, 3), np.int64)
         self.desk = np.zeros(DESK_WORDS, np.int64)
         self.clear()
+        self._given = 0  # of the answers that the assigner has told: so many have come out
+        #: Operations, or rows that are each answered, at a time; where states have no bound that follows from what they write.
+        self._bounded = not any(part.kind == "block" for _, part in self.spec.parts)
+        self._piece = PIECE_OPERATIONS if self._bounded else 1
         self.assigner.warm()
         self.accumulator.warm(answers_each=self.assigner.assign is None)
 
@@ -103,10 +112,10 @@ class SequentialState:
 
         To be pulled to its end before anything else is called.
         """
-        rows = self._numbered(batch)
         if self.assigner.assign is None:
-            yield self._each(batch, rows)
+            yield from self._take_each(batch)
             return
+        rows = self._numbered(batch)
         n = len(batch.time)
         numbers = self.groups.numbers(Keys(*rows.arrays[:3]))
         if self.origin_words:
@@ -126,14 +135,30 @@ class SequentialState:
                 start,
                 n,
             )
-            self._execute(rows.arrays[3:])
+            yield from self._execute(rows.arrays[3:], batch)
             if start < n:
+                yield PAUSE
                 self._make_room(int(self.desk[WANTED]))
         self._work += n
         yield from self._answers(batch)
 
-    def _each(self, batch: Batch, rows: TupleRows) -> Batch:
+    def _take_each(self, batch: Batch) -> Iterator[Batch]:
+        start, n = 0, len(batch.time)
+        while start < n:
+            stop, written = min(start + self._piece, n), self.accumulator.written
+            yield self._each(batch if stop - start == n else batch.take(slice(start, stop)))
+            self._learn(stop - start, self.accumulator.written - written)
+            start = stop
+
+    def _learn(self, done: int, written: int) -> None:
+        """So much was written by a piece of `done` operations or rows: how large may the next one be?"""
+        if not self._bounded:
+            fitting = done * PIECE_BYTES // max(written, 1)
+            self._piece = max(1, min(2 * self._piece, fitting, PIECE_OPERATIONS))
+
+    def _each(self, batch: Batch) -> Batch:
         """An answer for every row, which has its key, its event time and its origin."""
+        rows = self._numbered(batch)
         keys, start, taken, n = Keys(*rows.arrays[:3]), 0, 0, len(batch.time)
         ttl = -1 if self.assigner.ttl is None else self.assigner.ttl
         self.accumulator.clear(n)
@@ -163,7 +188,7 @@ class SequentialState:
             heap = self._heap()
             where = self.program, self.emitted, self.links, self.desk, heap
             done = bool(close_sessions(*self.groups.words, self.assigner.gap, watermark, *where))
-            self._execute(self.accumulator.loops.nothing)
+            yield from self._execute(self.accumulator.loops.nothing, None)
             self._make_room(int(self.desk[WANTED]))
             yield from self._answers(None)
         self._work += WATERMARK_ROWS
@@ -179,7 +204,7 @@ class SequentialState:
             where = self.program, self.emitted, self.links, self.begun, self.desk
             parameters = self.assigner.parameters
             done = bool(self.assigner.end(*self.groups.words, self.groups.rows, parameters, EVENT_TIME_MAX, *where))
-            self._execute(self.accumulator.loops.nothing)
+            yield from self._execute(self.accumulator.loops.nothing, None)
             self._make_room(int(self.desk[WANTED]))
             yield from self._answers(None)
 
@@ -205,7 +230,7 @@ class SequentialState:
         if len(self.emitted) < answers:
             self.emitted = np.empty((answers, 5), np.int64)
         self.accumulator.clear(len(self.emitted))
-        self.desk[ANSWERS] = 0
+        self.desk[ANSWERS] = self._given = 0
         self._make_room(min(4 * answers, OPERATIONS_MAX))
 
     def add_slots(self, n: int) -> np.ndarray:
@@ -222,14 +247,23 @@ class SequentialState:
         if self.assigner.gap is not None:
             open_sessions(*self.groups.words, self.assigner.gap, numbers, self.desk, self._heap())
 
-    def _execute(self, arguments: tuple[np.ndarray, ...]) -> None:
-        """What the assigner has told."""
-        self.accumulator.execute(self.program, int(self.desk[OPERATIONS]), self.groups.table, self.emitted, arguments)
+    def _execute(self, arguments: tuple[np.ndarray, ...], batch: Batch | None) -> Iterator[Batch]:
+        """What the assigner has told, of rows of `batch`; of the answers those come out that are a batch already."""
+        start, operations = 0, int(self.desk[OPERATIONS])
+        while start < operations:
+            stop, written = min(start + self._piece, operations), self.accumulator.written
+            for _ in self.accumulator.execute(self.program, start, stop, self.groups.table, self.emitted[self._given :], arguments):
+                yield PAUSE
+            self._learn(stop - start, self.accumulator.written - written)
+            start = stop
+            if start < operations:
+                full = self.accumulator.output.bytes_used > BATCH_BYTES and self.program[start, 0] != ADD
+                yield from self._answers(batch) if full else (PAUSE,)
         self.desk[OPERATIONS] = 0
 
     def _make_room(self, operations: int) -> None:
         if len(self.program) < operations:
-            self.program = np.empty((max(operations, min(2 * len(self.program), OPERATIONS_MAX)), 3), np.int64)
+            self.program = np.empty((max(operations + operations // 2, min(2 * len(self.program), OPERATIONS_MAX)), 3), np.int64)
         capacity = self.accumulator.capacity
         if self.desk[SLOTS_FREE] + capacity - self.desk[SLOTS] < SLOTS_A_ROW:
             self._resize(max(2 * capacity, 64))
@@ -252,15 +286,17 @@ class SequentialState:
     # Answers
 
     def _answers(self, batch: Batch | None) -> Iterator[Batch]:
-        """What was emitted; `batch`: of rows of it."""
-        n = int(self.desk[ANSWERS])
+        """What was emitted and has not come out; `batch`: of rows of it."""
+        n = self.accumulator.output.rows
         if not n:
             return
-        emitted, groups = self.emitted[:n], Groups(self.accumulator.output, 0, n)
+        emitted, groups = self.emitted[self._given : self._given + n], Groups(self.accumulator.output, 0, n)
         time = emitted[:, TIME].copy()
         columns = self._columns(groups, (time, emitted[:, START].copy(), emitted[:, END].copy()))
         origin = self._origins(emitted, groups, batch) if self.spec.origin else None
         yield Batch(columns, time, origin, 0 if batch is None else batch.created)
+        self._given += n
+        self.accumulator.output.control[:] = 0
 
     def _columns(self, groups: Groups, times: tuple[results.Instant, ...], rows: Columns | None = None) -> dict[str, Column]:
         """Of answers, as `results.answer_columns` makes them."""

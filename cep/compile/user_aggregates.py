@@ -6,13 +6,14 @@ Python runs once for each row and window, no state of it has to be kept or merge
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cep.compile.user_functions import check_callable_with, resolve
+from cep.compile.user_functions import called, check_callable_with, error_text, resolve
 from cep.compile.user_rows import slow_note
 from cep.compile.user_values import check_of, column_of_values, python_values
+from cep.elements import PAUSE, Batch
 from cep.errors import QueryError
 from cep.kernels.columns import Column, Columns
 from cep.model.functions import Function, UserFunction
@@ -21,6 +22,8 @@ from cep.model.schema import Field
 
 #: Rows that a COLLECT without bound keeps of a group; the limit of the state comes first.
 _ROWS_MAX = 1 << 40
+#: Rows added between two pauses.
+CALLS_A_PIECE = 64
 
 
 def collecting(aggregate: Aggregate) -> Aggregate:
@@ -58,10 +61,12 @@ class Folds:
         self.folds = {name: _Fold(name, function) for name, function in users}
         self.notes = tuple(note for name, _ in users for note in self.folds[name].notes)
 
-    def run(self, columns: Columns, n: int) -> tuple[dict[str, Column], list[FoldFailure]]:
-        """The columns of `n` answers."""
+    def run(self, columns: Columns, n: int) -> Generator[Batch, None, tuple[dict[str, Column], list[FoldFailure]]]:
+        """The columns of `n` answers; it pauses while they are made."""
         failures: list[FoldFailure] = []
-        made = {name: self.folds[name].run(columns, n, failures) if name in self.folds else columns[name] for name in self.names}
+        made: dict[str, Column] = {}
+        for name in self.names:
+            made[name] = (yield from self.folds[name].run(columns, n, failures)) if name in self.folds else columns[name]
         return made, failures
 
 
@@ -70,6 +75,13 @@ def _never_merged(reference: str, made: type) -> list[str]:
     if not hasattr(made, "merge"):
         return []
     return [f"function {reference!r}: its merge is not used: the rows of a window are added in stream order when it answers"]
+
+
+def _made(reference: str, class_: type) -> Any:
+    try:
+        return called(class_)
+    except Exception as error:
+        raise QueryError(f"aggregate function {reference!r} cannot be made: {error_text(error)}") from error
 
 
 class _Fold:
@@ -82,26 +94,36 @@ class _Fold:
         if missing or not isinstance(made, type):
             what = f"without {', '.join(missing)}" if missing else "that is no class"
             raise QueryError(f"aggregate function {function.name!r}: expected a class with init, add and result, got one {what}")
-        self.instance: Any = made()
+        self.instance: Any = _made(function.name, made)
         self.notes = (slow_note(function.name, "an aggregate function is not compiled"), *_never_merged(function.name, made))
         check_callable_with(f"{function.name}.add", self.instance.add, 1 + len(function.arguments))
         self.arguments = [_argument(name, k) for k in range(len(function.arguments))]
         self.check = check_of(Field(name, function.type, function.nullable))
         column_of_values([], function.type)  # Arrow looks for pandas at the first one
 
-    def run(self, columns: Columns, n: int, failures: list[FoldFailure]) -> Column:
+    def run(self, columns: Columns, n: int, failures: list[FoldFailure]) -> Generator[Batch, None, Column]:
         groups = zip(*(python_values(columns[name]) for name in self.arguments), strict=True)
         results: list[Any] = [None] * n
         for row, lists in enumerate(groups):
             try:
-                results[row] = self._fold(lists)
+                results[row] = yield from self._fold(lists)
             except Exception as error:
-                failures.append(FoldFailure(row, f"field {self.name!r}: {self.reference}: {type(error).__name__}: {error}"))
+                failures.append(FoldFailure(row, f"field {self.name!r}: {self.reference}: {error_text(error)}"))
         return column_of_values(results, self.type)
 
-    def _fold(self, lists: Sequence[Sequence[Any]]) -> Any:
-        state = self.instance.init()
-        for values in zip(*lists, strict=True):
+    def _fold(self, lists: Sequence[Sequence[Any]]) -> Generator[Batch, None, Any]:
+        rows = list(zip(*lists, strict=True))
+        state = called(self.instance.init)
+        for start in range(0, len(rows), CALLS_A_PIECE):
+            state = called(self._added, state, rows[start : start + CALLS_A_PIECE])
+            yield PAUSE
+        return called(self._result, state)
+
+    def _added(self, state: Any, rows: Sequence[Sequence[Any]]) -> Any:
+        for values in rows:
             if None not in values:
                 state = self.instance.add(state, *values)
+        return state
+
+    def _result(self, state: Any) -> Any:
         return self.check(self.instance.result(state))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep.compile.user_functions import check_callable_with, failure_text, resolve
+from cep.compile.user_functions import called, check_callable_with, failure_text, resolve
 from cep.compile.user_values import WrongResult, python_values
 from cep.kernels.columns import Columns, columns_from_arrow, columns_to_arrow, from_arrow
 from cep.model.schema import INT64, Field, Schema
@@ -34,30 +34,30 @@ class BatchFunction:
         self.function: Callable[[pa.RecordBatch], Any] = resolve(reference)
         check_callable_with(reference, self.function, 1)
 
-    def run(self, columns: Columns, n: int) -> tuple[list[Made], list[tuple[int, str]]]:
-        """What it made of `n` rows, piece by piece, and (row, what happened) of the rows on which it failed, in order."""
-        made: list[Made] = []
-        failures: list[tuple[int, str]] = []
-        for each in self._pieces(columns_to_arrow(columns, self.columns), 0, n):
-            if isinstance(each, Made):
-                made.append(each)
-            else:
-                failures.append(each)
-        return made, failures
+    def run(self, columns: Columns, n: int) -> Iterator[Made | tuple[int, str] | None]:
+        """What it made of `n` rows, piece by piece, and (row, what happened) of the rows on which it failed, in order; None after a call
+        that failed on several rows."""
+        yield from self._pieces(columns_to_arrow(columns, self.columns), 0, n)
 
-    def _pieces(self, batch: pa.RecordBatch, start: int, stop: int) -> Iterator[Made | tuple[int, str]]:
+    def _pieces(self, batch: pa.RecordBatch, start: int, stop: int) -> Iterator[Made | tuple[int, str] | None]:
         """Of the rows from `start` to before `stop`."""
+        piece = batch.slice(start, stop - start)
         try:
-            piece = batch.slice(start, stop - start)
-            made = self._checked(self.function(piece), stop - start)
-            yield Made(made.columns, made.rows + start)
+            made = called(self._made, piece, stop - start)
         except Exception as error:
-            if stop - start > 1:
-                middle = (start + stop) // 2
-                yield from self._pieces(batch, start, middle)
-                yield from self._pieces(batch, middle, stop)
-            else:
+            if stop - start == 1:
                 yield start, failure_text(self.reference, [self._row(piece)], error)
+                return
+        else:
+            yield Made(made.columns, made.rows + start)
+            return
+        yield None
+        middle = (start + stop) // 2
+        yield from self._pieces(batch, start, middle)
+        yield from self._pieces(batch, middle, stop)
+
+    def _made(self, piece: pa.RecordBatch, n: int) -> Made:
+        return self._checked(self.function(piece), n)
 
     def _row(self, piece: pa.RecordBatch) -> dict[str, Any]:
         """The only row there is. Not as Arrow's own Python values: a timestamp may be beyond what a datetime can say."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cep.compile.user_functions import check_callable_with, failure_text, resolve
+from cep.compile.user_functions import called, check_callable_with, failure_text, resolve
 from cep.compile.user_values import WrongResult, check_of, column_of_values, python_values
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreting
@@ -39,30 +39,30 @@ class RowFunction:
         if interpreting():
             return
         try:
-            self._loop = row_loop(self.function, self.arguments, self.result)
+            self._loop = called(row_loop, self.function, self.arguments, self.result)
         except Refused as refusal:
             self.notes = (slow_note(self.reference, f"Numba does not compile it: {refusal}"),)
             column_of_values([], self.result.type)  # Arrow looks for pandas at the first one
 
-    def run(self, columns: Sequence[Column], called: np.ndarray) -> tuple[Column, Failures]:
-        """Calls it for the rows where `called`, uint8[n], is not 0; elsewhere the result is NULL.
+    def run(self, columns: Sequence[Column], wanted: np.ndarray) -> tuple[Column, Failures]:
+        """Calls it for the rows where `wanted`, uint8[n], is not 0; elsewhere the result is NULL.
 
         Returns:
             The results, and (row, what happened) of the calls that failed, in order; their results are NULL.
         """
         if self._loop is None or interpreting():
-            return self._run_python(columns, called)
-        return self._run_compiled(self._loop, columns, called)
+            return self._run_python(columns, wanted)
+        return self._run_compiled(self._loop, columns, wanted)
 
-    def _run_compiled(self, loop: Loop, columns: Sequence[Column], called: np.ndarray) -> tuple[Column, Failures]:
-        n = len(called)
+    def _run_compiled(self, loop: Loop, columns: Sequence[Column], wanted: np.ndarray) -> tuple[Column, Failures]:
+        n = len(wanted)
         arrays = [array_of(column.values, column.type) for column in columns]
         out, valid, at = out_of(self.result.type, n), np.zeros(n, np.uint8), np.array([-1], np.int64)
         failures: Failures = []
         start = 0
         while start < n:
             try:
-                loop(start, n, called, at, *arrays, out, valid)
+                called(loop, start, n, wanted, at, *arrays, out, valid)
                 start = n
             except Exception as error:
                 row = int(at[0])
@@ -70,14 +70,14 @@ class RowFunction:
                     raise
                 failures.append((row, self._failure(columns, row, error)))
                 start = row + 1
-        failures = sorted(failures + list(self._wrong(columns, called, out, valid, dict(failures))))
+        failures = sorted(failures + list(self._wrong(columns, wanted, out, valid, dict(failures))))
         return _column(self.result.type, out, valid), failures
 
     def _wrong(
-        self, columns: Sequence[Column], called: np.ndarray, out: np.ndarray, valid: np.ndarray, failed: dict[int, str]
+        self, columns: Sequence[Column], wanted: np.ndarray, out: np.ndarray, valid: np.ndarray, failed: dict[int, str]
     ) -> Iterator[tuple[int, str]]:
         """Results that compiled code made but that are not of the declared type; they become NULL."""
-        suspects = np.flatnonzero((called != 0) & (valid == 0)) if not self.result.nullable else np.zeros(0, np.int64)
+        suspects = np.flatnonzero((wanted != 0) & (valid == 0)) if not self.result.nullable else np.zeros(0, np.int64)
         if self.result.type.name == "int32":
             suspects = np.union1d(suspects, np.flatnonzero(valid & (out != out.astype(np.int32))))
         for row in suspects.tolist():
@@ -88,17 +88,20 @@ class RowFunction:
                     yield row, self._failure(columns, row, error)
                 valid[row] = 0
 
-    def _run_python(self, columns: Sequence[Column], called: np.ndarray) -> tuple[Column, Failures]:
-        results: list[Any] = [None] * len(called)
+    def _run_python(self, columns: Sequence[Column], wanted: np.ndarray) -> tuple[Column, Failures]:
+        results: list[Any] = [None] * len(wanted)
         failures: Failures = []
-        rows = zip(*map(python_values, columns), strict=True) if columns else iter([()] * len(called))
-        for row, (wanted, arguments) in enumerate(zip(called.tolist(), rows, strict=True)):
-            if wanted:
+        rows = zip(*map(python_values, columns), strict=True) if columns else iter([()] * len(wanted))
+        for row, (is_wanted, arguments) in enumerate(zip(wanted.tolist(), rows, strict=True)):
+            if is_wanted:
                 try:
-                    results[row] = self._check(self.function(*arguments))
+                    results[row] = called(self._result, *arguments)
                 except Exception as error:
                     failures.append((row, failure_text(self.reference, arguments, error)))
         return column_of_values(results, self.result.type), failures
+
+    def _result(self, *arguments: Any) -> Any:
+        return self._check(self.function(*arguments))
 
     def _failure(self, columns: Sequence[Column], row: int, error: Exception) -> str:
         return failure_text(self.reference, [python_values(column.take(slice(row, row + 1)))[0] for column in columns], error)

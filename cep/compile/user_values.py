@@ -59,7 +59,9 @@ def _plain_check(type_: DataType) -> Check:
             return _float
         case "int32" | "int64" | "timestamp":
             return _whole_check(type_)
-    kinds = {"bool": (bool, np.bool_), "string": (str,), "binary": (bytes,)}[type_.name]
+        case "string":
+            return _text
+    kinds = {"bool": (bool, np.bool_), "binary": (bytes,)}[type_.name]
 
     def check(value: Any) -> Any:
         if not isinstance(value, kinds):
@@ -67,6 +69,16 @@ def _plain_check(type_: DataType) -> Check:
         return value
 
     return check
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong(DataType("string"), value)
+    try:
+        str.encode(value)
+    except UnicodeEncodeError as error:
+        raise WrongResult(f"expected a text that UTF-8 can say, got one with the lone surrogate {value[error.start]!r}") from None
+    return value
 
 
 def _float(value: Any) -> float:

@@ -16,18 +16,24 @@ a pane and a firing, whatever the overlap. The panes themselves stay until no wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Protocol
 
-from cep.compile.aggregate_rows import merge_into
+from cep.compile.aggregate_rows import merge_in_pieces
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.window_panes import Panes
 from cep.kernels.table import Table
 
+#: What `fire` yields: a window, or None where its work may pause.
+Fired = tuple[int, Table] | None
+#: Panes freed between two pauses.
+PANES_FREED = 1_024
+
 
 class Firing(Protocol):
     """`fire` yields (first instant, groups) of each window with at least one row that ends by the watermark, in order; once
-    the next is asked for, nothing of the one before may be used. `next_end` is the end of the next window, None if there is no row."""
+    the next is asked for, nothing of the one before may be used. It yields None between pieces of what a window is made of, which may be
+    very many panes. `next_end` is the end of the next window, None if there is no row."""
 
     @property
     def bytes(self) -> int: ...
@@ -35,7 +41,7 @@ class Firing(Protocol):
     @property
     def next_end(self) -> int | None: ...
 
-    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]: ...
+    def fire(self, watermark: int) -> Iterator[Fired]: ...
 
     def panes_changed(self) -> None:
         """Closed panes have got rows, by `restore`."""
@@ -56,7 +62,7 @@ class PaneFiring:
     def next_end(self) -> int | None:
         return (self.panes.numbers[0] + 1) * self.panes.pane if self.panes.numbers else None
 
-    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]:
+    def fire(self, watermark: int) -> Iterator[Fired]:
         while (end := self.next_end) is not None and end <= watermark:
             number = self.panes.numbers[0]
             yield number * self.panes.pane, self.panes[number]
@@ -79,6 +85,7 @@ class SlidingFiring:
         self._next: int | None = None  # windows before it have fired
         self._front: list[tuple[int, Table]] = []  # (j, panes from j·advance to the flip), least j last
         self._back: Table | None = None
+        self._front_bytes = 0
         self._taken: int | None = None  # panes before it are in front or back, or are not needed any more
 
     @property
@@ -96,51 +103,65 @@ class SlidingFiring:
         first = (self.panes.numbers[0] - self.size) // self.advance + 1
         return first if self._next is None else max(first, self._next)
 
-    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]:
+    def fire(self, watermark: int) -> Iterator[Fired]:
         while (k := self._next_window()) is not None and self._end(k) <= watermark:
-            yield k * self.window.advance, self._merged(k)
-            self._leave(k + 1)
+            yield from self._gather(k)
+            yield k * self.window.advance, (yield from self._merged())
+            yield from self._leave(k + 1)
         past = (watermark - self.window.size) // self.window.advance + 1
-        self._leave(past if self._next is None else max(past, self._next))
+        yield from self._leave(past if self._next is None else max(past, self._next))
 
-    def _leave(self, k: int) -> None:
+    def _leave(self, k: int) -> Iterator[None]:
         """Windows before `k` are over."""
         self._next = k
-        for number in self.panes.before(k * self.advance):
-            self.panes.free(number)
+        over = self.panes.before(k * self.advance)
+        for start in range(0, len(over), PANES_FREED):
+            for number in over[start : start + PANES_FREED]:
+                self.panes.free(number)
+            if start + PANES_FREED < len(over):
+                yield
 
-    def _merged(self, k: int) -> Table:
+    def _gather(self, k: int) -> Iterator[None]:
+        """What window `k` is made of, into front and back."""
         first, end = k * self.advance, k * self.advance + self.size
         while self._front and self._front[-1][0] < k:
-            self._front.pop()
+            self._front_bytes -= self._front.pop()[1].bytes
         if not self._front:
-            self._flip(first)
-        self._take(first, end)
-        front = self._front[-1][1] if self._front else None
-        made = self._joined(front, self._back)
-        self.bytes = sum(table.bytes for _, table in self._front) + (self._back.bytes if self._back else 0)
+            yield from self._flip(first)
+        yield from self._take(first, end)
+
+    def _merged(self) -> Generator[None, None, Table]:
+        """The window that was gathered."""
+        made = yield from self._joined(self._front[-1][1] if self._front else None, self._back)
+        self.bytes = self._front_bytes + (self._back.bytes if self._back else 0)
         return made
 
-    def _flip(self, first: int) -> None:
+    def _flip(self, first: int) -> Iterator[None]:
         """Makes the front anew of what was taken and is still needed."""
         self._back = None
-        for number in reversed(self.panes.between(first, first if self._taken is None else self._taken)):
+        taken = self.panes.between(first, first if self._taken is None else self._taken)
+        for number in reversed(taken):
             j, pane = number // self.advance, self.panes[number]
             if self._front and self._front[-1][0] == j:
-                merge_into(self.spec.loops, self._front[-1][1], pane)
+                self._front_bytes -= self._front[-1][1].bytes
+                yield from merge_in_pieces(self.spec.loops, self._front[-1][1], pane)
             else:
-                self._front.append((j, self._joined(self._front[-1][1], pane) if self._front else pane.copy()))
+                made = pane.copy() if not self._front else (yield from self._joined(self._front[-1][1], pane))
+                self._front.append((j, made))
+            self._front_bytes += self._front[-1][1].bytes
+            yield
 
-    def _take(self, first: int, end: int) -> None:
+    def _take(self, first: int, end: int) -> Iterator[None]:
         """Merges the panes that are new in this window into the back."""
         for number in self.panes.between(first if self._taken is None else max(first, self._taken), end):
             if self._back is None:
                 self._back = self.panes[number].copy()
             else:
-                merge_into(self.spec.loops, self._back, self.panes[number])
+                yield from merge_in_pieces(self.spec.loops, self._back, self.panes[number])
+            yield
         self._taken = end
 
-    def _joined(self, a: Table | None, b: Table | None) -> Table:
+    def _joined(self, a: Table | None, b: Table | None) -> Generator[None, None, Table]:
         """A table with the groups of both, which stay as they are."""
         if a is None or b is None:
             one = b if a is None else a
@@ -148,11 +169,11 @@ class SlidingFiring:
             return one
         large, small = (a, b) if a.rows >= b.rows else (b, a)
         joined = large.copy()
-        merge_into(self.spec.loops, joined, small)
+        yield from merge_in_pieces(self.spec.loops, joined, small)
         return joined
 
     def panes_changed(self) -> None:
-        self._front, self._back, self._taken, self.bytes = [], None, None, 0
+        self._front, self._back, self._taken, self.bytes, self._front_bytes = [], None, None, 0, 0
 
     def clear(self, panes: Panes) -> None:
         self.panes = panes

@@ -54,10 +54,13 @@ class Panes:
     def __getitem__(self, number: int) -> Table:
         return self._tables[number]
 
-    def add(self, rows: Rows, watermark: int) -> None:
-        """Puts every row into its pane. Raises ProtocolError for a row of a pane that ended by `watermark`."""
+    def add(self, rows: Rows, watermark: int) -> Iterator[None]:
+        """Puts every row into its pane. It yields where there are many panes. Raises ProtocolError for a row of a pane that ended by
+        `watermark`."""
         start = 0
         while start < len(rows.time):
+            if start:
+                yield
             numbers, stops = self._cut(rows, start)
             if len(numbers) > RUNS_UNSORTED and numbers != sorted(numbers):
                 rows, start = rows.take(start + np.argsort(rows.time[start:] // self.pane, kind="stable")), 0

@@ -15,16 +15,18 @@ from cep.compile.aggregate_groups import Groups
 from cep.compile.aggregate_rows import PartialRows
 from cep.compile.aggregate_spec import AggregateSpec
 from cep.compile.aggregate_states import Extreme
+from cep.compile.window_firing import Fired
 from cep.compile.window_panes import Panes
 from cep.kernels.group_table import GroupTable
 from cep.kernels.keys import Keys
-from cep.kernels.table import Table
 from cep.model.windows import UnboundedWindow
 
 #: The word of a group, which is the event time of its last row; its number is that of its slot.
 _LAST = 2
 #: Groups to forget are looked for after so many changes at least.
 _WORK_MIN = 4_096
+#: Groups of a pane that are merged and come out at a time.
+ROWS_MAX = 65_536
 
 
 class RunningFiring:
@@ -52,16 +54,19 @@ class RunningFiring:
     def next_end(self) -> int | None:
         return (self.panes.numbers[0] + 1) * self.panes.pane if self.panes.numbers else None
 
-    def fire(self, watermark: int) -> Iterator[tuple[int, Table]]:
+    def fire(self, watermark: int) -> Iterator[Fired]:
         while (end := self.next_end) is not None and end <= watermark:
             number = self.panes.numbers[0]
             table = self.panes[number]
-            numbers = self._merge(table.matrix, table.entries, table.arena, table.pool)
-            output = self.accumulator.groups(self.groups.table, numbers, numbers).table
-            output.created = table.created
-            yield number * self.panes.pane, output
+            for start in range(0, table.rows, ROWS_MAX):
+                matrix = table.matrix[start : start + ROWS_MAX]
+                numbers = self._merge(matrix, matrix.reshape(-1), table.arena, table.pool)
+                output = self.accumulator.groups(self.groups.table, numbers, numbers).table
+                output.created = table.created
+                yield number * self.panes.pane, output
+            rows = table.rows
             self.panes.free(number)
-            self._forget(end, len(numbers))
+            self._forget(end, rows)
 
     def running(self) -> Groups:
         """All groups, as they are so far."""

@@ -9,7 +9,7 @@ import numpy as np
 from cep.compile.user_batches import BatchFunction, Made
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators import Stateless, position
-from cep.elements import Batch
+from cep.elements import PAUSE, Batch
 from cep.model.operators import Apply
 from cep.model.schema import Schema
 
@@ -22,12 +22,14 @@ class ApplyOperator(Stateless):
         self.function = BatchFunction(operator.function, Schema(tuple(schema[name] for name in operator.columns)), operator.schema)
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        made, failures = self.function.run(batch.columns, len(batch))
-        for row, reason in failures:
-            self.dead_letters.put(Letter(self.name, reason, batch.source, position(batch, row)))
-        for piece in made:
-            if len(piece.rows):
-                yield _placed(batch, piece)
+        for each in self.function.run(batch.columns, len(batch)):
+            match each:
+                case Made():
+                    yield _placed(batch, each)
+                    continue
+                case (row, reason):
+                    self.dead_letters.put(Letter(self.name, reason, batch.source, position(batch, row)))
+            yield PAUSE
 
 
 def _placed(batch: Batch, made: Made) -> Batch:

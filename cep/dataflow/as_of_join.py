@@ -1,8 +1,9 @@
 """An as-of join at work: each left tuple with the last right one in stream order that is not later.
 
-Both inputs are held until W > t and taken in stream order. The right rows let out together (`fresh`) are searched by binary search
-within their key; before them, what has been taken earlier: of each key the last right row, in runs, the newest last, of which each is
-at most half as long as the one before. So a watermark costs as much as the rows that it lets out, not as the keys that there are.
+Both inputs are held until W > t and taken in stream order, a batch of right rows at a time and the left tuples before the next one. It is
+searched by binary search within its keys; before it, what has been taken earlier: of each key the last right row, in runs, the newest
+last, of which each is at most half as long as the one before. So a watermark costs as much as the rows that it lets out, not as the keys
+that there are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cep.dataflow.hold import Hold
 from cep.dataflow.matching import compacted
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
-from cep.elements import MIN_TIME, Batch
+from cep.elements import MIN_TIME, PAUSE, Batch
 from cep.kernels.columns import Column
 from cep.kernels.join import KeyIndex
 from cep.model.operators import AsOfJoin
@@ -43,6 +44,26 @@ class Run:
         return self._index
 
 
+class _Rows:
+    """Batches in order of time, taken up to one time after the other."""
+
+    def __init__(self, batches: Iterator[Batch]) -> None:
+        self._batches, self._batch = batches, PAUSE
+
+    def before(self, time: int) -> Iterator[Batch]:
+        while True:
+            ready = int(self._batch.time.searchsorted(time))
+            if ready:
+                first, self._batch = self._batch.take(slice(0, ready)), self._batch.take(slice(ready, None))
+                yield first
+            if len(self._batch):
+                return
+            following = next(self._batches, None)
+            if following is None:
+                return
+            self._batch = following
+
+
 class AsOfJoinOperator:
     def __init__(self, join: AsOfJoin, spec: JoinSpec, holds: tuple[Hold, Hold], state_limit: int) -> None:
         self.name, self.spec, self.holds, self.state_limit = join.name, spec, holds, state_limit
@@ -65,14 +86,20 @@ class AsOfJoinOperator:
         yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        released = list(self.holds[RIGHT].release(watermark))
-        fresh = [self._run(concat(released))] if released else []
-        for left in self.holds[LEFT].release(watermark):
-            joined = self._joined(left, [*self._runs, *fresh])
-            if len(joined):
-                yield joined
-        for run in fresh:
-            self._take(run, watermark)
+        lefts = _Rows(self.holds[LEFT].release(watermark))
+        rights = (batch for batch in self.holds[RIGHT].release(watermark) if len(batch))
+        right = next(rights, None)
+        while right is not None:
+            following = next(rights, None)
+            until = watermark if following is None else int(following.time.item(0))  # from here on a left tuple may see more
+            run = self._run(right)
+            for left in lefts.before(until):
+                yield self._joined(left, [*self._runs, run])
+            self._take(run, until)
+            yield PAUSE
+            right = following
+        for left in lefts.before(watermark):
+            yield self._joined(left, self._runs)
         self._check()
 
     def watermark_after(self, watermark: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from cep.dataflow.group_memory import FOR_EVER, NEVER, GroupMemory
@@ -33,8 +35,8 @@ class DeduplicateOperator(SequentialOperator):
         self.groups = GroupMemory(by, operator.ttl)
         super().__init__(operator.name, hold, state_limit, self.groups)
 
-    def _take(self, batch: Batch) -> Batch:
+    def _take(self, batch: Batch) -> Iterable[Batch]:
         n = len(batch.time)
         first, groups = np.empty(n, np.uint8), self.groups.of(batch.columns, n)
         count = mark_first(groups, np.ascontiguousarray(batch.time), self.groups.ttl, self.groups.last, first)
-        return batch if count == n else batch.take(np.flatnonzero(first))
+        return (batch if count == n else batch.take(np.flatnonzero(first)),)

@@ -8,10 +8,9 @@ import numpy as np
 
 from cep.compile.chain import Chain
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.hold import ROWS_MAX
 from cep.dataflow.operators import Clock, Stateless, outcome
 from cep.elements import Batch
-from cep.kernels.lists import explode
+from cep.kernels.lists import explode_in_pieces
 from cep.model.operators import FlatMap, Map
 
 
@@ -30,12 +29,7 @@ class FlatMapOperator(Stateless):
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         mapped = outcome(batch, self.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
-        exploded = self._exploded(mapped)
-        for start in range(0, len(exploded), ROWS_MAX):
-            yield exploded.take(slice(start, start + ROWS_MAX))
-
-    def _exploded(self, batch: Batch) -> Batch:
-        rows, ordinals, elements = explode(batch.columns[self.explode])
-        columns = {name: elements if name == self.explode else column.take(rows) for name, column in batch.columns.items()}
-        origin = None if batch.origin is None else np.column_stack((batch.origin[rows], ordinals))
-        return Batch(columns, batch.time[rows], origin, batch.created, batch.source)
+        for rows, ordinals, elements in explode_in_pieces(mapped.columns[self.explode]):
+            columns = {name: elements if name == self.explode else column.take(rows) for name, column in mapped.columns.items()}
+            origin = None if mapped.origin is None else np.column_stack((mapped.origin[rows], ordinals))
+            yield Batch(columns, mapped.time[rows], origin, mapped.created, mapped.source)

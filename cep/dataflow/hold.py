@@ -11,22 +11,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate_results import describe
-from cep.compile.aggregate_ties import rows_of
 from cep.dataflow.channel import batch_bytes
+from cep.dataflow.merging import ROWS_MAX, in_stream_order, is_behind, merged
 from cep.dataflow.output import compacted, concat
 from cep.elements import Batch
 from cep.kernels.column import Column
 from cep.kernels.group_numbers import GroupNumbers
-from cep.kernels.jit import kernel
 from cep.model.schema import INT64, Field, Schema
 from cep.wire import Format
 
-ROWS_MAX = 65_536
 #: To copy fewer rows takes less time than what follows takes for a batch of its own.
 FEW_ROWS = 8_192
 #: After so many more runs those of few rows are made one, so that none of very many is looked at with each watermark.
@@ -74,7 +73,7 @@ class Hold:
             batch = Batch(columns, batch.time, batch.origin, batch.created, batch.source)
         batch, runs = in_stream_order(batch, self.schema, self.ties), self._runs
         if runs:
-            self._in_order = self._in_order and _is_behind(batch, runs[-1])
+            self._in_order = self._in_order and is_behind(batch, runs[-1])
             runs[-1] = compacted(runs[-1])
         self._append(batch)
         if not self._in_order and len(runs) >= self._gather_at:
@@ -88,15 +87,15 @@ class Hold:
         self.bytes += size
 
     def _gather(self) -> None:
-        """Makes the runs of few rows one."""
-        runs = self._runs
-        few = [run for run in runs if len(run.time) < self.few_rows]
+        """Makes the runs of few rows one, or those of fewest if they are very many rows."""
+        runs = sorted(self._runs, key=len)
+        rows = accumulate(len(run) if len(run) < self.few_rows else 1 + ROWS_MAX for run in runs)
+        few = sum(count <= ROWS_MAX for count in rows)
         self.clear()
-        for run in runs:
-            if len(run.time) >= self.few_rows:
-                self._append(run)
+        for run in runs[few:]:
+            self._append(run)
         if few:
-            self._append(in_stream_order(concat(few), self.schema, self.ties))
+            self._append(in_stream_order(concat(runs[:few]), self.schema, self.ties))
         self._in_order, self._gather_at = len(self._runs) == 1, len(self._runs) + self.runs_more
 
     def clear(self) -> None:
@@ -112,9 +111,7 @@ class Hold:
         in_order = self._in_order
         passed = self._passed(watermark)
         self.released += before - self.bytes
-        if not in_order:
-            passed = [in_stream_order(concat(passed), self.schema, self.ties)]
-        for batch in passed if len(passed) == 1 else _few_together(passed, self.few_rows):
+        for batch in _few_together(passed, self.few_rows) if in_order else merged(passed, self.schema, self.ties):
             if len(batch.time) <= ROWS_MAX:
                 yield batch
                 continue
@@ -173,83 +170,15 @@ class Hold:
 def _few_together(batches: Sequence[Batch], few_rows: int) -> Iterator[Batch]:
     """The same rows in the same order: neighbours of fewer than `few_rows` as one batch."""
     few: list[Batch] = []
+    rows = 0
     for batch in batches:
-        if len(batch) < few_rows:
-            few.append(batch)
-            continue
-        if few:
+        if few and (len(batch) >= few_rows or rows >= ROWS_MAX):
             yield concat(few)
-            few = []
-        yield batch
+            few, rows = [], 0
+        if len(batch) >= few_rows:
+            yield batch
+        else:
+            few.append(batch)
+            rows += len(batch)
     if few:
         yield concat(few)
-
-
-def in_stream_order(batch: Batch, schema: Schema, ties: bool) -> Batch:
-    """The same rows, sorted."""
-    if is_in_order(batch):
-        return batch
-    time, origin = _places(batch)
-    order = np.lexsort((*(origin[:, word] for word in reversed(range(origin.shape[1]))), time))
-    if ties:
-        _untie(order, time, origin, batch, schema)
-    return batch.take(order)
-
-
-def _places(batch: Batch) -> tuple[np.ndarray, np.ndarray]:
-    """What stream order goes by: event times and origins."""
-    assert batch.origin is not None, "rows that are taken in order must carry their origin"
-    return np.ascontiguousarray(batch.time), np.ascontiguousarray(batch.origin)
-
-
-def _is_behind(batch: Batch, last: Batch) -> bool:
-    """Is its first row behind the last of `last`?"""
-    before, after = last.time.item(-1), batch.time.item(0)
-    return bool(before < after or (before == after and _place(last, -1) < _place(batch, 0)))
-
-
-def _place(batch: Batch, row: int) -> tuple[int, ...]:
-    assert batch.origin is not None, "rows that are taken in order must carry their origin"
-    return int(batch.time[row]), *batch.origin[row].tolist()
-
-
-def is_in_order(batch: Batch) -> bool:
-    """Is every row strictly before the next one?"""
-    return len(batch.time) == 1 or bool(in_order(*_places(batch)))
-
-
-@kernel("boolean(const int64[:], const int64[:, :])")
-def in_order(time: np.ndarray, origin: np.ndarray) -> bool:
-    """Is every row strictly before the next one?"""
-    for i in range(1, len(time)):
-        if time[i - 1] < time[i]:
-            continue
-        if time[i - 1] > time[i]:
-            return False
-        k = 0
-        while k < origin.shape[1] and origin[i - 1, k] == origin[i, k]:
-            k += 1
-        if k == origin.shape[1] or origin[i - 1, k] > origin[i, k]:
-            return False
-    return True
-
-
-def _untie(order: np.ndarray, time: np.ndarray, origin: np.ndarray, batch: Batch, schema: Schema) -> None:
-    """Sorts the runs of rows in `order` that tie by all their columns."""
-    same = (time[order[1:]] == time[order[:-1]]) & (origin[order[1:]] == origin[order[:-1]]).all(axis=1)
-    tied = np.flatnonzero(same)
-    if not len(tied):
-        return
-    starts = tied[np.concatenate(([True], np.diff(tied) > 1))]
-    stops = tied[np.concatenate((np.diff(tied) > 1, [True]))] + 2
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        rows = order[start:stop]
-        part = batch.take(rows)
-        order[start:stop] = rows[_by_columns(part, schema)]
-
-
-def _by_columns(batch: Batch, schema: Schema) -> Sequence[int]:
-    column = rows_of(batch.columns, schema.fields, len(batch))
-    assert column.starts is not None and column.data is not None
-    keys = [column.data[s : s + n].tobytes() for s, n in zip(column.starts.tolist(), column.values.tolist(), strict=True)]
-    return sorted(range(len(keys)), key=keys.__getitem__)

@@ -3,7 +3,8 @@
 Rules:
 
 1. It is pulled. `step` works until its slice is over, its input is empty, or an output has no credit; then it stops wherever it is,
-   in the middle of the emission of a window if need be, and goes on from there (`_cursor`). It never refuses input.
+   in the middle of the emission of a window if need be, and goes on from there (`_cursor`). It never refuses input. What one row may
+   mean is not bounded, so operators yield between bounded pieces of work, also where nothing comes out (`PAUSE`).
 2. What a watermark lets out leaves before the watermark does.
 3. Outputs are told of every watermark; they decide what is worth a message.
 4. After End, Stop or Fail nothing follows, on any output.
@@ -151,9 +152,10 @@ class SubqueryInstance:
                     self._input_is_empty()
                     break
             worked = True
-            if not self._resume():
+            through = self._resume(deadline)
+            if self._blocked():
                 break
-            if deadline() or self._handed_bytes() - handed >= TURN_BYTES:
+            if not through or deadline() or self._handed_bytes() - handed >= TURN_BYTES:
                 if self.meter.mark - self._gathering_from > LINGER_NS:
                     self._let_out_gathered()
                 break
@@ -195,11 +197,11 @@ class SubqueryInstance:
             handed += output.handed_bytes
         return handed
 
-    def _resume(self) -> bool:
-        """Runs the cursor until it is through or an output is blocked. Is it through?"""
+    def _resume(self, deadline: Callable[[], bool]) -> bool:
+        """Runs the cursor until it is through, an output is blocked or the slice is over. Is it through?"""
         assert self._cursor is not None
         for _ in self._cursor:
-            if self._blocked():
+            if self._blocked() or deadline():
                 return False
         self._cursor = None
         return True
@@ -337,9 +339,7 @@ class SubqueryInstance:
     def _let_out_partials(self) -> Iterator[None]:
         for node in self.nodes:
             if node.stateful is not None:
-                for out in node.stateful.on_barrier():
-                    self.meter.charge(node.account)
-                    yield from self._walk.emit(node, out)
+                yield from self._walk.emit_all(node, node.stateful.on_barrier())
 
     def _go_on(self) -> None:
         self._barrier = None

@@ -4,6 +4,7 @@ Rules:
 
 1. Each input's rows are kept in runs, sorted by time, each indexed by key when it is first probed. A new run is merged with the one
    before unless that is more than twice as long, so there are few, and a row is merged a number of times that grows as the logarithm.
+   None is longer than a block, so that merging and indexing one takes a bounded time.
 2. A row is over when W is greater than t + reach: left rows reach max(0, upper), right ones max(0, -lower), further than any partner
    to come. Then it comes out if it met nobody and its side is kept, and is passed over: a run is sorted, so that is its beginning.
    A run half of which is over is cut.
@@ -22,7 +23,8 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.matching import Matcher, SideFormat, compacted
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
-from cep.elements import MIN_TIME, Batch, describe_time
+from cep.dataflow.putting_together import BLOCK_ROWS
+from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.kernels.join import KeyIndex, Ranges
 from cep.model.operators import IntervalJoin
 
@@ -77,21 +79,24 @@ class Side:
     @property
     def first(self) -> int | None:
         """The least event time of what is not over."""
-        return min((int(run.batch.time[run.first]) for run in self.runs), default=None)
+        return min((int(run.batch.time[run.first]) for run in self.runs if len(run)), default=None)
 
     def add(self, run: Run) -> None:
         self.runs.append(run)
-        while len(self.runs) > 1 and len(self.runs[-2]) <= 2 * len(self.runs[-1]):
+        while len(self.runs) > 1 and len(self.runs[-2]) <= min(2 * len(self.runs[-1]), BLOCK_ROWS - len(self.runs[-1])):
             newer = self.runs.pop()
             self.runs[-1] = self.runs[-1].merged(newer)
 
     def over(self, watermark: int) -> Iterator[tuple[Batch, np.ndarray]]:
         """(batch, rows of it that met nobody) of what `watermark` has passed."""
+        left = []
         for run in self.runs:
             rows = run.over(watermark - self.reach)
             if len(rows):
                 yield run.batch, rows[run.matched[rows] == 0]
-        self.runs = [run.rest() if 2 * run.first > len(run.batch) else run for run in self.runs if len(run)]
+            if len(run):
+                left.append(run.rest() if 2 * run.first > len(run.batch) else run)
+        self.runs = left
 
 
 class IntervalJoinOperator:
@@ -118,6 +123,7 @@ class IntervalJoinOperator:
                 ranges = other.index(self.spec, 1 - port).probe(*keys)
                 ranges.narrow(other.batch.time, *span)
                 yield from self._matches(own, other, ranges, port)
+                yield PAUSE
         if len(own):
             self.sides[port].add(own)
         self._check()
@@ -141,6 +147,7 @@ class IntervalJoinOperator:
             for batch, alone in side.over(watermark):
                 if self.spec.keeps(port):
                     yield from self.matcher.unmatched(port, batch, alone, batch.time[alone] + side.reach)
+                yield PAUSE
 
     def watermark_after(self, watermark: int) -> int:
         return watermark
@@ -160,8 +167,9 @@ class IntervalJoinOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
             batch, matched = self.formats[part.port].rows(part, keep)
-            if len(batch):
-                self.sides[part.port].add(Run(batch, matched.astype(np.uint8)))
+            for start in range(0, len(batch), BLOCK_ROWS):
+                block = slice(start, start + BLOCK_ROWS)
+                self.sides[part.port].add(Run(batch.take(block), matched[block].astype(np.uint8)))
         self._check()
 
     def clear(self) -> None:

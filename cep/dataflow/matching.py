@@ -12,7 +12,7 @@ from cep.compile.joined import LEFT, RIGHT, JoinSpec, Rows
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators import Clock, Keep, Part
 from cep.dataflow.output import concat
-from cep.elements import Batch, describe_time
+from cep.elements import PAUSE, Batch, describe_time
 from cep.kernels.columns import Column, compact
 from cep.kernels.join import PAIRS_MAX
 from cep.model.schema import INT64, Schema
@@ -45,6 +45,8 @@ class Matcher:
             matched[LEFT][left], matched[RIGHT][right] = 1, 1
             if len(left):
                 yield self.spec.joined((sides[LEFT], left), (sides[RIGHT], right), time if kept is None else time[kept])
+            else:
+                yield PAUSE
 
     def unmatched(self, side: int, batch: Batch, rows: np.ndarray, time: np.ndarray) -> Iterator[Batch]:
         """Tuples of one side alone, at these event times."""

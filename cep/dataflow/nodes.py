@@ -95,7 +95,7 @@ class Walk:
             if node.one_for_one is None:
                 made = node.operator.on_batch(batch, node.ports[port])
                 if made is not NOTHING:
-                    return self._iterate(node, made)
+                    return self.emit_all(node, made)
                 self.meter.charge(account)
                 return _DONE
             batch = node.one_for_one.apply(batch)
@@ -106,11 +106,14 @@ class Walk:
             node.rows_out += rows
             ((node, port),) = node.consumers
 
-    def _iterate(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
+    def emit_all(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
+        """Each of them goes on; between two of them the instance may pause, whatever becomes of them (`PAUSE`)."""
         self.words[OPERATOR] = node.number
         for out in batches:
             self.meter.charge(node.account)
-            yield from self.emit(node, out)
+            if len(out.time):
+                yield from self.emit(node, out)
+            yield
             self.words[OPERATOR] = node.number
         self.meter.charge(node.account)
 
@@ -150,7 +153,7 @@ class Walk:
         return _DONE
 
     def _fire(self, node: Node, passed: Iterable[Batch], combined: int) -> Iterator[None]:
-        yield from self._iterate(node, passed)
+        yield from self.emit_all(node, passed)
         yield from self._promise(node, combined)
 
     def _promise(self, node: Node, combined: int) -> Iterable[None]:

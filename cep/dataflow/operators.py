@@ -1,6 +1,8 @@
 """Operators at work: one object per operator instance, built from the frozen description, never refusing input.
 
-An operator is handed a batch or a watermark and yields batches; the instance that pulls may pause between any two of them.
+An operator is handed a batch or a watermark and yields batches; the instance that pulls may pause between any two of them, and must be
+able to soon: others wait for the same core. So an operator works in pieces of bounded size, and where nothing comes out of one it yields
+`cep.elements.PAUSE`. It is not handed anything else before it is through.
 
 What an operator with state promises (`StatefulOperator`):
 
@@ -27,7 +29,7 @@ from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.pre_aggregation import Reduction
-from cep.elements import MIN_TIME, Batch, describe_time
+from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
 
@@ -35,6 +37,8 @@ Clock = Callable[[], int]  # µs since the epoch
 
 
 NOTHING: tuple[Batch, ...] = ()
+#: How long a piece of a user's function in plain Python is to take, and of how many rows the first one is.
+SLOW_US, SLOW_ROWS = 4_000, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,28 @@ class ChainOperator(OneForOne):
         return outcome(batch, result, self.dead_letters)
 
 
+class SlowChainOperator(Stateless):
+    """The same with a user's function that is not compiled, which takes as long as it takes: a piece of a batch at a time."""
+
+    def __init__(self, whole: ChainOperator) -> None:
+        self.whole, self.name, self.notes = whole, whole.name, whole.notes
+        self.rows = SLOW_ROWS  # of a piece
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        start = 0
+        while start < len(batch):
+            piece = batch.take(slice(start, start + self.rows))
+            began = self.whole.clock()
+            made = self.whole.apply(piece)
+            self._learn(self.whole.clock() - began)
+            yield made
+            start += len(piece)
+
+    def _learn(self, us: int) -> None:
+        """A piece took so long."""
+        self.rows = max(1, self.rows // 2) if us > 2 * SLOW_US else 2 * self.rows if 2 * us < SLOW_US else self.rows
+
+
 def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
     """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
     for failure in result.failures:
@@ -190,7 +216,19 @@ class AggregateOperator:
     def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         if not self.reduction.takes(len(batch.time)):
             return (self.state.singly(batch),)
-        self.state.add(batch)
+        adding = self.state.adding(batch)
+        for _ in adding:
+            return self._go_on(adding)
+        return self._added()
+
+    def _go_on(self, adding: Iterator[None]) -> Iterator[Batch]:
+        """The rows are of many panes."""
+        yield PAUSE
+        for _ in adding:
+            yield PAUSE
+        self._added()
+
+    def _added(self) -> Iterable[Batch]:
         self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
         if self.state.bytes > self.state_limit:
@@ -205,9 +243,7 @@ class AggregateOperator:
         groups = 0
         for batch in self.state.advance(watermark):
             groups += len(batch.time)
-            complete = self._complete(batch)
-            if len(complete.time):
-                yield complete
+            yield self._complete(batch)
         if groups:
             self.reduction.ended(groups, self.state.open_panes)
         if self.state.failed:
@@ -231,7 +267,7 @@ class AggregateOperator:
         self.state.clear()
 
     def _complete(self, batch: Batch) -> Batch:
-        if not self.answers or self.since == MIN_TIME:
+        if not self.answers or self.since == MIN_TIME or not len(batch.time):
             return batch
         kept = np.flatnonzero(batch.time + (1 - self.window_size) >= self.since)
         self.incomplete += len(batch) - len(kept)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cep.compile.aggregate_results import describe
-from cep.dataflow.hold import in_stream_order
+from cep.dataflow.merging import in_stream_order
 from cep.dataflow.output import concat
 from cep.elements import Batch
 from cep.kernels.columns import compact

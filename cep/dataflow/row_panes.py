@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -11,11 +12,13 @@ import numpy as np
 from cep.compile.aggregate_spec import TIME_MAX
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.ranking import Ranking
-from cep.elements import Batch
+from cep.elements import PAUSE, Batch
 from cep.errors import DataError
 
 #: A pane is not cut down before it has so many rows more than twice those that were left of it the last time.
 CUT_ROWS = 4_096
+#: Panes that get rows between two pauses.
+PANES_A_PIECE = 512
 
 
 @dataclass
@@ -51,14 +54,16 @@ class RowPanes:
     def __getitem__(self, number: int) -> Pane:
         return self._panes[number]
 
-    def add(self, batch: Batch) -> None:
-        """Raises DataError for event times beyond ±TIME_MAX."""
+    def add(self, batch: Batch) -> Iterator[Batch]:
+        """It pauses where rows are of very many panes. Raises DataError for event times beyond ±TIME_MAX."""
         numbers = self._numbers_of(batch.time)
         if numbers[0] == numbers[-1] and (numbers == numbers[0]).all():
             self._add(int(numbers[0]), batch)
             return
         order = np.argsort(numbers, kind="stable")
-        for start, stop in pairwise([0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)]):
+        for i, (start, stop) in enumerate(pairwise([0, *(np.flatnonzero(np.diff(numbers[order])) + 1).tolist(), len(order)])):
+            if i % PANES_A_PIECE == PANES_A_PIECE - 1:
+                yield PAUSE
             self._add(int(numbers[order[start]]), batch.take(order[start:stop]))
 
     def _numbers_of(self, time: np.ndarray) -> np.ndarray:

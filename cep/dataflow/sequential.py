@@ -47,11 +47,9 @@ class SequentialOperator:
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         for batch in self.hold.release(watermark):
-            taken = self._take(batch)
+            yield from self._take(batch)
             if self.hold.released >= self._look_at:
                 self._check()
-            if len(taken.time):
-                yield taken
         if self.memory is not None:
             self.memory.forget(watermark)
 
@@ -78,9 +76,9 @@ class SequentialOperator:
         if self.memory is not None:
             self.memory.keep(np.zeros(0, np.int64))
 
-    def _take(self, batch: Batch) -> Batch:
+    def _take(self, batch: Batch) -> Iterable[Batch]:
         """What comes out for rows in stream order, which follow those taken before."""
-        return batch
+        return (batch,)
 
     def _check(self) -> None:
         self._look_at = self.hold.released + LOOK_BYTES

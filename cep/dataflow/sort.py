@@ -12,19 +12,20 @@ have been answered there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from cep.dataflow.channel import batch_bytes
-from cep.dataflow.hold import ROWS_MAX
+from cep.dataflow.merging import ROWS_MAX
 from cep.dataflow.operators import Keep, Part, check_state
+from cep.dataflow.putting_together import together
 from cep.dataflow.ranking import Ranking
 from cep.dataflow.row_panes import RowPanes
 from cep.dataflow.top_n import TopStacks
-from cep.elements import MIN_TIME, Batch, describe_time
+from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.kernels.columns import Column, compact
 from cep.model.operators import Sort, TopN
 from cep.model.schema import INT64, Schema
@@ -54,14 +55,13 @@ class SortOperator:
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         if len(batch):
-            self._panes.add(replace(batch, columns={name: compact(batch.columns[name]) for name in self.format.schema.names}))
+            yield from self._panes.add(replace(batch, columns={name: compact(batch.columns[name]) for name in self.format.schema.names}))
             self._check()
-        yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         while self._restored and self._restored[0][0] <= watermark:
             yield from self._fire(self._restored[0][0])
-            self._panes.add(self._restored.pop(0)[1])
+            yield from self._panes.add(self._restored.pop(0)[1])
             if self._stacks is not None:
                 self._stacks.clear()
         yield from self._fire(watermark)
@@ -69,6 +69,7 @@ class SortOperator:
     def _fire(self, watermark: int) -> Iterator[Batch]:
         while (k := self._next_window) is not None and self._end(k) <= watermark:
             yield from self._answers(k)
+            yield PAUSE
             self._leave(k + 1)
         self._leave((watermark - self.window.size) // self.window.advance + 1)
         self.watermark = max(self.watermark, watermark)
@@ -92,7 +93,7 @@ class SortOperator:
             self._stacks.clear()
 
     def _answers(self, k: int) -> Iterator[Batch]:
-        ranked = self.ranking.of(self._batches(k))
+        ranked = self.ranking.of((yield from self._batches(k)))
         if k * self.window.advance < self.since:
             self.incomplete += len(ranked.rank)
             return
@@ -102,10 +103,10 @@ class SortOperator:
             columns = {**rows.columns, self.rank: Column(INT64, ranked.rank[part])}
             yield replace(rows, columns=columns, time=np.full(len(rows), self._end(k) - 1))
 
-    def _batches(self, k: int) -> list[Batch]:
+    def _batches(self, k: int) -> Generator[Batch, None, list[Batch]]:
         if self._stacks is not None:
-            return self._stacks.batches(k)
-        return self._panes.batches(k * self.window.advance // self.window.pane, self._end(k) // self.window.pane)
+            return (yield from self._stacks.batches(k))
+        return (yield from together(self._panes.batches(k * self.window.advance // self.window.pane, self._end(k) // self.window.pane)))
 
     def watermark_after(self, watermark: int) -> int:
         return watermark

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate_results import describe
-from cep.compile.user_functions import check_callable_with, failure_text, resolve
+from cep.compile.user_functions import called, check_callable_with, failure_text, resolve
 from cep.compile.user_rows import slow_note
 from cep.compile.user_state import Packed, packed, read, unpacked, written
 from cep.compile.user_values import WrongResult, check_of, column_of_values, python_values
@@ -18,11 +18,13 @@ from cep.dataflow.group_memory import NEVER, GroupMemory
 from cep.dataflow.hold import Hold
 from cep.dataflow.operators import position
 from cep.dataflow.sequential import SequentialOperator
-from cep.elements import Batch
+from cep.elements import PAUSE, Batch
 from cep.kernels.columns import to_arrow
 from cep.model.operators import StatefulMap
 from cep.model.schema import STRING, Field
 
+#: Calls of a user's function between two pauses: how long one takes is the user's affair.
+CALLS_A_PIECE = 16
 _STATE = Field("__state", STRING)
 
 
@@ -86,23 +88,25 @@ class StatefulFunctionOperator(SequentialOperator):
         column_of_values([], STRING)  # Arrow looks for pandas at the first one
         super().__init__(operator.name, hold, state_limit, self.groups)
 
-    def _take(self, batch: Batch) -> Batch:
+    def _take(self, batch: Batch) -> Iterator[Batch]:
         n = len(batch)
         groups, times = self.groups.of(batch.columns, n).tolist(), batch.time.tolist()
         values = [python_values(batch.columns[name]) for name in self.columns]
         rows: list[int] = []
         outputs: list[Sequence[Any]] = []
         for row in range(n):
+            if row % CALLS_A_PIECE == CALLS_A_PIECE - 1:
+                yield PAUSE
             arguments = [column[row] for column in values]
             try:
-                output = self._call(groups[row], times[row], arguments)
+                output = called(self._call, groups[row], times[row], arguments)
             except Exception as error:
                 self._bury(batch, row, groups[row], failure_text(self.reference, ["state", *arguments], error))
                 continue
             if output is not None:
                 rows.append(row)
                 outputs.append(output)
-        return self._made(batch, rows, outputs)
+        yield self._made(batch, rows, outputs)
 
     def _call(self, group: int, time: int, arguments: Sequence[Any]) -> Sequence[Any] | None:
         returned = self.function(self.groups.get(group, time), *arguments)

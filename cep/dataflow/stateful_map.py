@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +28,7 @@ class StatefulMapOperator(SequentialOperator):
         self.groups = GroupMemory(tuple(hold.schema[name] for name in operator.by), operator.ttl, compiled.state, compiled.texts)
         super().__init__(operator.name, hold, state_limit, self.groups)
 
-    def _take(self, batch: Batch) -> Batch:
+    def _take(self, batch: Batch) -> Iterable[Batch]:
         now = self.clock()
         batch = outcome(batch, self.compiled.before.process(batch.columns, len(batch), now), self.dead_letters)
         columns = {
@@ -39,4 +40,4 @@ class StatefulMapOperator(SequentialOperator):
         result = self.compiled.loop.run(columns, len(batch), now, groups, time, ttl, *arrays)
         decoded = {field.name: self.groups.texts.texts(result.columns[field.name], field.type) for field in self.compiled.decoded}
         self.groups.forget_texts()
-        return outcome(batch, replace(result, columns={**result.columns, **decoded}), self.dead_letters)
+        return (outcome(batch, replace(result, columns={**result.columns, **decoded}), self.dead_letters),)

@@ -7,9 +7,11 @@ what a snapshot writes, and the stacks can be made from them again.
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.row_panes import RowPanes
-from cep.elements import Batch
+from cep.elements import PAUSE, Batch
 from cep.model.windows import TimeWindow
 
 
@@ -24,21 +26,22 @@ class TopStacks:
         self._back: Batch | None = None
         self._taken: int | None = None  # panes before it are in front or back, or over
 
-    def batches(self, k: int) -> list[Batch]:
-        """Rows among which are the answers of window `k`."""
+    def batches(self, k: int) -> Generator[Batch, None, list[Batch]]:
+        """Rows among which are the answers of window `k`; it pauses while it takes very many panes."""
         first, end = k * self.advance, k * self.advance + self.size
         while self._front and self._front[-1][0] < k:
             self._front.pop()
         if not self._front:
-            self._flip(first)
+            yield from self._flip(first)
         for number in self.panes.between(first if self._taken is None else max(first, self._taken), end):
             self._back = self._together(self._back, number)
+            yield PAUSE
         self._taken = end
         parts = [batch for _, batch in self._front] + ([] if self._back is None else [self._back])
         self.bytes = sum(map(batch_bytes, parts))
         return parts[-2:] if self._front and self._back is not None else parts[-1:]
 
-    def _flip(self, first: int) -> None:
+    def _flip(self, first: int) -> Iterator[Batch]:
         """Makes the front anew of what was taken and is still needed."""
         self._back = None
         for number in reversed(self.panes.between(first, first if self._taken is None else self._taken)):
@@ -47,6 +50,7 @@ class TopStacks:
             if self._front and self._front[-1][0] == j:
                 self._front.pop()
             self._front.append((j, self._together(before, number)))
+            yield PAUSE
 
     def _together(self, batch: Batch | None, number: int) -> Batch:
         pane = self.panes[number].batches

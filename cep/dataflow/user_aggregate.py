@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from cep.compile.aggregate import AggregateSpec
 from cep.compile.aggregate_results import describe
@@ -20,13 +20,20 @@ class Folding:
     def __init__(self, aggregate: Aggregate, spec: AggregateSpec, dead_letters: DeadLetters) -> None:
         self.name, self.by, self.folds, self.dead_letters = aggregate.name, spec.by, Folds(aggregate), dead_letters
 
-    def of(self, batch: Batch) -> Batch:
-        columns, failures = self.folds.run(batch.columns, len(batch))
+    def of(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            if len(batch):
+                yield from self._folded(batch)
+            else:
+                yield batch
+
+    def _folded(self, batch: Batch) -> Iterator[Batch]:
+        columns, failures = yield from self.folds.run(batch.columns, len(batch))
         for failure in failures:
             group = describe(dict(batch.columns), self.by, failure.row)
             where = f"group {group}, event time {describe_time(int(batch.time[failure.row]))}"
             self.dead_letters.put(Letter(self.name, failure.reason, position=where))
-        return Batch(columns, batch.time, batch.origin, batch.created)
+        yield Batch(columns, batch.time, batch.origin, batch.created)
 
 
 class UserAggregateOperator(AggregateOperator):
@@ -38,7 +45,7 @@ class UserAggregateOperator(AggregateOperator):
         self.notes = self.folding.folds.notes
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from map(self.folding.of, super().on_watermark(watermark))
+        yield from self.folding.of(super().on_watermark(watermark))
 
 
 class UserSequentialAggregate(SequentialAggregate):
@@ -52,4 +59,4 @@ class UserSequentialAggregate(SequentialAggregate):
         self.notes = self.folding.folds.notes
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
-        yield from map(self.folding.of, super().on_watermark(watermark))
+        yield from self.folding.of(super().on_watermark(watermark))

@@ -9,13 +9,15 @@ Rules:
    key come from one former instance and have one mark, so a pair is either answered or not.
 4. Of a theta join one side may have been at every former instance. The restored one takes the part of that side that has most rows: each
    has been given the same rows and has dropped the oldest, so the longest has all that are needed. Their marks mean nothing: what is
-   to come out is said by those of the side that was shared out.
+   to come out is said by those of the side that was shared out. A FULL one has been at one instance, and both sides come out of it by
+   their marks.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -25,8 +27,8 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.matching import Matcher, SideFormat
 from cep.dataflow.operators import Keep, Part, check_state
 from cep.dataflow.output import concat
-from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
-from cep.kernels.join import Ranges
+from cep.dataflow.putting_together import PARTS_MAX, together
+from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch, describe_time
 from cep.model.operators import Join
 from cep.model.windows import TimeWindow
 
@@ -46,13 +48,16 @@ class Panes:
         """The number of the oldest pane."""
         return self._numbers[0] if self._numbers else None
 
-    def add(self, batch: Batch, mark: int = MIN_TIME) -> None:
+    def add(self, batch: Batch, mark: int = MIN_TIME) -> Iterator[Batch]:
+        """It pauses where rows are of very many panes."""
         numbers = batch.time // self.advance
         if (np.diff(numbers) < 0).any():
             order = np.argsort(numbers, kind="stable")
             batch, numbers = batch.take(order), numbers[order]
         bounds = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(batch)]
-        for start, stop in pairwise(bounds) if len(batch) else ():
+        for i, (start, stop) in enumerate(pairwise(bounds) if len(batch) else ()):
+            if i % PARTS_MAX == PARTS_MAX - 1:
+                yield PAUSE
             self._put(int(numbers[start]), mark, batch if stop - start == len(batch) else batch.take(slice(start, stop)))
 
     def _put(self, number: int, mark: int, rows: Batch) -> None:
@@ -62,23 +67,20 @@ class Panes:
         self._panes[number].setdefault(mark, []).append(rows)
         self.bytes += batch_bytes(rows)
 
-    def window(self, k: int) -> Batch | None:
-        """The rows of window k; None if there are none."""
+    def window(self, k: int) -> Generator[Batch, None, list[Batch]]:
+        """The rows of window k, in blocks; it pauses while they are put together."""
         inside = self._numbers[bisect_left(self._numbers, k - self.reach) : bisect_left(self._numbers, k)]
-        panes = [self._panes[number] for number in inside]
-        found = [self._whole(pane, mark) for pane in panes for mark in pane if mark <= k]
-        if not found:
-            return None
-        rows = concat(found)
+        found: list[Batch] = []
+        for number in inside:
+            pane = self._panes[number]
+            for mark in [mark for mark in pane if mark <= k]:
+                pane[mark] = yield from together(pane[mark])  # from now on: several windows may take it
+                found += pane[mark]
+        blocks = yield from together(found)
         if self.size % self.advance == 0:
-            return rows
-        kept = np.flatnonzero(rows.time >= k * self.advance - self.size)
-        return rows.take(kept) if len(kept) else None
-
-    def _whole(self, pane: dict[int, list[Batch]], mark: int) -> Batch:
-        """In one piece, from now on: several windows may take it."""
-        pane[mark] = [concat(pane[mark])]
-        return pane[mark][0]
+            return blocks
+        cut = [block.take(np.flatnonzero(block.time >= k * self.advance - self.size)) for block in blocks]
+        return [block for block in cut if len(block)]
 
     def leave(self, k: int) -> None:
         """Windows before k are over."""
@@ -116,14 +118,14 @@ class WindowJoinOperator:
         return None if k is None else k * self.advance
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        self.sides[port].add(self.formats[port].kept(batch))
+        yield from self.sides[port].add(self.formats[port].kept(batch))
         self._check()
-        yield from ()
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
         while (k := self._next_window()) is not None and k * self.advance <= watermark:
             self._leave(k)
             yield from self._fire(k)
+            yield PAUSE
             self._leave(k + 1)
         self._leave(watermark // self.advance + 1)
 
@@ -153,22 +155,30 @@ class WindowJoinOperator:
                 side.leave(k)
 
     def _fire(self, k: int) -> Iterator[Batch]:
-        left, right = (side.window(k) for side in self.sides)
+        left = yield from self.sides[LEFT].window(k)
+        right = yield from self.sides[RIGHT].window(k)
         end = k * self.advance
         if end - max(side.size for side in self.sides) < self.since:
-            self.incomplete += left is not None or right is not None
+            self.incomplete += bool(left or right)
             return
-        matched = [np.zeros(0 if batch is None else len(batch), np.uint8) for batch in (left, right)]
-        if left is not None and right is not None:
-            met = ((rows, partners) for rows, partners, _ in self._ranges(left, right).pairs())
-            yield from self.matcher.matches((left, right), met, matched, lambda rows, _: np.full(len(rows), end - 1))
-        for side, batch in enumerate((left, right)):
-            if batch is not None and self.spec.keeps(side):
-                alone = np.flatnonzero(matched[side] == 0)
-                yield from self.matcher.unmatched(side, batch, alone, np.full(len(alone), end - 1))
+        matched = [[np.zeros(len(block), np.uint8) for block in blocks] for blocks in (left, right)]
+        if left and right:
+            yield from self._matches(left, right, matched, end)
+        for side, blocks in enumerate((left, right)):
+            for block, met in zip(blocks, matched[side], strict=True) if self.spec.keeps(side) else ():
+                alone = np.flatnonzero(met == 0)
+                yield from self.matcher.unmatched(side, block, alone, np.full(len(alone), end - 1))
 
-    def _ranges(self, left: Batch, right: Batch) -> Ranges:
-        return self.spec.index(RIGHT, right).probe(*self.spec.encode(LEFT, left))
+    def _matches(self, left: list[Batch], right: list[Batch], matched: list[list[np.ndarray]], end: int) -> Iterator[Batch]:
+        """Every block of the left meets every one of the right."""
+        keys = [self.spec.encode(LEFT, block) for block in left]
+        for j, partners in enumerate(right):
+            index = self.spec.index(RIGHT, partners)
+            yield PAUSE
+            for i, rows in enumerate(left):
+                met = ((a, b) for a, b, _ in index.probe(*keys[i]).pairs())
+                marks = matched[LEFT][i], matched[RIGHT][j]
+                yield from self.matcher.matches((rows, partners), met, marks, lambda a, _: np.full(len(a), end - 1))
 
     # State
 
@@ -184,14 +194,19 @@ class WindowJoinOperator:
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for port, side in enumerate(self.sides):
             own = [part for part in parts if part.port == port]
-            everywhere = not self.join.on and port == (LEFT, RIGHT)[self.join.broadcast == "right"]
+            everywhere = self._is_spread and port == (LEFT, RIGHT)[self.join.broadcast == "right"]
             for part in [max(own, key=lambda part: part.batch.num_rows)] if everywhere and own else own:
                 rows, marks = self.formats[port].rows(part, keep)
                 for mark in [] if everywhere else np.unique(marks).tolist():
-                    side.add(rows.take(np.flatnonzero(marks == mark)), mark)
+                    deque(side.add(rows.take(np.flatnonzero(marks == mark)), mark), 0)
                 if everywhere:
-                    side.add(rows)
+                    deque(side.add(rows), 0)
         self._check()
+
+    @property
+    def _is_spread(self) -> bool:
+        """May one side have been at several instances?"""
+        return not self.join.on and self.join.how != "full"
 
     def clear(self) -> None:
         self.sides = Panes(self.join.window), Panes(self.join.right_window)

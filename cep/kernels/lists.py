@@ -5,12 +5,17 @@ So a list is moved, copied and ordered as text is: element by element, a list be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from cep.kernels.column import NO_BYTES, Column
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.row_order import FIXED_BYTES, add_sizes, get, put
 from cep.model.schema import BINARY, DataType, list_of
+
+#: Elements that come out of lists at a time.
+PIECE_ELEMENTS = 65_536
 
 
 def encode_elements(values: Column) -> Column:
@@ -45,6 +50,36 @@ def explode(lists: Column) -> tuple[np.ndarray, np.ndarray, Column]:
     data, starts, lengths = _arrays(lists)
     _find_elements(data, starts, lengths, element.is_text, places)
     return rows, ordinals, get(element, data, places, int(lengths.sum()))
+
+
+def explode_in_pieces(lists: Column, most: int = PIECE_ELEMENTS) -> Iterator[tuple[np.ndarray, np.ndarray, Column]]:
+    """As `explode`, about `most` elements at a time: at most twice as many, however many a list has."""
+    counts = list_lengths(lists)
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(lists):
+        if counts[start] > most:
+            yield from _explode_one(lists, start, most)
+            start += 1
+            continue
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] - counts[start] + most, side="right")))
+        rows, ordinals, elements = explode(lists.take(slice(start, stop)))
+        yield rows + start, ordinals, elements
+        start = stop
+
+
+def _explode_one(lists: Column, row: int, most: int) -> Iterator[tuple[np.ndarray, np.ndarray, Column]]:
+    """Of one list, which is cut into shorter ones."""
+    one = lists.take(slice(row, row + 1))
+    data, starts, lengths = _arrays(one)
+    places = np.empty(int(list_lengths(one)[0]) + 1, np.int64)
+    _find_elements(data, starts, lengths, _element(lists).is_text, places)
+    places[-1] = starts[0] + lengths[0]
+    for first in range(0, len(places) - 1, most):
+        stop = min(first + most, len(places) - 1)
+        part = Column(lists.type, (places[stop : stop + 1] - places[first]).astype(np.int32), None, data, places[first : first + 1])
+        rows, ordinals, elements = explode(part)
+        yield rows + row, ordinals + first, elements
 
 
 def list_lengths(lists: Column) -> np.ndarray:

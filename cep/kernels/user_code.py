@@ -68,7 +68,7 @@ def row_loop(function: Callable[..., Any], arguments: Sequence[DataType], result
         loop = _compiled_loop(compiled, arguments, result.type, optional)
     except Refused:
         raise
-    except Exception as error:  # Numba's errors, and whatever else its compiler stumbles over
+    except BaseException as error:  # Numba's errors, and whatever else its compiler, or a user's code that it runs, ends with
         raise Refused(_first_line(error)) from error
     count_compilation()
     return lambda *rest: loop(compiled, *rest)
@@ -120,7 +120,7 @@ def _read_only(type_: Any) -> Any:
     return types.Array(type_, 1, "C", readonly=True, aligned=False)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     """The first line of Numba's message that says something."""
     lines = [line.strip() for line in _COLORS.sub("", str(error)).splitlines()]
     saying = [line for line in lines if line and not line.startswith(_HEADINGS)]
