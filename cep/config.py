@@ -16,6 +16,7 @@ from cep.errors import ClusterError
 BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
+GRACE_S = 10.0
 TOKEN_VARIABLE = "CEP_TOKEN"
 RUN_VARIABLE = "CEP_RUN"
 _TRANSACTION_BYTES = 100_000  # ZooKeeper keeps the last 500 in memory, each twice; a tenth of what its packets hold
@@ -41,6 +42,7 @@ class ClusterConfig:
         module_path: folders in which they are found, behind those where Python looks anyway.
         token: what a REST request must carry as `Authorization: Bearer`; None: nothing (loopback only).
         session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
+        grace_s: how long a publisher, or a query that reads another, may be silent before it counts as gone; see `silence_s`.
         budget_bytes: what the inbound channels of one instance manager may hold together (DESIGN §7).
         state_limit_bytes: what the state of one subquery instance may take before its query fails.
         numa: instance managers are bound to cores and nodes, and the planner knows distances.
@@ -64,6 +66,7 @@ class ClusterConfig:
     rest_names: tuple[str, ...] = ()
     token: str | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
+    grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES
     state_limit_bytes: int = STATE_LIMIT_BYTES
     numa: bool = True
@@ -73,6 +76,11 @@ class ClusterConfig:
     gateway: str | None = None
     reports: str | None = None
     rest_url: str | None = None
+
+    @property
+    def silence_s(self) -> float:
+        """What counts: nobody is given up sooner than a process whose session with ZooKeeper has ended (DESIGN 4.11)."""
+        return max(self.grace_s, self.session_timeout_s)
 
     @property
     def rest(self) -> str:

@@ -30,8 +30,8 @@ HEADER_BYTES = _HEADER.size
 COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE = range(1, 9)
-CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT = range(16, 27)
-_KINDS = frozenset(range(1, 9)) | frozenset(range(16, 27))
+CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN = range(16, 28)
+_KINDS = frozenset(range(1, 9)) | frozenset(range(16, 28))
 _KIND_OF: dict[type, int] = {
     Batch: BATCH,
     Watermark: WATERMARK,

@@ -194,6 +194,12 @@ class DataPlane:
         self.home.leave(keep=False)
 
     def _dispatch(self, header: Header, body: Any) -> None:
+        if header.kind == wire.UNKNOWN:  # of all that we had there
+            with self.lock:
+                handlers = list(self.handlers.items())
+            for channel, handler in handlers:
+                handler(header._replace(channel=channel), body)
+            return
         answer = header.kind == wire.SUBSCRIBED
         try:
             handler = self.subscribers.get(wire.from_json(body)["id"]) if answer else self.handlers.get(header.channel)
@@ -206,6 +212,6 @@ class DataPlane:
         with self.lock:
             endpoints = [endpoint for endpoint, channels in self.beats.items() if channels]
         for endpoint in endpoints:
-            self.send(endpoint, Header(wire.BEAT, self.id))
+            self.send(endpoint, Header(wire.BEAT, self.id), self.endpoint.encode())
         for call in list(self.on_beat.values()):
             call()

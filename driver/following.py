@@ -107,11 +107,9 @@ class Following:
         asked = [(p, p.ask(answer["readers"])) for p, answer in zip(publishers, answers, strict=True)]
         for publisher, readers in asked:
             publisher.await_opened(readers)
-        deaf = [complaint for publisher in publishers if (complaint := publisher.unheard())]
         for publisher, answer in zip(publishers, answers, strict=True):
             publisher.say_goodbye(not keep_open, answer["others"])
-        silent = [complaint for publisher in publishers if (complaint := publisher.await_closed())]
-        return deaf + silent
+        return [complaint for publisher in publishers if (complaint := publisher.await_closed())]
 
     # Learning
 

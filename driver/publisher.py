@@ -32,6 +32,7 @@ from driver.small_batches import ROWS_MAX, Written, small_batches
 
 BATCH_BYTES = 2 << 20
 ANSWER_S = 15.0
+NOT_KNOWN = -1
 CLOSED_S = 60.0  # for a reader that is there to confirm our last word
 
 Closer = Callable[["list[Publisher]", bool], None]
@@ -50,8 +51,10 @@ class Reader:
         self.route = None if document["route"] is None else Route.from_json(document["route"])
         self.sequence = 0
         self.watermark = MIN_TIME  # the last one it was told
+        self.process = 0  # which it is in, once it has said so
         self.opened = self.gone = self.closed = False
         self.refused = ""  # why it was closed, if what we sent was no batch
+        self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
 
     @property
     def is_here(self) -> bool:
@@ -242,9 +245,12 @@ class Publisher:
             if reader.refused:
                 closed = f"publisher {self.name!r} of stream {self.stream.name!r} was closed by query {reader.query!r}"
                 return f"{closed}, which could not take what it sent: {reader.refused}"
-        deaf = sorted({reader.query for reader in self.readers.values() if reader.closed})
+        deaf = {reader.query: reader.taken for reader in self.readers.values() if reader.taken is not None}
+        if not deaf:
+            return ""
         silent = f"publisher {self.name!r} of stream {self.stream.name!r} was silent for so long that it counts as closed"
-        return f"{silent} at query {', '.join(deaf)}: what it sent since was not taken; open another one" if deaf else ""
+        where = ", ".join(f"query {query!r} {_took(taken)}" for query, taken in deaf.items())
+        return f"{silent} at {where}: what it sent since was not taken; open another one of this name and send that again"
 
     def _header(
         self, kind: int, reader: Reader, created: int = 0, stamp: int = MIN_TIME, record: int = 0, fingerprint: int | None = None
@@ -330,13 +336,16 @@ class Publisher:
             elif header.kind == wire.CREDIT:
                 reader.credit.grant(header.sequence, header.record, header.watermark)
             elif header.kind == wire.CLOSED:
-                reader.closed, reader.refused = True, wire.from_json(body)["reason"] if len(body) else ""
+                self._closed(reader, wire.from_json(body) if len(body) else {})
+            elif header.kind == wire.UNKNOWN:
+                self._unknown(reader, wire.from_json(body))
             elif header.kind == wire.REDIRECT and reader.opened:
                 self._redirect(reader, body)
             self.changed.notify_all()
 
     def _opened(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
         reader.opened, reader.gone = bool(document["here"]), not document["here"]
+        reader.process = document.get("process", 0)
         # Where it was already, by an earlier publisher of our name, its numbering goes on.
         reader.credit.limit, reader.sequence = document.get("limit", 0), header.sequence
         reader.credit.sent, reader.credit.consumed = document.get("received", 0), document.get("consumed", 0)
@@ -345,6 +354,24 @@ class Publisher:
         self._goes_on_at(document.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
             self.max_time = max(self.max_time, header.watermark + self.disorder)
+
+    def _closed(self, reader: Reader, word: dict[str, Any]) -> None:
+        """It has heard our last word, or has given us up, which is no answer to our last word, or is over itself."""
+        reader.refused = word.get("reason", reader.refused)
+        if self.closed and word and not word.get("heard"):
+            return
+        reader.taken = word.get("record")
+        reader.closed = bool(word)
+        reader.gone |= not word
+
+    def _unknown(self, reader: Reader, word: dict[str, Any]) -> None:
+        """Who is there knows nothing of us: another process, whose predecessor has taken the query along, or it has given us up."""
+        if word["endpoint"] != reader.endpoint or not reader.process or reader.closed or self.closed:
+            return
+        if word["process"] != reader.process:
+            reader.gone = True
+        elif not reader.gone:
+            reader.taken, reader.closed = NOT_KNOWN, True
 
     def _redirect(self, reader: Reader, body: Any) -> None:
         """The reader moves: behind what it has been sent it is told so where it was, and hears from us at its new place from now on."""
@@ -361,7 +388,7 @@ class Publisher:
     def _goes_on_at(self, endpoint: str, reader: Reader) -> None:
         if endpoint != reader.endpoint:
             self.plane.redirect(reader.endpoint, endpoint)
-            reader.endpoint = endpoint
+            reader.endpoint, reader.process = endpoint, 0
 
     # Closing
 
@@ -384,8 +411,9 @@ class Publisher:
         with self.speaking:
             self.closed = True
             for reader in self.readers.values():
-                body = wire.to_json({**word, "entry": reader.entry})
-                self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader), body)
+                reader.closed, reader.taken = False, None
+                body, sent = wire.to_json({**word, "entry": reader.entry}), reader.credit.sent
+                self.plane.send(reader.endpoint, self._header(wire.CLOSE, reader, record=sent), body)
 
     def await_closed(self) -> str:
         """Until all readers have heard it; what is to be complained of, if one has not though there was time."""
@@ -396,7 +424,7 @@ class Publisher:
             for reader in self._unclosed():
                 reader.gone = is_gone(reader.endpoint)
         if not (silent := self._unclosed()):
-            return ""
+            return self.unheard()
         where = ", ".join(sorted({f"query {reader.query!r} at {reader.endpoint}" for reader in silent}))
         what = f"{where}: being stopped or busy it has not confirmed within {CLOSED_S:g} s what it was sent, and that it is closed"
         return f"publisher {self.name!r} of stream {self.stream.name!r}: {what}"
@@ -423,6 +451,12 @@ def _cut(batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         return (batch,) if rows else ()
     size = max(1, rows * BATCH_BYTES // max(batch.nbytes, 1))
     return (batch.slice(start, size) for start in range(0, rows, size))
+
+
+def _took(before: int) -> str:
+    if before == NOT_KNOWN:
+        return "(how many rows it took is not known)"
+    return f"(which took rows up to number {before - 1})" if before else "(which took no row)"
 
 
 def _first_with_credit(readers: list[Reader], size: int) -> Reader | None:

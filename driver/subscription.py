@@ -44,6 +44,7 @@ class Producer:
         self.channel = wire.name_id(f"{query}/{stream}/{index}>{id_}")
         self.consumed = self.granted = 0
         self.sequence = 0
+        self.process = 0  # which it is in, once it has said so
         self.open = True
         self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
         self.shown: pa.Schema | None = None  # as what the batches are read that it sends
@@ -99,15 +100,15 @@ class Subscription:
         """In the plane's thread. An instance that was made with this subscription says what it will send on, before it sends."""
         answer = wire.from_json(body)
         if (place := answer.get("place")) is not None:
-            self._find_at(place["channel"], place["endpoint"])
+            self._find_at(place["channel"], place["endpoint"], place.get("process", 0))
         if "here" in answer:
             self._hear(header, body)
 
-    def _find_at(self, channel: int, endpoint: str) -> None:
+    def _find_at(self, channel: int, endpoint: str, process: int) -> None:
         """The instance is there: now, or it has been from the beginning."""
         producer, before = self.producers.get(channel), self.early.get(channel)
         if producer is not None:
-            before = producer.endpoint
+            before, producer.process = producer.endpoint, process
             if endpoint != before:
                 producer.ahead, producer.endpoint = producer.ahead or {}, endpoint
         if before not in (None, endpoint):
@@ -186,6 +187,7 @@ class Subscription:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
+        producer.process = answer.get("process", 0)
         sent = Format(self.schema, time=answer["time"])
         producer.shown = shown(sent)
         self.plane.sockets.join(producer.channel, sent.layout)
@@ -270,13 +272,25 @@ class Subscription:
             case wire.END:
                 producer.open = False
             case wire.UNSUBSCRIBE:
-                self._break(ClusterError(f"{self._of()}: this subscription was silent for too long and was dropped"))
+                self._break(self._dropped())
+            case wire.UNKNOWN:
+                self._unknown(producer, wire.from_json(body))
             case wire.STOP:
                 self._break(QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire"))
             case wire.FAIL:
                 fail = wire.from_json(body)
                 self._break(QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"]))
         return None
+
+    def _unknown(self, producer: Producer, word: dict[str, Any]) -> None:
+        """Who is there knows nothing of us: it has dropped us. Or it is another process: what became of the query is asked elsewhere."""
+        if producer.open and word["endpoint"] == producer.endpoint:
+            if word["process"] == producer.process:
+                self._break(self._dropped())
+            self.wonder()
+
+    def _dropped(self) -> ClusterError:
+        return ClusterError(f"{self._of()}: this subscription was silent for too long and was dropped")
 
     def _of(self) -> str:
         """For messages: what it reads."""

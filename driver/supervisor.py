@@ -28,6 +28,7 @@ from typing import Any
 from cep import numa
 from cep.config import (
     BUDGET_BYTES,
+    GRACE_S,
     SESSION_TIMEOUT_S,
     STATE_LIMIT_BYTES,
     TOKEN_VARIABLE,
@@ -83,6 +84,7 @@ class LocalConfig:
     folder: str | None = None
     keep_home: bool = False
     session_timeout_s: float = SESSION_TIMEOUT_S
+    grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES
     state_limit_bytes: int = STATE_LIMIT_BYTES
     kernel_cache: str | None = None
@@ -167,6 +169,7 @@ class Supervisor:
             rest_names=own.rest_names,
             token=own.token,
             session_timeout_s=own.session_timeout_s,
+            grace_s=own.grace_s,
             budget_bytes=own.budget_bytes,
             state_limit_bytes=own.state_limit_bytes,
             numa=own.numa,

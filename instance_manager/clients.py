@@ -2,13 +2,18 @@
 
 A publisher opens at every reader of its stream, a subscriber at every instance that produces its stream; each names them by an id
 that follows from query, stream and index. A client process has one endpoint, whatever it publishes and reads; it is heard of as a
-whole, by a heartbeat a second. Silence is noticed here: of a publisher after 10 s, of a subscriber after its `keep_s`.
+whole, by a heartbeat a second. Silence is noticed here: of a publisher after 10 s, of a subscriber after its `keep_s`. Only what passes
+while this process listens counts: one that was stopped has heard nobody.
+
+A publisher that counts as closed may only have been stopped, and have sent more. Its last word says how much; until that has come, or
+its process has ended, the stream does not end as if it were complete: its query fails.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +25,14 @@ from cep.dataflow.meter import Account
 from cep.dataflow.source import Closing, Published, Publisher, Refused
 from cep.elements import MIN_TIME, Batch, Element, Watermark
 from cep.errors import MessagesLost
-from cep.transport import Sockets
+from cep.transport import Sockets, is_gone
 from cep.wire import Header
 from instance_manager import said
 from instance_manager.hosting import Entry, Hosted, Outlet, clock_us, open_subscription, publisher_channel
 from instance_manager.subscriptions import Subscription, Terms
 
-SILENCE_US = 10_000_000
+SILENCE_S = 10.0
+AWAY_S = 1.0  # between two ticks: who needs longer was stopped, or kept from its work
 FORWARD_S = 60.0  # messages for an instance that has moved are passed on for so long
 PARTITION_MASK = (1 << 47) - 1
 MAX_ID = 2**64 - 1  # of what a header names
@@ -67,11 +73,27 @@ class Publishing(NamedTuple):
     peer: Peer
 
 
+class Dropped(NamedTuple):
+    """A publisher that counts as closed for its silence."""
+
+    hosted: Hosted
+    entry: Entry
+    name: str
+
+
+def _stays(hosted: Hosted) -> None:
+    """There is no short way that it could be on."""
+
+
 class Clients:
     """Handles the control messages of clients; used by the engine's thread."""
 
-    def __init__(self, sockets: Sockets, budget_bytes: int) -> None:
-        self.sockets, self.budget_bytes = sockets, budget_bytes
+    def __init__(self, sockets: Sockets, budget_bytes: int, silence_s: float = SILENCE_S) -> None:
+        self.sockets, self.budget_bytes, self.silence_s = sockets, budget_bytes, silence_s
+        self.process = int.from_bytes(os.urandom(6), "little")  # tells clients this process from another that comes in its place
+        self.ticked = time.monotonic()
+        self.leave_short_way: Callable[[Hosted], None] = _stays
+        self.dropped: dict[int, Dropped] = {}  # by channel
         self.outlets: dict[int, tuple[Hosted, Outlet]] = {}
         self.entries: dict[int, tuple[Hosted, Entry]] = {}
         self.subscriptions: dict[int, Subscribed] = {}
@@ -92,6 +114,12 @@ class Clients:
             self.moved.pop(id_, None)
             if entry.source.expected:
                 self.expecting[id_] = (hosted, entry)
+
+    def _note_dropped(self, hosted: Hosted) -> None:
+        """At its new place."""
+        for id_, entry in hosted.entries.items():
+            for name in entry.source.in_doubt:
+                self.dropped[publisher_channel(id_, name)] = Dropped(hosted, entry, name)
 
     def knows(self, channel: int) -> bool:
         """Is, or was, that a subscription here?"""
@@ -114,6 +142,7 @@ class Clients:
             self.entries.pop(id_, None)
             self.expecting.pop(id_, None)
             self.moved[id_] = forward, now
+        self._forget_dropped(hosted)
 
     def take_over(self, hosted: Hosted, stream: str, terms: Terms) -> Subscription:
         """A subscription that it had at its old place."""
@@ -124,6 +153,7 @@ class Clients:
 
     def announce(self, hosted: Hosted) -> None:
         """To its subscribers: from now on it is here."""
+        self._note_dropped(hosted)
         for id_, outlet in hosted.outlets.items():
             for subscription in outlet.subscriptions.values():
                 self._announce(id_, subscription)
@@ -140,6 +170,10 @@ class Clients:
             for name in entry.source.publishers:
                 if publisher_channel(id_, name) in self.publishers:
                     self.let_go(publisher_channel(id_, name))
+        self._forget_dropped(hosted)
+
+    def _forget_dropped(self, hosted: Hosted) -> None:
+        self.dropped = {channel: each for channel, each in self.dropped.items() if each.hosted is not hosted}
 
     def handle(self, header: Header, body: Any) -> None:
         """One control message. What names something that is not here any more is answered as ended, or ignored."""
@@ -158,7 +192,7 @@ class Clients:
             case wire.CLOSE:
                 self._close(header, said.document_of(body))
             case wire.BEAT:
-                self._hear(header)
+                self._hear(header, body)
 
     # Subscribers
 
@@ -201,10 +235,10 @@ class Clients:
         self._answer(subscription.terms.endpoint, Header(wire.SUBSCRIBED, outlet), answer)
 
     def _place(self, subscription: Subscription) -> dict[str, Any]:
-        return {"endpoint": self.sockets.endpoint, "channel": subscription.id}
+        return {"endpoint": self.sockets.endpoint, "channel": subscription.id, "process": self.process}
 
     def _answer(self, endpoint: str, header: Header, document: dict[str, Any]) -> None:
-        self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document))
+        self.sockets.send(endpoint, Header(wire.SUBSCRIBED, header.channel), wire.to_json(document | {"process": self.process}))
 
     def _attach(self, hosted: Hosted, outlet: Outlet, terms: Terms) -> Subscription:
         instance = hosted.instance
@@ -260,9 +294,10 @@ class Clients:
             known = self.register(hosted, entry, name, sent_until)
         else:
             _cancel_closing(known)
+        self.dropped.pop(channel, None)
         self.file_publisher(channel, hosted, entry, known, endpoint)
         credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
-        body = wire.to_json({"here": True, "received": known.inbox.received, "endpoint": self.sockets.endpoint, **credit})
+        body = wire.to_json({"here": True, "received": known.inbox.received, **self._here(), **credit})
         next_record = entry.source.records.get(name, 0)
         answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
         self.sockets.send(endpoint, answer, body)
@@ -286,29 +321,53 @@ class Clients:
         return publisher
 
     def _close(self, header: Header, document: dict[str, Any]) -> None:
+        """The last word of a publisher. What cannot be taken of it is the query's failure: its stream would never end."""
         last, others = said.flag(document, "last"), frozenset(said.texts(document, "others"))
         entry_id, endpoint = said.count(document, "entry", most=MAX_ID), said.endpoint(document, self.sockets.endpoint)
         if header.channel in self.publishers:
-            publisher = self.publishers[header.channel].publisher
-            publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
-            self.let_go(header.channel)
+            hosted, _, publisher, _ = self.publishers[header.channel]
+            try:
+                publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, 0, MIN_TIME, MIN_TIME)
+            except MessagesLost as error:
+                self._break(hosted, publisher.name, error)
+            self.let_go(header.channel, word={"heard": True})
             return
-        if entry_id in self.entries:  # it counts as closed already, for it was silent for too long
+        word: dict[str, Any] = {"heard": True}
+        if entry_id in self.entries:
             hosted, entry = self.entries[entry_id]
+            if (dropped := self.dropped.get(header.channel)) is not None:
+                word |= self._compare(dropped, header.record)
             entry.source.finish(last, others)
             hosted.wake()
-        self.sockets.send(endpoint, Header(wire.CLOSED, header.channel))
+        self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), wire.to_json(word))
 
-    def let_go(self, channel: int, told: bool = True, reason: str = "") -> None:
-        """The publisher is told that it is closed, or has gone on of itself; it is heard no more. `reason`: what it did wrong."""
+    def _compare(self, dropped: Dropped, sent: int) -> dict[str, Any]:
+        """Its last word: `sent`, in bytes, is all that it has sent here. What it is to hear of that."""
+        vanished = dropped.entry.source.vanished[dropped.name]
+        vanished.missing |= sent != vanished.received
+        if vanished.missing:
+            return {"record": vanished.record}
+        dropped.entry.source.is_complete(dropped.name)
+        return {}
+
+    def let_go(self, channel: int, told: bool = True, word: dict[str, Any] | None = None) -> None:
+        """The publisher is told that it is closed, and how that came, or has gone on of itself; it is heard no more."""
         _, entry, publisher, peer = self.publishers.pop(channel)
         endpoint = entry.endpoints.pop(publisher.name)
         if told:
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": reason}) if reason else None)
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(word))
         else:
             entry.gone_on[publisher.name] = endpoint
         peer.publishers.discard(channel)
         self._part(peer)
+
+    def _break(self, hosted: Hosted, publisher: str, error: MessagesLost) -> None:
+        """What breaks a publisher's channel is the query's failure."""
+        hosted.instance.fail(f"publisher {publisher!r}: {type(error).__name__}: {error}")
+        hosted.wake()
+
+    def _here(self) -> dict[str, Any]:
+        return {"endpoint": self.sockets.endpoint, "process": self.process}
 
     def _peer(self, endpoint: str, client: bool) -> Peer:
         """Which has just been heard of."""
@@ -327,14 +386,16 @@ class Clients:
         """A batch or watermark of a publisher, and on whose account it is; None: it is none. What is no batch closes its channel: the
         publisher is told why, and the query says so (`Refused`). What is missing is the query's failure, for it would not be noticed."""
         if header.channel not in self.publishers:
+            if header.channel in self.dropped and header.kind == wire.BATCH:  # it has woken up, and does not know yet
+                _, entry, name = self.dropped[header.channel]
+                entry.source.vanished[name].missing = True
             return None
         hosted, entry, publisher, peer = self.publishers[header.channel]
         peer.heard = time.monotonic()
         try:
             self._accept(entry, publisher, header, body)
         except MessagesLost as error:
-            hosted.instance.fail(f"publisher {publisher.name!r}: {type(error).__name__}: {error}")
-            hosted.wake()
+            self._break(hosted, publisher.name, error)
         except Exception as error:  # whatever is wrong with what it sent harms nobody else
             self._refuse(header.channel, f"{type(error).__name__}: {error}")
             return entry.account
@@ -348,7 +409,7 @@ class Clients:
         LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
         publisher.inbox.queue.append((Refused(reason), 0, MIN_TIME))
         hosted.wake()
-        self.let_go(channel, reason=reason)
+        self.let_go(channel, word={"reason": reason})
 
     def _accept(self, entry: Entry, publisher: Publisher, header: Header, body: Any) -> None:
         element: Element | Published
@@ -369,13 +430,17 @@ class Clients:
         """Something has come from a publisher, known by its channel."""
         self.publishers[publisher].peer.heard = time.monotonic()
 
-    def _hear(self, header: Header) -> None:
-        """A heartbeat: of a client, or of an instance manager for one of its readers."""
+    def _hear(self, header: Header, body: Any) -> None:
+        """A heartbeat: of a client, which says where it is, or of an instance manager for one of its readers."""
         peer = self.peers.get(header.channel)
         if peer is None and header.channel in self.subscriptions:
             peer = self.subscriptions[header.channel].peer
         if peer is not None:
             peer.heard = time.monotonic()
+        elif body:  # it was given up, or knew the process that was here before
+            endpoint = said.endpoint({"endpoint": bytes(body).decode()}, self.sockets.endpoint)
+            self.sockets.send(endpoint, Header(wire.UNKNOWN, header.channel), wire.to_json(self._here()))
+            self.sockets.hang_up(endpoint)
 
     # Every turn, and every 100 ms
 
@@ -391,35 +456,62 @@ class Clients:
 
     def tick(self) -> None:
         """Drops who has been silent too long."""
-        now = time.monotonic()
+        now, before = time.monotonic(), self.ticked
+        self.ticked = now
+        if now - before > AWAY_S:
+            self._excuse(now, now - before)
         for peer in list(self.peers.values()):
             silent_s = now - peer.heard
             if silent_s > peer.keep_s:
                 self._abandon(peer, silent_s)
-            if silent_s * 1e6 > SILENCE_US:
+            if silent_s > self.silence_s:
                 self._drop_publishers(peer)
                 self._part(peer)
         self.moved = {id_: each for id_, each in self.moved.items() if now - each[1] < FORWARD_S} if self.moved else self.moved
         for id_, (hosted, entry) in list(self.expecting.items()):
-            entry.source.give_up_expected(clock_us(), SILENCE_US)
+            entry.source.give_up_expected(clock_us(), round(self.silence_s * 1e6))
             if not entry.source.expected:
                 del self.expecting[id_]
                 hosted.wake()
+        for dropped in list(self.dropped.values()):
+            if dropped.entry.source.awaits_doubt:
+                self._resolve(dropped)
+
+    def _excuse(self, now: float, away_s: float) -> None:
+        """We have not listened: that is nobody else's silence."""
+        for peer in self.peers.values():
+            peer.heard = min(now, peer.heard + away_s)
+        for _, entry in self.expecting.values():
+            entry.source.expected_from_us += round(away_s * 1e6) if entry.source.expected_from_us else 0
 
     def _abandon(self, peer: Peer, silent_s: float) -> None:
-        """Gives up the subscriptions of a client that are not kept for so long."""
-        for subscribed in [self.subscriptions[id_] for id_ in peer.subscriptions]:
-            if silent_s > subscribed.subscription.terms.keep_s:
-                self.sockets.send(peer.endpoint, Header(wire.UNSUBSCRIBE, subscribed.subscription.id))
-                self._unsubscribe(subscribed)
+        """Gives up those subscriptions of a client that are not kept for so long."""
+        kept = {id_: self.subscriptions[id_].subscription.terms.keep_s for id_ in peer.subscriptions}
+        peer.keep_s = min((keep_s for keep_s in kept.values() if keep_s >= silent_s), default=math.inf)
+        for id_ in [id_ for id_, keep_s in kept.items() if keep_s < silent_s]:
+            self.sockets.send(peer.endpoint, Header(wire.UNSUBSCRIBE, id_))
+            self._unsubscribe(self.subscriptions[id_])
 
     def _drop_publishers(self, peer: Peer) -> None:
         for channel in list(peer.publishers):
             hosted, entry, publisher, _ = self.publishers[channel]
-            entry.source.vanish(publisher.name)
+            self.leave_short_way(hosted)
+            entry.source.vanish(publisher.name, peer.endpoint)
             if publisher.name not in entry.source.publishers:
-                self.let_go(channel)
+                self.dropped[channel] = Dropped(hosted, entry, publisher.name)
+                self.let_go(channel, word={"record": entry.source.vanished[publisher.name].record})
                 hosted.wake()
+
+    def _resolve(self, dropped: Dropped) -> None:
+        """The stream would have ended but for publishers that may have sent more. Those whose processes have ended have not."""
+        hosted, entry, _ = dropped
+        for name, vanished in entry.source.in_doubt.items():
+            if not vanished.missing and is_gone(vanished.endpoint):
+                entry.source.is_complete(name)
+        if entry.source.awaits_doubt:
+            hosted.instance.fail(entry.source.doubt())
+        self._forget_dropped(hosted)
+        hosted.wake()
 
     def unread(self, hosted: Hosted) -> bool:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""

@@ -62,6 +62,7 @@ class Control(threading.Thread):
         super().__init__(name="control", daemon=True)
         self.config, self.facts, self.preparation, self.ask, self.slot = config, facts, preparation, ask, slot
         self.words: queue.Queue[Word] = queue.Queue()
+        self.was_away = False  # the loop waits for our word that it still counts as alive
         self.read: dict[str, dict[str, Any]] = {}  # assignments as last read, under a watch
         self.known: dict[str, dict[str, Any]] = {}  # assignments as last obeyed
         self.statuses: dict[str, dict[str, Any]] = {}
@@ -127,17 +128,26 @@ class Control(threading.Thread):
         changed = {word.key for word in words if isinstance(word, Changed)}
         for key in changed:
             self.read.pop(key, None)
-        if "register" in words:
+        self.was_away |= "back" in words
+        if "register" in words or "back" in words:
             self.read.clear()
+        if "register" in words:
             self._register()
         elif statuses:
             self._write_statuses(statuses)
-        if "register" in words or "look" in words:
+        if "register" in words or "look" in words or "back" in words:
             self._look()
+            self._confirm()
         elif changed:
             self._read_anew(changed)
         if self.refused != self.told_refused:
             self._register_facts()
+
+    def _confirm(self) -> None:
+        """All assignments have been read as they are now; what they ask of the loop it has been asked before this."""
+        if self.was_away:
+            self.was_away = False
+            self.ask(Command("confirm", ""))
 
     # What is true
 

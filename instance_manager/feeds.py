@@ -16,7 +16,7 @@ from cep.errors import QueryFailed
 from cep.model.schema import Schema
 from cep.wire import Format, Header
 from instance_manager import said
-from instance_manager.hosting import READER_KEEP_S, Attachment, Hosted
+from instance_manager.hosting import Attachment, Hosted
 from instance_manager.network import Network, RemoteInbox
 
 ORIGIN_WORDS_MAX = 1 << 10
@@ -48,7 +48,8 @@ class Feeds:
                 if header.kind == wire.SUBSCRIBED and header.channel == attachment.outlet(producer):
                     self._answered(hosted, attachment, producer, endpoint, said.document_of(body))
                 elif header.kind == wire.UNSUBSCRIBE and header.channel == wire.name_id(attachment.channel(producer)):
-                    attachment.source.lose(f"instance {producer} heard nothing of this reader for {READER_KEEP_S:g} s and dropped it")
+                    silent_s = attachment.terms["keep_s"]
+                    attachment.source.lose(f"instance {producer} heard nothing of this reader for {silent_s:g} s and dropped it")
                     hosted.wake()
 
     def _answered(self, hosted: Hosted, attachment: Attachment, producer: int, endpoint: str, answer: dict[str, Any]) -> None:

@@ -31,7 +31,6 @@ from cep.wire import Format, Header
 from instance_manager.network import RemoteChannel, RemoteInbox
 from instance_manager.subscriptions import Subscription, Terms
 
-READER_KEEP_S = 10.0  # an instance that reads another query's output and is silent for so long is gone, as a publisher would be
 NEIGHBOUR_BYTES = 1 << 20  # under way between two instances of one thread: while it is still in the caches
 ARRIVAL_BYTES = 8 << 20  # of an instance that moves, under way to its new place
 READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
@@ -262,7 +261,7 @@ class _Maker:
         terms = {
             "id": f"{query}@{self.assignment['epoch']}",
             "endpoint": self.sockets.endpoint,
-            "keep_s": READER_KEEP_S,
+            "keep_s": self.config.cluster.silence_s,  # after which it is gone, as a publisher would be
             "budget_bytes": min(self.share, READER_HELD_BYTES),
             "reader": query,
             "columns": columns.names,

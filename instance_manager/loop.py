@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import math
+import threading
 import time
 import traceback
 from collections import deque
@@ -22,7 +24,7 @@ from cep.mark import SINCE, Mark, Slot
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.transport import Sockets
 from cep.wire import Header
-from instance_manager.clients import Clients
+from instance_manager.clients import SILENCE_S, Clients
 from instance_manager.feeds import Feeds
 from instance_manager.hosting import Hosted
 from instance_manager.moves import Moves
@@ -40,7 +42,7 @@ Report = Callable[[Hosted], None]
 @dataclass(frozen=True, slots=True)
 class Command:
     """What the control thread asks of the loop, for one instance: add | run | drain | stop | fail | remove | subscribe | lose | reroute |
-    move."""
+    move. Or, for none, confirm: what should be true has been read since it was away."""
 
     verb: str
     key: str
@@ -58,17 +60,30 @@ class Loop:
     """Runs the subquery instances of this process until `stopping`."""
 
     def __init__(
-        self, sockets: Sockets, budget_bytes: int, report: Report, on_tick: Callable[[Loop, bool], None], slot: Slot | None = None
+        self,
+        sockets: Sockets,
+        budget_bytes: int,
+        report: Report,
+        on_tick: Callable[[Loop, bool], None],
+        slot: Slot | None = None,
+        silence_s: float = SILENCE_S,
+        lease_s: float = math.inf,
+        on_return: Callable[[], None] = lambda: None,
     ) -> None:
         self.sockets, self.report, self.on_tick = sockets, report, on_tick
         self.slot = slot or Mark.open(None).loop
         self.meter = Meter(time.perf_counter_ns, self.slot.words)
         self.account, self.idle = Account(), Account()  # what belongs to no instance; what was slept
-        self.clients = Clients(sockets, budget_bytes)
+        self.clients = Clients(sockets, budget_bytes, silence_s)
         self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
         self.feeds = Feeds(self.network)
         self.short_ways = ShortWays(sockets, self.clients, self.meter)
         self.network.passed_by = self.short_ways.entered
+        self.clients.leave_short_way = self.short_ways.leave
+        self.lease_s, self.on_return = lease_s, on_return
+        self.turned = time.monotonic()
+        self.in_doubt = False  # whether it still counts as alive
+        self.asked = threading.Event()
         self.hosted: dict[str, Hosted] = {}
         self.ready = Ready()
         self.senders: dict[tuple[str, int], tuple[Hosted, LocalChannel]] = {}  # by channel, of those that end in this process
@@ -82,7 +97,9 @@ class Loop:
     def run(self) -> None:
         self.slot.begin()
         while not self.stopping:
-            if not self.turn():
+            if self._was_away():
+                self._await_confirmation()
+            elif not self.turn():
                 self.meter.charge(self.account)
                 self.short_ways.meanwhile = self.idle
                 self._park()
@@ -96,6 +113,22 @@ class Loop:
         # Rounded up: what is less than a millisecond would be spent awake, and others want the core.
         self.sockets.park(max(0, -((time.monotonic_ns() - self._next_tick) // 1_000_000)))
 
+    def _was_away(self) -> bool:
+        """Who was away for longer than its session with ZooKeeper may count as dead, and its queries as failed. Before that is known it
+        gives out nothing: an end that nobody else believes in looks complete."""
+        now, before = time.monotonic(), self.turned
+        self.turned = now
+        if now - before > self.lease_s and not self.in_doubt and self.hosted:
+            self.in_doubt = True
+            self.on_return()
+        return self.in_doubt
+
+    def _await_confirmation(self) -> None:
+        """Until the control thread has read what should be true; who is to fail fails first."""
+        self.asked.wait(TICK_NS / 1e9)
+        self.asked.clear()
+        self._obey()
+
     def turn(self) -> bool:
         """Receive · process · emit. Is there more to do, whatever comes meanwhile?"""
         self.network.receive()
@@ -107,6 +140,7 @@ class Loop:
     def ask(self, command: Command) -> None:
         """From any thread."""
         self.commands.append(command)
+        self.asked.set()
         self.sockets.wake()
 
     def stop(self) -> None:
@@ -222,7 +256,9 @@ class Loop:
             command = self.commands.popleft()
             added |= command.verb == "add"
             hosted = command.hosted or self.hosted.get(command.key)
-            if hosted is not None:
+            if command.verb == "confirm":
+                self.in_doubt = False
+            elif hosted is not None:
                 self.slot.enter(hosted.label)
                 self._do(command, hosted)
                 self.slot.leave()

@@ -177,6 +177,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "incomplete": sum(operator.incomplete for operator in stateful),
         "outside": sum(n.operator.outside for n in instance.nodes if isinstance(n.operator, SequentialAggregate)),
         "dropped_rows": _dropped(hosted),
+        "subscriptions": sum(len(outlet.subscriptions) for outlet in hosted.outlets.values()),
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         **_moves(hosted),
         "buckets": _buckets(hosted),

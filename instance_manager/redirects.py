@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cep import wire
-from cep.dataflow.source import Closing, Publisher
+from cep.dataflow.source import Closing, Published, Publisher, Vanished
 from cep.elements import MIN_TIME, Barrier
 from cep.wire import Header
 from instance_manager import said
@@ -95,7 +95,8 @@ class Redirects:
         channel = publisher_channel(header.channel, name)
         known = entry.source.publishers.get(name)
         if known is None and entry.early is None:
-            self.sockets.send(endpoint, Header(wire.CLOSED, channel))
+            word = wire.to_json({"record": entry.source.records.get(name, 0)})
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), word)
             return
         if known is None:
             known = self._admit(hosted, entry, name, header.sequence, header.record)
@@ -134,13 +135,18 @@ class Redirects:
 
     def _refuse(self, entry_id: int, entry: Entry, name: str) -> None:
         """It counts as closed already; what it has sent since is not taken."""
-        queue = entry.source.publishers[name].inbox.queue
-        last = queue[-1][0] if queue else None
-        if (channel := publisher_channel(entry_id, name)) in self.clients.publishers:
-            self.clients.let_go(channel)
-        entry.source.close(name)
+        source = entry.source
+        queue = source.publishers[name].inbox.queue
+        last, rows = queue[-1][0] if queue else None, any(isinstance(each, Published) for each, *_ in queue)
+        channel = publisher_channel(entry_id, name)
+        vanished = source.vanished.setdefault(name, Vanished(entry.endpoints.get(name, ""), 0, source.records.get(name, 0)))
+        vanished.missing |= rows
+        vanished.complete = isinstance(last, Closing) and not vanished.missing
+        if channel in self.clients.publishers:
+            self.clients.let_go(channel, word={"record": vanished.record})
+        source.close(name)
         if isinstance(last, Closing):
-            entry.source.finish(last.last, last.others)
+            source.finish(last.last, last.others)
 
     def _close_late(self, header: Header, body: Any) -> bool:
         """Of one that is not known here, or no more."""

@@ -38,7 +38,16 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     reporter = Reporter(config, sockets)
     mark, own = Mark.open(config.mark), facts(config, binding)
     mark.begin(own["started"])
-    loop = Loop(sockets, config.cluster.budget_bytes, lambda hosted: control.report(hosted), reporter.tick, mark.loop)
+    loop = Loop(
+        sockets,
+        config.cluster.budget_bytes,
+        lambda hosted: control.report(hosted),
+        reporter.tick,
+        mark.loop,
+        config.cluster.silence_s,
+        config.cluster.session_timeout_s,
+        lambda: control.words.put("back"),
+    )
     control = Control(config, own, Preparation(config, sockets, loop.inbox, loop.meter), loop.ask, mark.control)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())

@@ -26,7 +26,7 @@ SESSION_S = 3.0  # until a silent instance manager counts as dead
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, session_timeout_s=SESSION_S) as started:
+    with LocalCluster(instances=2, session_timeout_s=SESSION_S, grace_s=SESSION_S) as started:
         yield started
 
 
@@ -178,8 +178,8 @@ def client(cluster: LocalCluster, name: str, start: int) -> Iterator[subprocess.
 
 
 def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
-    """They end nothing, and their rows count. The last living publisher ends the stream, although the others never said that they
-    close. One that wakes up is told that it is too late."""
+    """They end nothing, and their rows count. One that wakes up is told that it is too late; with it gone the stream could end, but what it
+    has sent since is missing."""
     running = cluster.deploy(windows("p1"))
     found = running.subscribe("p1.per_ip")
 
@@ -201,7 +201,8 @@ def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
             frozen.stdin.write(b"go on\n")
             frozen.stdin.flush()
             assert complaint in frozen.stdout.readline()
-    assert answers(found) == expected(rows(2000))
+    with pytest.raises(QueryFailed, match=r"'frozen' was silent for so long that it counts as closed, .* and it sent more"):
+        answers(found)
 
 
 def test_an_instance_manager_is_killed() -> None:

@@ -21,12 +21,12 @@ def test_one_that_vanishes_takes_nobody_along_and_holds_nothing_back() -> None:
     source.poll()
     assert source.watermark == MIN_TIME
     source.vanish("silent")
-    assert source.vanished == ["silent"]
+    assert list(source.vanished) == ["silent"]
     assert list(source.publishers) == ["idle"]
     assert source.watermark == 7
     assert not source.ended
     source.vanish("silent")
-    assert source.vanished == ["silent"]
+    assert list(source.vanished) == ["silent"]
 
 
 def test_what_it_sent_before_is_taken_first() -> None:
@@ -36,5 +36,5 @@ def test_what_it_sent_before_is_taken_first() -> None:
     assert not source.vanished
     source.poll()
     source.vanish("silent")
-    assert source.vanished == ["silent"]
+    assert list(source.vanished) == ["silent"]
     assert source.watermark == 3

@@ -188,8 +188,8 @@ def test_what_was_closed_by_its_reader_is_not_sent(plane: DataPlane, peer: Local
     stream = Stream("s", Schema.of({"n": "int64"}))
     made = opened(publisher(plane, stream), peer, {})
     (reader,) = made.readers.values()
-    made._heard(reader, Header(wire.CLOSED, reader.channel), b"")
-    with pytest.raises(ClusterError, match="silent for so long"):
+    made._heard(reader, Header(wire.CLOSED, reader.channel), wire.to_json({"record": 5}))
+    with pytest.raises(ClusterError, match=r"silent for so long .* rows up to number 4\)"):
         made.send(pa.record_batch([pa.array([1])], schema=stream.schema.arrow))
 
 

@@ -156,7 +156,7 @@ class Publisher:
 
     def close(self, place: Place, *others: str) -> None:
         document = {"last": True, "others": others, "endpoint": self.moving.client.endpoint, "entry": ENTRY}
-        self.say(place, wire.CLOSE, document, sequence=self.sequence)
+        self.say(place, wire.CLOSE, document, sequence=self.sequence, record=self.sent)
         self.sequence += 1
 
 
@@ -239,13 +239,14 @@ def test_who_was_silent_counts_as_closed_at_both_places(moving: Moving) -> None:
     moving.settle(ticks=True)
     assert (moving.old.state, moving.new.state) == ("moved", "running")
     assert moving.heard_by(silent) == [wire.REDIRECT, wire.CLOSED, wire.CLOSED]
-    assert moving.new.source.records == {"a": 3, "silent": 3} and moving.new.source.vanished == ["silent"]
+    assert moving.new.source.records == {"a": 3, "silent": 3} and moving.new.source.vanished.keys() == {"silent"}
     silent.open(moving.new, sequence=3, record=silent.sent)
     moving.settle()
     assert moving.heard_by(silent) == [wire.CLOSED]
     a.close(moving.new, "silent")
-    moving.settle()
-    assert moving.new.state == "ended"
+    moving.settle(ticks=True)
+    assert moving.new.state == "failed", "a row of it is missing"
+    assert "'silent' was silent for so long that it counts as closed, its rows up to number 2" in moving.new.hosted.instance.cause
 
 
 def test_who_was_silent_and_closes_at_the_new_place_may_end_the_stream(moving: Moving) -> None:
@@ -272,7 +273,21 @@ def test_its_last_word_at_the_old_place_is_passed_on(moving: Moving) -> None:
     assert moving.new.state == "running" and moving.heard_by(silent) == [wire.CLOSED]
     silent.close(moving.old)
     moving.settle()
-    assert moving.new.state == "ended" and moving.heard_by(silent) == [wire.CLOSED]
+    assert moving.new.state == "ended" and moving.heard_by(silent) == [wire.CLOSED], "it has sent no more than was taken"
+
+
+def test_what_one_has_sent_since_it_counts_as_closed_is_missing_wherever_it_closes(moving: Moving) -> None:
+    (silent,) = publishers(moving, "silent")
+    (peer,) = moving.old.loop.clients.peers.values()
+    peer.heard = -1000.0
+    moving.settle(ticks=True)
+    silent.send(moving.old)
+    moving.begin()
+    assert moving.new.state == "running"
+    silent.close(moving.old)
+    moving.settle(ticks=True)
+    assert moving.new.state == "failed" and "it sent more" in moving.new.hosted.instance.cause
+    assert moving.heard_by(silent) == [wire.CLOSED, wire.CLOSED]
 
 
 def test_a_new_place_that_is_given_up_lets_them_look_again(moving: Moving) -> None:

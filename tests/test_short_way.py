@@ -98,6 +98,7 @@ class Station:
         self.sockets = LocalSockets(here)
         self.far, self.near = (LocalSockets(name) for name in ((other, f"{other}p") if first else (f"{other}s", other)))
         self.loop, self.report_due = Loop(self.sockets, budget, lambda hosted: None, self.report), False
+        self.loop.clients.process = 1  # part of what clients are told, which is compared
         cluster = ClusterConfig(folder, "", "", 0, f"{here}m", f"{here}n", budget_bytes=budget)
         preparation = Preparation(InstanceManagerConfig(cluster, "im", None, None, here), self.sockets, self.loop.inbox, self.loop.meter)
         preparation.config = replace(preparation.config, id=f"im-{0 if first else 1}")

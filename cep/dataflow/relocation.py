@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from cep.dataflow.nodes import Input
 from cep.dataflow.operators import AggregateOperator
 from cep.dataflow.output import Output
 from cep.dataflow.reroute import pieces, whole
-from cep.dataflow.source import PublishedSource
+from cep.dataflow.source import PublishedSource, Vanished
 from cep.elements import Barrier, State
 
 FIGURES = "figures"
@@ -143,12 +144,13 @@ def _published(instance: SubqueryInstance) -> list[PublishedSource]:
     return [source for source, _ in instance.sources if isinstance(source, PublishedSource)]
 
 
-_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "odd_times", "before_since", "vanished")
+_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "odd_times", "before_since")
 
 
 def _source(source: PublishedSource) -> dict[str, Any]:
     own = {name: getattr(source, name) for name in _OF_SOURCE}
-    return own | {"times": source.merge.times, "combined": source.merge.combined}
+    vanished = {name: asdict(each) for name, each in source.vanished.items()}
+    return own | {"times": source.merge.times, "combined": source.merge.combined, "vanished": vanished}
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -205,10 +207,9 @@ def _take_promises(input_: Input, promised: Iterable[Mapping[str, Any]]) -> None
 
 def _take_source(source: PublishedSource, figures: Mapping[str, Any]) -> None:
     """Publishers may have opened at it before."""
-    gone = source.vanished
     for name in _OF_SOURCE:
         setattr(source, name, figures[name])
-    source.vanished += [name for name in gone if name not in source.vanished]
+    source.vanished = {name: Vanished(**each) for name, each in figures["vanished"].items()} | source.vanished
     source.merge.combined = figures["combined"]
     source.merge.times |= {name: time for name, time in figures["times"].items() if name in source.publishers}
 

@@ -152,6 +152,21 @@ class Refused:
 
 
 @dataclass(slots=True)
+class Vanished:
+    """A publisher that was silent for so long that it counts as closed, and how much of what it sent had come by then.
+
+    It may only have been stopped or cut off, and believe that it has sent more. `missing`: it has. `complete`: it has not, as it says
+    itself, or its process has ended.
+    """
+
+    endpoint: str
+    received: int  # bytes, as its channel counts them
+    record: int  # the number of the first row that was not taken
+    missing: bool = False
+    complete: bool = False
+
+
+@dataclass(slots=True)
 class Publisher:
     """One open publisher, a partition of the stream."""
 
@@ -201,7 +216,7 @@ class PublishedSource:
         self.ended = False
         self.late_rows = self.before_since = self.odd_times = 0
         self.enough_rows = ENOUGH_ROWS
-        self.vanished: list[str] = []
+        self.vanished: dict[str, Vanished] = {}
         self.late = LateRows()
 
     def open(self, publisher: Publisher, sent_until: int = MIN_TIME) -> int:
@@ -209,7 +224,7 @@ class PublishedSource:
         if publisher.name in self.expected:
             self.expected.discard(publisher.name)
             self.since = max(self.since, min(sent_until, MAX_TIME - 1) + 1 if sent_until > MIN_TIME else MIN_TIME)
-        self.vanished = [name for name in self.vanished if name != publisher.name]
+        self.vanished.pop(publisher.name, None)
         publisher.watermark = self.watermark
         publisher.described = f"stream {self.stream!r}, publisher {publisher.name!r}"
         self.publishers[publisher.name] = publisher
@@ -228,9 +243,24 @@ class PublishedSource:
 
     def finish(self, last: bool, others: frozenset[str] = frozenset()) -> None:
         """A publisher has said its last word; see `Closing`."""
-        self.ending |= last and others <= set(self.vanished)
-        if self.ending and not self.publishers:
+        self.ending |= last and others <= self.vanished.keys()
+        if self.ending and not self.publishers and not self.in_doubt:
             self.ended, self.watermark = True, MAX_TIME
+
+    @property
+    def in_doubt(self) -> dict[str, Vanished]:
+        """Publishers of which rows may be missing: with them the stream does not end."""
+        return {name: each for name, each in self.vanished.items() if not each.complete}
+
+    def is_complete(self, name: str) -> None:
+        """A publisher that had vanished has sent no more than what was taken."""
+        self.vanished[name].complete = True
+        self.finish(last=False)
+
+    @property
+    def awaits_doubt(self) -> bool:
+        """It would have ended, were it known to be complete."""
+        return self.ending and not self.publishers and not self.ended
 
     @property
     def left(self) -> bool:
@@ -330,19 +360,27 @@ class PublishedSource:
         """Publishers that were open when the query was deployed, and have not opened here for so long, count as closed."""
         self.expected_from_us = self.expected_from_us or now_us
         if now_us - self.expected_from_us > silence_us:
-            self.vanished += sorted(self.expected)
+            # What they sent was for others: nothing of it is missing here.
+            self.vanished |= {name: Vanished("", 0, 0, complete=True) for name in sorted(self.expected)}
             self.expected.clear()
 
     def _give_up(self, name: str, reason: str) -> None:
-        self.vanished.append(name)
+        """It was told so; what else it has sent is no loss that nobody knows of."""
+        self.vanished[name] = Vanished("", 0, self.records.get(name, 0), complete=True)
         self.dead_letters.put(Letter(self.stream, f"closed: {reason}", self.publishers[name].described))
         self.close(name)
 
-    def vanish(self, name: str) -> None:
+    def vanish(self, name: str, endpoint: str = "") -> None:
         """A publisher whose process is silent counts as closed, once what it sent is taken, and never ends the stream."""
         if name in self.publishers and not self.publishers[name].inbox.queue:
-            self.vanished.append(name)
+            self.vanished[name] = Vanished(endpoint, self.publishers[name].inbox.received, self.records.get(name, 0))
             self.close(name)
+
+    def doubt(self) -> str:
+        """Why the stream cannot end."""
+        silent = "was silent for so long that it counts as closed"
+        found = "; ".join(f"publisher {name!r} {silent}, {_up_to(each)}" for name, each in self.in_doubt.items())
+        return f"stream {self.stream!r} is not known to be complete: {found}"
 
     def waits_for(self, now_us: int) -> str:
         if self.ended:
@@ -355,6 +393,11 @@ class PublishedSource:
         slowest = self.publishers[str(self.merge.slowest())]
         ago = f"last row {(now_us - slowest.last_row_us) / 1e6:.0f} s ago" if slowest.last_row_us else "no row yet"
         return f"publisher {slowest.name} of stream {self.stream!r}, {ago}"
+
+
+def _up_to(vanished: Vanished) -> str:
+    taken = f"its rows up to number {vanished.record - 1} were taken" if vanished.record else "none of its rows was taken"
+    return f"{taken}, and it {'sent' if vanished.missing else 'may have sent'} more"
 
 
 def out_of_range(time: int, allowed: Range) -> str:
