@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from cep.errors import QueryError
 
 if TYPE_CHECKING:
-    from driver.spark.running import Running as SparkRunning
+    from driver.spark.running import Running
+
+    SparkRunning = Running
 else:
     SparkRunning = Any  # is loaded with Spark
 
