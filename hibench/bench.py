@@ -11,6 +11,7 @@ from hibench import open_loop
 from hibench.answers import Expected
 from hibench.cache import cache_folder, locked, waiting
 from hibench.cep_engine import run_on_cep
+from hibench.clusters import given_cluster
 from hibench.dataset import FIRST_EVENT_MS, Dataset, Prepared
 from hibench.machine import Machine
 from hibench.options import Comparison, Pace
@@ -72,6 +73,14 @@ class _Comparing:
         self.facts: dict[str, object] = dict(self.options.dataset.options())
         self.series = f"{now()}-{self.options.workload.name}"
 
+    @property
+    def numa_modes(self) -> tuple[str, ...]:
+        """Those that were asked for; a cluster that runs already has one, whichever that is."""
+        if self.options.cluster is None:
+            return self.options.numa_modes
+        with given_cluster(self.options.cluster) as given:
+            return ("on" if given.numa else "off",)
+
     def records(self) -> Iterator[RunRecord]:
         """A record of every run, as soon as it is over."""
         runs = self._over_files() if self.options.pace is None else self._at_pace(self.options.pace)
@@ -87,9 +96,10 @@ class _Comparing:
         terms = self._terms(*_times_ms(options.dataset))
         if "cep" in options.engines:
             expected = self._expected(prepared, terms)
-            for numa in options.numa_modes:
+            for numa in self.numa_modes:
                 with self.screen.step(f"run cep, numa {numa}", options.dataset.events) as progress:
-                    outcome = run_on_cep(options.workload, prepared, terms, options.instances, numa == "on", self.scratch, progress)
+                    how = (options.instances, numa == "on", self.scratch, progress, options.cluster)
+                    outcome = run_on_cep(options.workload, prepared, terms, *how)
                     yield outcome.checked(expected)
         if "spark" in options.engines:
             events, running = prepared.dataset.events, bool(options.workload.shape(terms).key)
@@ -111,12 +121,11 @@ class _Comparing:
 
     def _at_pace(self, pace: Pace) -> Iterator[Outcome]:
         options = self.options
-        for numa in options.numa_modes if "cep" in options.engines else ():
+        for numa in self.numa_modes if "cep" in options.engines else ():
             terms = self._terms(*open_loop.horizon_ms(options.dataset, pace))
             with self.screen.step(f"run cep at {pace.rate:,}/s, numa {numa}", options.dataset.events) as progress:
-                outcome, expected = open_loop.run_at_rate(
-                    options.workload, options.dataset, terms, pace, options.instances, numa == "on", self.scratch, progress
-                )
+                how = (options.instances, numa == "on", self.scratch, progress, options.cluster)
+                outcome, expected = open_loop.run_at_rate(options.workload, options.dataset, terms, pace, *how)
                 yield outcome.checked(expected)
 
         if "spark" in options.engines and pace.reports:

@@ -17,6 +17,7 @@ from cep.model.operators import Map
 from cep.numa import process_pages_by_node
 from driver import LocalCluster, Query, Running
 from hibench.answers import Rows, Shape, summed
+from hibench.clusters import GivenCluster, cluster_for, totals, used_since
 from hibench.dataset import Prepared
 from hibench.meter import Use, metered
 from hibench.outcome import Outcome, operators_table, pages_table, timeline_table
@@ -46,19 +47,20 @@ def run_on_cep(
     numa: bool,
     scratch: Path,
     progress: Progress = lambda done: None,
+    url: str | None = None,
 ) -> Outcome:
-    """Runs the records of `prepared` through the query on `instances` instance managers. Answers that go to files go to `scratch`, where
-    they have to stay as long as somebody asks for them.
+    """Runs the records of `prepared` through the query on `instances` instance managers, or those of the cluster at `url`. Answers that
+    go to files go to `scratch`, where they have to stay as long as somebody asks for them.
 
     No warm-up: kernels are compiled before the query is ready, and the clock starts after that. What the driver raises
     passes through.
     """
-    with LocalCluster(instances=instances, numa=numa, data=[prepared.folder, scratch]) as cluster:
+    with cluster_for(url, instances, numa, [prepared.folder, scratch]) as cluster:
         return run_in(cluster, workload, prepared, terms, numa, scratch, progress)
 
 
 def run_in(
-    cluster: LocalCluster,
+    cluster: LocalCluster | GivenCluster,
     workload: Workload,
     prepared: Prepared,
     terms: Terms,
@@ -71,7 +73,9 @@ def run_in(
     query = workload.query(visits_of_files(workload.columns, prepared.paths, terms.disorder_ms), terms)
     run = _into_files if workload.in_files else _to_subscriber
     with deployed(cluster, query, answers_folder(scratch) if workload.in_files else None) as running:
+        before = totals(cluster)
         rows, use = run(cluster, running, query, shape, events, progress, scratch)
+        use.processes += used_since(cluster, before)
         found = evidence(cluster, running, use)
     total = summed(shape, rows(), terms.window_ms)
     instances = len(cluster.instance_managers())
@@ -80,7 +84,7 @@ def run_in(
 
 
 @contextlib.contextmanager
-def deployed(cluster: LocalCluster, query: Query, folder: Path | None = None, start: bool = False) -> Iterator[Running]:
+def deployed(cluster: LocalCluster | GivenCluster, query: Query, folder: Path | None = None, start: bool = False) -> Iterator[Running]:
     """The query with its output, which goes to files in `folder` where there is one. It and its streams are forgotten behind the block."""
     if folder is not None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -98,7 +102,7 @@ def answers_folder(scratch: Path) -> Path:
 
 
 def _to_subscriber(
-    cluster: LocalCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
+    cluster: LocalCluster | GivenCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
 ) -> tuple[Rows, Use]:
     return taken(running, cluster.processes(), shape, progress)
 
@@ -123,7 +127,7 @@ def counted(shape: Shape, batch: pa.RecordBatch) -> int:
 
 
 def _into_files(
-    cluster: LocalCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
+    cluster: LocalCluster | GivenCluster, running: Running, query: Query, shape: Shape, events: int, progress: Progress, scratch: Path
 ) -> tuple[Rows, Use]:
     """The instances write the answers; how many there are so far is judged by the bytes written."""
     folder = answers_folder(scratch)
@@ -167,7 +171,7 @@ def written_rows(folder: Path, shape: Shape, names: list[str]) -> Iterator[pa.Ta
             yield from (pa.Table.from_batches([batch]) for batch in reader)
 
 
-def evidence(cluster: LocalCluster, running: Running, use: Use) -> Evidence:
+def evidence(cluster: LocalCluster | GivenCluster, running: Running, use: Use) -> Evidence:
     """What the record of a run has of the cluster; to be asked when the query is over and the cluster still there."""
     running.wait()
     instances = [each for each in cluster.figures()["instances"] if each["query"] == running.name]

@@ -123,6 +123,15 @@ def run(
         ),
     ] = None,
     cache: Cache = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            envvar="HIBENCH_CLUSTER",
+            metavar="URL",
+            show_default="one is started for each run",
+            help="cep only: a cluster that runs already, and sees the cache; --instances and --numa are then what it has.",
+        ),
+    ] = None,
     json: Annotated[
         Path | None, typer.Option(help="Also write the report here, as JSON; '-': to standard output.", metavar="FILE", show_default=False)
     ] = None,
@@ -183,6 +192,7 @@ def _comparison(
     rate: int | None,
     burst: int | None,
     cache: Path | None,
+    cluster: str | None,
     json: Path | None,
 ) -> Comparison:
     """What was asked for, with what the mode says where nothing was. Raises OptionError."""
@@ -217,6 +227,7 @@ def _comparison(
         cache=cache,
         json_file=json,
         command=shlex.join(["hibench", *sys.argv[1:]]),
+        cluster=cluster,
     )
 
 

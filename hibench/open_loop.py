@@ -21,6 +21,7 @@ import pyarrow as pa
 from driver import LocalCluster
 from hibench.answers import Expected, Rows, Shape, summed
 from hibench.cep_engine import Progress, counted, deployed, evidence, settings
+from hibench.clusters import GivenCluster, cluster_for, totals, used_since
 from hibench.dataset import FIELDS, Dataset
 from hibench.kept import Kept
 from hibench.latency import Latencies
@@ -140,15 +141,16 @@ def run_at_rate(
     numa: bool,
     scratch: Path,
     progress: Progress = lambda done: None,
+    url: str | None = None,
 ) -> tuple[Outcome, Expected]:
     """Publishes the records of `dataset` at a pace; what came out, and what was expected to. `scratch` takes the answers where they are
     as many as records, and has to stay as long as somebody asks for them."""
-    with LocalCluster(instances=instances, numa=numa, data=[scratch]) as cluster:
+    with cluster_for(url, instances, numa, [scratch]) as cluster:
         return run_in(cluster, workload, dataset, terms, pace, numa, scratch, progress)
 
 
 def run_in(
-    cluster: LocalCluster,
+    cluster: LocalCluster | GivenCluster,
     workload: Workload,
     dataset: Dataset,
     terms: Terms,
@@ -163,7 +165,9 @@ def run_in(
         subscription, schedule = running.subscribe(ANSWERS), loop.schedule()
         sender = Sender(schedule, loop.pool, lambda: cluster.publisher(VISITS))
         rule = LatencyRule(workload, loop.shape, terms, schedule, pace.reports)
+        before = totals(cluster)
         use, rows = loop.run(subscription, sender, cluster.processes(), rule, scratch, progress)
+        use.processes += used_since(cluster, before)
         found = evidence(cluster, running, use)
     total = summed(loop.shape, rows(), terms.window_ms)
     facts = {**settings(workload, len(cluster.instance_managers()), numa), **loop.facts(sender)}

@@ -62,6 +62,7 @@ class Comparison:
 
     master   of Spark, as in `--master`
     command  what to type to do it again
+    cluster  the address of one of ours that runs already; None: one is started for each run
     """
 
     workload: Workload
@@ -78,6 +79,7 @@ class Comparison:
     cache: Path | None
     json_file: Path | None
     command: str = ""
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if self.instances < 1:

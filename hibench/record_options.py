@@ -14,5 +14,5 @@ EventRate = Annotated[int, typer.Option(help="Records per second of event time (
 Disorder = Annotated[str, typer.Option(help="How far event times may lie behind the greatest before, e.g. 2s.")]
 Cache = Annotated[
     Path | None,
-    typer.Option(help="Folder for prepared records.", show_default="$XDG_CACHE_HOME/hibench or ~/.cache/hibench"),
+    typer.Option(envvar="HIBENCH_CACHE", help="Folder for prepared records.", show_default="$XDG_CACHE_HOME/hibench or ~/.cache/hibench"),
 ]
