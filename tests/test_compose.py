@@ -28,7 +28,7 @@ from driver.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 COMPOSE = ROOT / "docker" / "compose.yaml"
-COMES_BACK_S = 120.0
+COMES_BACK_S = 180.0
 
 
 def engine_answers() -> str:
@@ -144,7 +144,7 @@ SERVICES = ("zookeeper", "orchestrator-1", "orchestrator-2", "metric-server", "g
 def cluster(containers: Containers) -> Iterator[Cluster]:
     """All containers well, and the client of somebody on this machine."""
     until(lambda: all(containers.healthy(service) for service in SERVICES), COMES_BACK_S)
-    with Cluster(containers.url, _token(containers)) as client:
+    with Cluster(containers.url, _token(containers), patience_s=60.0) as client:
         until(lambda: client.instance_managers(), COMES_BACK_S)
         yield client
 

@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from visits import answers, expected, rows, windows
-from waiting import until
+from waiting import HANG_S, until
 
 from cep.errors import ClusterError
 from cep.model.topology import Node, Topology
@@ -169,7 +169,7 @@ def roles(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Roles]:
 
 def test_roles_form_a_cluster_and_end_in_order(roles: Roles, capfd: pytest.CaptureFixture[str]) -> None:
     token = RunFolder(roles.run).token()
-    with Cluster(roles.url, token) as cluster:
+    with Cluster(roles.url, token, patience_s=HANG_S) as cluster:
         until(lambda: _count(cluster) == 2)
         asked = (["zookeeper"], ["orchestrator"], ["metric-server"], ["gateway"], ["instance-managers"])
         until(lambda: all(roles.healthy(*each) for each in asked))
