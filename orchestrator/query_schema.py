@@ -116,6 +116,7 @@ def _query() -> dict[str, Any]:
         "buckets": {"type": "integer", "minimum": 1},
         "message_policy": {"enum": list(MESSAGE_POLICIES)},
         "rebalance": {"enum": list(REBALANCE)},
+        "windows_per_row_max": {"type": "integer", "minimum": 1},
     }
     files = {"folder": _STRING, "format": {"enum": list(FORMATS)}, "separator": _STRING, "header": _BOOLEAN, "overwrite": _BOOLEAN}
     output = _object({"stream": _STRING, "input": _STRING, "files": _object(files, ["folder"])}, ["stream", "input"])

@@ -39,6 +39,7 @@ FULL: dict[str, Any] = QUERY_EXAMPLE | {
         "buckets": 64,
         "balancers": {"window": "route-key"},
         "message_policy": "poll",
+        "windows_per_row_max": 2_000_000,
         "rebalance": "off",
     },
 }

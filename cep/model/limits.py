@@ -23,6 +23,9 @@ UNIT_HINT = "is the unit the one that the stream declares? If it is, let the str
 #: Rows; a window of so many is kept as so many small states.
 WINDOW_ROWS_MAX = 1 << 20
 
+#: Windows in which one row lies, unless a query's options say otherwise, and at most: each is an answer, and some 20 µs.
+WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX = 1_000_000, SPAN_US_MAX
+
 #: Of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.
 INSTANCES_MAX = 4096
 

@@ -8,7 +8,7 @@ from typing import Any
 from cep.errors import QueryError, escaped, meant
 from cep.model import operator_documents, sinks, streams
 from cep.model.expr import check_nested, too_nested
-from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX
 from cep.model.operators import Operator
 from cep.model.sinks import Files
 from cep.model.streams import Stream
@@ -43,6 +43,7 @@ class Options:
     #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each (ISE 4.3).
     message_policy: str = "interrupt"
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
+    windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "buckets": options.buckets,
         "message_policy": options.message_policy,
         "rebalance": options.rebalance,
+        "windows_per_row_max": options.windows_per_row_max,
     }
 
 
@@ -162,6 +164,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["buckets"],
         merged["message_policy"],
         merged["rebalance"],
+        merged["windows_per_row_max"],
     )
 
 
@@ -175,9 +178,10 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if (key in ("replicas", "buckets") and not positive) or (key == "parallelism" and value is not None and not positive):
+    if key in ("replicas", "parallelism", "buckets", "windows_per_row_max") and not positive and (key, value) != ("parallelism", None):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
-    most = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}.get(key)
+    bounds = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}
+    most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX}).get(key)
     if most is not None and value is not None and value > most:
         raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):

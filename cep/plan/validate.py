@@ -19,6 +19,7 @@ from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.plan.expand import expanded, in_full, yielded
+from cep.plan.overlap import check_overlap
 from cep.plan.schemas import operator_schema
 from cep.plan.types import Typed, typed
 
@@ -59,6 +60,7 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
     _check_outputs(query, sources)
     order = _order(query)
     _check_all_read(query)
+    check_overlap(query)
     schemas = {name: stream.schema for name, stream in sources.items()}
     times = {name: _declared_time(stream) for name, stream in sources.items()}
     by_name = {operator.name: (i, operator) for i, operator in enumerate(query.operators)}
