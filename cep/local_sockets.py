@@ -26,6 +26,7 @@ from cep import wire
 from cep.errors import ProtocolError
 from cep.ipc import Layout
 from cep.joint import Joint
+from cep.peers import may_speak
 from cep.wire import HEADER_BYTES, Header
 
 SCHEME = "ipc://"
@@ -233,6 +234,9 @@ class LocalSockets:
         except OSError:  # there are no descriptors left: whoever knocks waits, and those who are in are heard
             self._epoll.unregister(self._listener.fileno())
             self._deaf_until = time.monotonic() + RETRY_S
+            return
+        if not may_speak(connection):
+            connection.close()
             return
         connection.setblocking(False)
         self._incoming[connection.fileno()] = _Incoming(connection)

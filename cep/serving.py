@@ -21,6 +21,8 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cep.peers import may_speak
+
 HEAD_S = 10.0
 """How long the head of a request may take, from the connection, or the end of the request before, to its last line."""
 
@@ -71,6 +73,11 @@ class Patient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the class it is made of
         super().connection_made(transport)
+        known = transport.get_extra_info("socket")  # asyncio's, which is asked as a socket is
+        if known is not None and not may_speak(known):
+            self._refused = True
+            transport.abort()
+            return
         if len(self.connections) > self.connections_max:
             self._make_room()
         self._watch()

@@ -1,0 +1,78 @@
+"""A Unix socket listens to the processes of its own user, of root, and of the users that are named; others are refused with a line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+from cep import peers, wire
+from cep.local_sockets import LocalSockets
+from cep.wire import Header
+
+STRANGER = 54_321
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
+_SPEAK = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+with socket.socket(socket.AF_UNIX) as speaking:
+    speaking.connect(sys.argv[1])
+    speaking.sendall(bytes.fromhex(sys.argv[3]))
+    print(speaking.recv(1))
+"""
+
+
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSockets]:
+    """In a folder that everybody may enter, as their user's own would not be."""
+    folder = Path(f"/tmp/cep-peers-{os.getpid()}")
+    folder.mkdir(mode=0o755)
+    made = LocalSockets(f"ipc://{folder}/s")
+    (folder / "s").chmod(0o777)
+    peers.welcome.cache_clear()
+    yield made
+    made.close()
+    folder.rmdir()
+    peers.welcome.cache_clear()
+
+
+def speak(sockets: LocalSockets, uid: int) -> subprocess.Popen[str]:
+    message = (b"\0" * 8 + Header(wire.BEAT, 7).pack()).hex()
+    command = [sys.executable, "-c", _SPEAK, sockets.endpoint.removeprefix("ipc://"), str(uid), message]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@needs_root
+def test_another_user_is_refused(sockets: LocalSockets, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), speak(sockets, STRANGER) as speaking:
+        until(lambda: sockets.receive() is not None or speaking.poll() is not None)
+        assert sockets.receive() is None
+    assert f"of user {STRANGER} is refused at" in caplog.text and "CEP_UIDS" in caplog.text
+
+
+@needs_root
+def test_a_user_who_is_named_is_heard(sockets: LocalSockets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(peers.UIDS_VARIABLE, f"7, {STRANGER}")
+    with speak(sockets, STRANGER) as speaking:
+        header, _ = until(sockets.receive)
+        assert header.channel == 7
+        speaking.kill()
+
+
+def test_ones_own_processes_are_heard(sockets: LocalSockets) -> None:
+    with speak(sockets, os.getuid()) as speaking:
+        header, _ = until(sockets.receive)
+        assert header.channel == 7
+        speaking.kill()
+
+
+def test_who_comes_over_the_network_has_no_user() -> None:
+    with socket.socket() as connection:
+        assert peers.may_speak(connection)
