@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 from cep.config import instance_node
 from cep.elements import Barrier
 from cep.errors import ProtocolError
+from cep.folders import inside
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, checked
+from cep.model.operators import Lookup
 from cep.model.shapes import read
 from cep.plan import physical
-from cep.plan.physical import PhysicalPlan
+from cep.plan.physical import PhysicalPlan, Subquery
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,17 @@ def check_assignment(key: str, document: Any) -> None:
     if (belongs := instance_node(found.query, found.subquery, found.instance)) != key:
         raise ProtocolError(f"this belongs to {belongs!r}")
     checked(found.epoch, "epoch", 0, EPOCH_MAX)
+
+
+def check_paths(plan: PhysicalPlan, subquery: Subquery, index: int, folders: Sequence[str]) -> None:
+    """Raises QueryError: an instance would read or write a file that is not below the cluster's folders, whatever the plan says."""
+    sources = [path for stream in subquery.streams for path, _ in plan.files.get(stream, ())]
+    tables = [each.table.path for each in plan.query.operators if isinstance(each, Lookup) and each.name in subquery.operators]
+    outputs = {edge.consumer for edge in plan.edges_out_of(subquery.name) if edge.is_output}
+    files = [(output.files, output.stream) for output in plan.query.outputs if output.files is not None and output.stream in outputs]
+    written = [os.path.join(each.folder, each.name(stream, index)) for each, stream in files]
+    for path in (*sources, *(table for table in tables if table is not None), *written):
+        inside(path, folders)
 
 
 def tables_of(document: Any) -> dict[str, Barrier]:

@@ -28,6 +28,7 @@ from cep.plan.physical import Edge, Feed, PhysicalPlan, channel_name
 from cep.plan.route import Route
 from cep.transport import Sockets
 from cep.wire import Format, Header
+from instance_manager.asked import check_paths
 from instance_manager.network import RemoteChannel, RemoteInbox
 from instance_manager.subscriptions import Subscription, Terms
 
@@ -174,6 +175,7 @@ class _Maker:
         self.arriving: dict[str, Any] | None = assignment["move"] if is_arriving(assignment, self.config.id) else None
 
     def make(self) -> Hosted:
+        check_paths(self.plan, self.subquery, self.index, self.config.cluster.data)
         limit, meter = self.config.cluster.state_limit_bytes, self.preparation.meter
         wiring = Wiring(self.connect, self.listen, self.subscribe, self.source, clock_us, limit, meter=meter)
         instance = build(self.plan, self.subquery, self.index, wiring)

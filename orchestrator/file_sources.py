@@ -16,6 +16,7 @@ import pyarrow.parquet
 
 from cep.dataflow.static_table import check_inline
 from cep.errors import QueryError
+from cep.folders import inside
 from cep.model.operators import Lookup
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
@@ -56,7 +57,7 @@ def check_tables(query: Query, folders: tuple[str, ...]) -> None:
 
 def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: str) -> None:
     _check_path("table", path, pointer)
-    _size(str(_inside(path, allowed, pointer)), pointer)
+    _size(str(inside(path, allowed, pointer)), pointer)
     what = f"table {path!r}"
     try:
         there = _column_names(path, table.format)
@@ -86,7 +87,7 @@ def check_folders(query: Query, folders: tuple[str, ...]) -> None:
         if output.files is not None:
             where = f"/outputs/{i}/files/folder"
             _check_path("folder", output.files.folder, where)
-            _inside(output.files.folder, allowed, where)
+            inside(output.files.folder, allowed, where)
 
 
 def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:
@@ -96,8 +97,8 @@ def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tu
     for i, pattern in enumerate(files.paths):
         where = f"{pointer}/{i}" if pointer else ""
         for path in _matches(pattern, allowed, where):
-            inside = str(_inside(path, allowed, where))  # before anything is said of a file that is outside
-            found[inside] = _size(path, where)
+            resolved = str(inside(path, allowed, where))  # before anything is said of a file that is outside
+            found[resolved] = _size(path, where)
     return tuple(sorted(found.items()))
 
 
@@ -105,7 +106,7 @@ def _matches(pattern: str, allowed: list[Path], pointer: str) -> list[str]:
     _check_path("file", pattern, pointer)
     if not glob.has_magic(pattern) or os.path.exists(pattern):
         return [pattern]
-    _inside(_fixed_part(pattern), allowed, pointer)
+    inside(_fixed_part(pattern), allowed, pointer)
     found = (path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
     paths = sorted(path for path in found if _is_inside(os.path.dirname(path), allowed))
     if not paths:  # a folder behind a link that leads outside has no files that anybody may hear of
@@ -128,18 +129,6 @@ def _is_inside(path: str, allowed: list[Path]) -> bool:
 def _fixed_part(pattern: str) -> str:
     """The folder in which a glob begins to search."""
     return str(Path(*takewhile(lambda part: not glob.has_magic(part), Path(pattern).parts)))
-
-
-def _inside(path: str, allowed: list[Path], pointer: str) -> Path:
-    """The path behind all links. What is outside gets one answer, whether it exists or not."""
-    try:
-        resolved = Path(path).resolve()
-    except (OSError, RuntimeError) as error:  # links in a circle
-        raise QueryError(f"{path!r}: {error}", pointer) from None
-    if not any(resolved.is_relative_to(folder) for folder in allowed):
-        there = ", ".join(map(str, allowed)) or "it has none: start it with --data DIR"
-        raise QueryError(f"{path!r} is not under a folder of this cluster ({there})", pointer)
-    return resolved
 
 
 def _size(path: str, pointer: str) -> int:

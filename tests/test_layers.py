@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.zookeeper": {"cep.errors"},
     "cep.reports": set(),
     "cep.documents": {"cep.yaml_documents"},
+    "cep.folders": {"cep.errors"},
     "cep.peers": set(),
     "cep.serving": {"cep.peers"},
     "cep.mark": set(),

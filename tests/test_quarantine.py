@@ -16,13 +16,19 @@ from test_orchestrator import deploy, query, state_is
 from test_state import Cluster, manager
 
 from cep.config import ROOT, instance_node, node
-from cep.errors import CepError, Conflict, NotFound
-from instance_manager.asked import check_assignment, plan_of, tables_of
+from cep.errors import CepError, Conflict, NotFound, QueryError
+from cep.model.query import Output
+from cep.model.query import Query as CepQuery
+from cep.model.schema import Schema
+from cep.model.sinks import Files
+from cep.model.streams import Stream, TextFiles
+from instance_manager.asked import check_assignment, check_paths, plan_of, tables_of
 from orchestrator import views
 from orchestrator.events import Discard, Forget, ManagersSeen, OpenPublisher, Relocate, Reroute, StatusesSeen, Stop, Submit, Subscribe
 from orchestrator.quarantine import decode
 from orchestrator.records import Manager, Publisher, Status, Subscription
 from orchestrator.state import ClusterState
+from tests.plans import planned
 
 GARBAGE = (
     b"",
@@ -236,3 +242,41 @@ def stuff(zookeeper: Keeper, tree: str, suffix: str = "") -> None:
     client.set(f"{tree}{ROOT}/queries", b'{"epoch": [1]}')
     client.create(f"{tree}{ROOT}/status/im-0/x{suffix}~SQ1~0", b'{"epoch": "one"}', makepath=True)
     client.create(f"{tree}{ROOT}/assignments/im-0/good~SQ2~0/child{suffix}", b"in the way", makepath=True)
+
+
+class TestPathsOfAPlan:
+    """Whatever stands in ZooKeeper, an instance manager reads and writes below the cluster's folders alone."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "secret").mkdir()
+        (tmp_path / "secret" / "file").write_text("a\n")
+        (tmp_path / "data" / "file").write_text("a\n")
+        (tmp_path / "data" / "link").symlink_to(tmp_path / "secret")
+        (tmp_path / "data" / "out-00000.csv").symlink_to(tmp_path / "secret" / "written")
+        return tmp_path
+
+    def check(self, folder: Path, source: str, target: str) -> None:
+        stream = Stream("s", Schema.from_json([{"name": "a", "type": "string"}], ""), files=TextFiles((source,)))
+        asked = CepQuery("q", (stream,), (), (Output("out", "s", Files(target)),))
+        made = planned(asked, files={"s": ((source, 2),)})
+        check_paths(made, made.subqueries[0], 0, [str(folder / "data")])
+
+    def test_what_is_inside_is_fine(self, folder: Path) -> None:
+        self.check(folder, f"{folder}/data/file", f"{folder}/data/new/deeper")
+
+    @pytest.mark.parametrize(
+        ("source", "target"),
+        [
+            ("secret/file", "data/new"),
+            ("data/link/file", "data/new"),
+            ("data/../secret/file", "data/new"),
+            ("data/file", "secret"),
+            ("data/file", "data/link"),
+            ("data/file", "data"),
+        ],
+    )
+    def test_what_is_outside_behind_all_links_is_refused(self, folder: Path, source: str, target: str) -> None:
+        with pytest.raises(QueryError, match="is not under a folder of this cluster"):
+            self.check(folder, f"{folder}/{source}", f"{folder}/{target}")
