@@ -58,6 +58,10 @@ class ClusterError(CepError):
     """The surroundings': a part of the cluster cannot start, cannot be reached, or is gone."""
 
 
+class DiskFull(ClusterError):
+    """The surroundings': the disk on which the cluster writes down what it has to do is full, so nothing new is taken."""
+
+
 class TooLarge(ClusterError):
     """Yours: what the cluster would have to write down of it is more than a node of ZooKeeper holds."""
 

@@ -130,7 +130,7 @@ def status(
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
-        wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"])]
+        wrong = [*troubles(info["supervisors"], time.time()), *map(_set_aside, info["quarantined"]), *filter(None, [info["no_room"]])]
         wrong += unbound(cluster.instance_managers())
     if as_json:
         print(json.dumps(found, indent=2))

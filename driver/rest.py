@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import httpx
 
-from cep.errors import CepError, ClusterError, Conflict, DataError, NotFound, PlacementError, QueryError
+from cep.errors import CepError, ClusterError, Conflict, DataError, DiskFull, NotFound, PlacementError, QueryError
 from driver.aside import Aside
 from driver.orchestrators import Orchestrators, addresses
 
 TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
 PATIENCE_S = 15.0
 """How long an orchestrator may be out of reach before that is an error: one that was killed is back within this time."""
-_BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, NotFound, PlacementError)}
+_BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, DiskFull, NotFound, PlacementError)}
 
 
 def path(*names: str) -> str:

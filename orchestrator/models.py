@@ -335,6 +335,7 @@ class ClusterInfo(Model):
         "and how and with which last words."
     )
     quarantined: list[SetAside] = Field(description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole.")
+    no_room: str = Field(description="Why no new query is taken, where the disk is full; empty: there is room.")
 
 
 class Health(Model):

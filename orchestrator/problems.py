@@ -17,6 +17,7 @@ from cep.errors import (
     ClusterError,
     Conflict,
     DataError,
+    DiskFull,
     NotFound,
     PlacementError,
     ProtocolError,
@@ -43,6 +44,7 @@ STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (QueryFailed, HTTPStatus.CONFLICT),
     (QueryStopped, HTTPStatus.CONFLICT),
     (StreamEnded, HTTPStatus.GONE),
+    (DiskFull, HTTPStatus.INSUFFICIENT_STORAGE),
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (ClusterError, HTTPStatus.SERVICE_UNAVAILABLE),
 )

@@ -50,6 +50,7 @@ from orchestrator.guard import Guard
 from orchestrator.life_cycle import is_over
 from orchestrator.metric_client import MetricClient
 from orchestrator.records import Publisher, Subscription
+from orchestrator.room import check_room, why_no_room
 from orchestrator.service import Service
 from orchestrator.state import ClusterState
 from orchestrator.tables import sole_head
@@ -187,6 +188,7 @@ async def deploy(
     has failed (it is kept, to be looked at), 409 if somebody has stopped it.
     """
     query = await _query(request)
+    check_room(api.config.home)
     files = await api.files(query)
     await api.forget_vanished()
     await confirmed(api.service.deploy(query, files, start))
@@ -447,7 +449,12 @@ async def cluster(api: Cluster) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
     folder = api.config.reports
     supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
-    return {"run": api.config.home, "supervisors": supervisors, "quarantined": api.service.quarantine.to_json()}
+    return {
+        "run": api.config.home,
+        "supervisors": supervisors,
+        "quarantined": api.service.quarantine.to_json(),
+        "no_room": why_no_room(api.config.home),
+    }
 
 
 @router.get("/topology")

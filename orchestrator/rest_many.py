@@ -19,6 +19,7 @@ from orchestrator.events import ClosePublisher, OpenPublisher
 from orchestrator.file_sources import checked_files
 from orchestrator.records import Publisher
 from orchestrator.rest import POLL_S_MAX, Api, Cluster, Timeout, confirmed, has_settled, published
+from orchestrator.room import check_room
 from orchestrator.state import ClusterState
 
 TOGETHER = 100
@@ -39,6 +40,7 @@ def make_app(api: Api) -> FastAPI:
 async def deploy_all(documents: Annotated[list[Any], Body()], api: Cluster, start: bool = True) -> Any:
     """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
     wait for them with `/queries:wait`."""
+    check_room(api.config.home)
     known = await api.ask(lambda state: dict(state.streams))
     read = await run_in_threadpool(_read_all, documents, known, api.config.data)
     await api.forget_vanished()

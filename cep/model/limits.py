@@ -53,6 +53,10 @@ KEY_FIELDS_MAX = 64
 #: Operations inside each other, but for casts: what is made of an expression, and JSON, are as deep, and some is made by recursion.
 NESTED_MAX = 100
 
+#: Bytes that have to be free on the disk of the cluster's home before a new query is taken: ZooKeeper, whose data are there, ends where it
+#: cannot write, and has some megabytes to write for a query of thousands of instances.
+ROOM_BYTES_MIN = 32 << 20
+
 #: Characters of a name: with what is put around it, and escaped, it is a segment of an address and of a ZooKeeper path.
 NAME_CHARS_MAX = 1000
 
