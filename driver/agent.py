@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class AgentConfig:
 
     Args:
         name: the agent's own, which no other supervisor of the cluster has: its report is called so.
-        managers: the instance managers; the `reports` of their cluster is the folder of the report.
+        managers: the instance managers; the `reports` of their cluster is the folder of the report, and of their marks.
         logs: the folder of their logs; None: they go where the agent's do.
         instance_manager: the command of an instance manager, without its configuration.
         hold_s: how long one operator may hold an instance manager before it is ended; 0: for ever.
@@ -65,7 +65,8 @@ def run(config: AgentConfig) -> None:
     children = Children(config.name, events, logs, Path(reports), environment({}), hold_s=config.hold_s)
     children.started()  # it has patience from the outset: nobody asks whether all are ready
     try:
-        for manager in config.managers:
+        for each in config.managers:
+            manager = replace(each, mark=each.mark or str(Path(reports) / f"{each.id}.mark"))
             children.start(manager.id, bound(config.instance_manager, manager), mark=manager.mark)
         while not events.stopping:
             events.step()

@@ -35,6 +35,8 @@ PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 STEADY_S = 30.0
 DEATHS_KEPT = 8
 LOG_LINES = 12
+ROOM_BYTES = 2 << 20
+"""With less the disk counts as full: ZooKeeper takes a megabyte at a time."""
 
 
 _ASKED = frozenset((-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 0))
@@ -150,6 +152,7 @@ class Children:
         self.name, self.events, self.logs, self.reports, self.environment = name, events, logs, reports, environment
         self.facts = {"supervisor": name, "pid": os.getpid(), "started": time.time(), "hold_s": hold_s} | dict(facts or {})
         self.hold_s, self.starting = hold_s, True
+        self.full = False  # the disk of the logs
         self._children: dict[str, Child] = {}
 
     def start(self, name: str, command: Sequence[str], fds: tuple[int, ...] = (), mark: str | None = None) -> None:
@@ -180,7 +183,8 @@ class Children:
     def report(self) -> None:
         """Tells how all are now."""
         children = [child.to_json() for child in self._children.values()]
-        write_report(self.reports, self.name, self.facts | {"written": time.time(), "children": children})
+        now = {"written": time.time(), "children": children, "full_disk": str(self.logs) if self.full else None}
+        write_report(self.reports, self.name, self.facts | now)
 
     def stop(self, last: str = "", patience_s: float = 5.0) -> None:
         """Takes down every one, `last` behind the others and with a patience of its own."""
@@ -198,9 +202,17 @@ class Children:
         as_it_was = [child.look(time.monotonic_ns()) for child in self._children.values()]
         for child in self._children.values():
             self._end_if_held(child)
-        if not all(as_it_was):
+        if not all(as_it_was) or self._look_at_disk():
             self.report()
         self.events.after(LOOK_S, self._look)
+
+    def _look_at_disk(self) -> bool:
+        """Is it full now and was not, or the other way round? What dies of it has no room to say so."""
+        before = self.full
+        with suppress(OSError):
+            disk = None if self.logs is None else os.statvfs(self.logs)
+            self.full = disk is not None and disk.f_bavail * disk.f_frsize < ROOM_BYTES
+        return before != self.full
 
     def _end_if_held(self, child: Child) -> None:
         hold = child.hold
@@ -238,6 +250,7 @@ class Children:
         """Raises ClusterError while all are being started."""
         if self.starting:
             raise ClusterError(f"{child.name} {death.how}" + (f"; it said:\n{death.log}" if death.log else ""))
+        self._look_at_disk()
         child.last.append(death)
         child.deaths += 1
         pause_s = child.pause_s(time.monotonic())

@@ -15,10 +15,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
-from cep.errors import CepError, QueryError
+from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.yaml_documents import load_yaml, load_yaml_documents
@@ -124,8 +125,18 @@ def status(
     """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
     own = reports_at(url)
     if own and not has_orchestrator(own):
-        _tell_without(own)
+        _tell_without(own, "no orchestrator runs")
         raise typer.Exit(1)
+    try:
+        _tell(name, as_json, url, token)
+    except ClusterError as error:
+        if own:
+            _tell_without(own, str(error))
+            raise typer.Exit(1) from None
+        raise
+
+
+def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
     with Cluster(url, token) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
@@ -144,9 +155,9 @@ def status(
         out.print(line, markup=False, highlight=False)
 
 
-def _tell_without(reports: Sequence[Report]) -> None:
+def _tell_without(reports: Sequence[Report], why: str) -> None:
     """What the supervisors' own files say, where no orchestrator can be asked."""
-    err.print("[red]error:[/] no orchestrator runs; the supervisor says:")
+    err.print(f"[red]error:[/] {escape(why)}; the supervisor says:", highlight=False)
     dead = [gone(report) for report in reports if not is_alive(report)]
     for line in dead or troubles(reports, time.time()):
         out.print(line, markup=False, highlight=False)

@@ -34,7 +34,12 @@ def has_orchestrator(reports: Sequence[Report]) -> bool:
 
 def troubles(reports: Sequence[Report], now: float) -> list[str]:
     """A line for each process that is down, or was not long ago. `now`: seconds since 1970."""
-    return [line for report in reports for child in report["children"] for line in _of_child(child, report["hold_s"], now)]
+    full = [
+        f"the disk of {report['full_disk']} is full: logs are lost, and ZooKeeper does not run without room"
+        for report in reports
+        if report.get("full_disk")
+    ]
+    return full + [line for report in reports for child in report["children"] for line in _of_child(child, report["hold_s"], now)]
 
 
 def unbound(managers: Sequence[Mapping[str, Any]]) -> list[str]:

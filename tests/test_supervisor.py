@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,31 @@ class TestDegraded:
             assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
         everything += [psutil.Process(pid) for pid in cluster.pids().values()]
         assert cluster.close() == 0 and gone(everything) and not reports.exists()
+
+    def test_zookeeper_comes_back_when_there_is_room(self, folder: Path) -> None:
+        """Its disk is full: a file system of its own, in a mount namespace that is the cluster's alone."""
+        mounted = f"mount -t tmpfs -o size=16m tmpfs {folder} && exec " + " ".join(COMMAND) + ' "$0"'
+        if subprocess.run(["unshare", "-rm", "sh", "-c", f"mount -t tmpfs tmpfs {folder}"], check=False, capture_output=True).returncode:
+            pytest.skip("no file system may be mounted here")
+        cluster = Started(["unshare", "-rm", "sh", "-c", mounted], folder)
+        reports = next(each for each in report_folders() if each.name == Path(cluster.said["home"]).name)
+        inside = Path(f"/proc/{cluster.supervisor}/root{folder}")
+        with cluster.client() as client:
+            assert client.post("/queries?wait=true", json=QUERY_EXAMPLE).json()["state"] == "running"
+            with (inside / "fill").open("wb") as fill, suppress(OSError):
+                while True:
+                    fill.write(bytes(1 << 16))
+            os.kill(cluster.pids()["zookeeper"], signal.SIGKILL)
+            until(lambda: self.deaths(reports, "zookeeper") >= 3)
+            status = CliRunner().invoke(app, ["status", "--url", cluster.said["rest"]])
+            assert f"the disk of {cluster.said['home']} is full" in status.output
+            assert re.search(r"zookeeper: (down, is tried again in \d s; )?.*has died \d times", status.output)
+            assert {"orchestrator", "im-0", "im-1", "metric-server"} <= cluster.pids().keys()
+            (inside / "fill").unlink()
+            until(lambda: client.get("/health").status_code == 200)
+            assert settled(client, "running")
+            until(lambda: not read_reports(reports)[0]["full_disk"])
+        assert cluster.close() == 0
 
 
 class TestAgent:
