@@ -25,11 +25,12 @@ def path(*names: str) -> str:
 
 
 class Unreachable(ClusterError):
-    """No orchestrator answers at `url`, since `since`; `refused`: nobody takes requests there, so its process has ended."""
+    """No orchestrator answers at `url`, since `since`; `refused`: nobody takes requests there, so its process has ended. `gone`: why it
+    will not answer any more, where that is known."""
 
-    def __init__(self, url: str, since: float, refused: bool, why: Exception) -> None:
+    def __init__(self, url: str, since: float, refused: bool, why: Exception, gone: str = "") -> None:
         what = "cannot be reached" if refused else "takes requests and does not answer"
-        super().__init__(f"the orchestrator at {url} {what}, since {clock(since)} ({type(why).__name__}: {why})")
+        super().__init__(gone or f"the orchestrator at {url} {what}, since {clock(since)} ({type(why).__name__}: {why})")
         self.url, self.since, self.refused = url, since, refused
 
 
@@ -87,8 +88,8 @@ class Rest:
             except httpx.TransportError as broken:
                 self.away_since = self.away_since or asked
                 refused = isinstance(broken, httpx.ConnectError)
-                if why := self.gone():
-                    raise ClusterError(why) from broken
+                if gone := self.gone():
+                    raise Unreachable(self.url, self.away_since, True, broken, gone) from broken
                 # Whether a request that broke off was obeyed is unknown; only what may be asked twice is.
                 safe = again or refused or method in ("GET", "PUT", "DELETE")
                 if not safe or time.monotonic() > deadline:

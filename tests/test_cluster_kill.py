@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,12 +37,16 @@ class Flow(threading.Thread):
     def __init__(self, publisher: Publisher) -> None:
         super().__init__(daemon=True)
         self.publisher, self.sent, self.enough = publisher, 0, threading.Event()
+        self.error: Exception | None = None
         self.start()
 
     def run(self) -> None:
-        with self.publisher as out:
-            while not self.enough.wait(0.005):
-                self.sent += out.send(rows(100, start=self.sent))
+        try:
+            with self.publisher as out:
+                while not self.enough.wait(0.005):
+                    self.sent += out.send(rows(100, start=self.sent))
+        except ClusterError as error:
+            self.error = error
 
     def more(self, n: int = 2000) -> None:
         """Returns when `n` more rows are sent: it still flows."""
@@ -66,7 +71,7 @@ class Reading(threading.Thread):
         try:
             for batch in self.subscription:
                 self.answers.update(answers_of(batch))
-        except (QueryFailed, QueryStopped) as error:
+        except (ClusterError, QueryFailed, QueryStopped) as error:
             self.error: Exception | None = error
 
     def more(self, n: int = 3) -> None:
@@ -241,13 +246,17 @@ def test_an_instance_manager_is_killed() -> None:
 
 def test_the_supervisor_is_killed() -> None:
     """All is gone with it, and whoever asks is told so at once."""
-    with LocalCluster(instances=1) as cluster:
-        assert cluster.queries() == []
+    with LocalCluster(instances=2) as cluster:
+        _, reading, flow = deployed(cluster, "q")
+        reading.more()
         cluster.supervisor.kill()
         gone_with = rf"supervisor \(process {cluster.supervisor.pid}\) was killed by SIGKILL, and the whole cluster with it"
         for asked in (cluster.queries, cluster.processes, lambda: cluster.deploy(copies("late"))):
             with pytest.raises(ClusterError, match=gone_with):
                 until(asked)
+        for thread in (reading, flow):
+            thread.join(HANG_S)
+            assert not thread.is_alive() and re.search(gone_with, str(thread.error))
 
 
 def test_cep_up_ends_with_its_supervisor(temporary: Path) -> None:
