@@ -19,7 +19,7 @@ DOCUMENT_BYTES_MAX = 1 << 20
 YAML_BYTES_MAX = 256 << 10
 """Of a document in YAML, which takes some fifty times as long to read."""
 
-LIST_BYTES_MAX = 16 << 20
+LIST_BYTES_MAX, ELEMENTS_MAX = 4 << 20, 100_000
 """Of many documents, or rows, in one request."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -74,6 +74,8 @@ def _elements(text: str, position: int) -> list[Any]:
         while True:
             element, position = _value(text, position)
             found.append(element)
+            if len(found) > ELEMENTS_MAX:
+                raise ValueError(f"a list of more than {ELEMENTS_MAX:,}; send several")
             position = _past_space(text, position)
             follows, position = text[position : position + 1], position + 1
             if follows == "]":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Any, Literal, overload
 
 from cep.errors import CepError, ClusterError, QueryFailed
@@ -32,6 +32,9 @@ TOGETHER = 500
 """Queries in one request."""
 LEAVE_S = 2.0
 """How long a client that closes waits for an orchestrator that is away."""
+TOGETHER_BYTES = 1 << 20
+"""Of their documents, of which each may have as much."""
+
 MOVED_S = 50.0
 """How long `rebalance` and `move` wait until all is there: less than an answer may take."""
 
@@ -168,9 +171,16 @@ def _document(query: Deployable) -> dict[str, Any]:
 
 
 def _batched(documents: Iterable[dict[str, Any]], most: int) -> Iterator[list[dict[str, Any]]]:
-    """The documents in lists of `most`; the last may be shorter."""
-    left = iter(documents)
-    while batch := list(islice(left, most)):
+    """The documents in lists of at most `most`, and of about TOGETHER_BYTES: REST takes a body of 4 MiB."""
+    batch: list[dict[str, Any]] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(json.dumps(document))
+        if len(batch) == most or size > TOGETHER_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
         yield batch
 
 

@@ -29,7 +29,7 @@ from fastapi.responses import JSONResponse
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.documents import LIST_BYTES_MAX, read_json
 from cep.errors import CepError, ClusterError, DataError, ProtocolError
-from cep.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served
+from cep.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from driver.cluster import Cluster
 from driver.json_rows import written
 from driver.publisher import Publisher
@@ -267,6 +267,7 @@ def main(arguments: list[str]) -> int:
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
     server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning"))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
+    share_interpreter()
     server.run()
     return 0
 

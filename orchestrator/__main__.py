@@ -16,7 +16,7 @@ import uvicorn
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.numa import available_cores, read_topology
-from cep.serving import CONNECTIONS_MAX, raise_descriptor_limit, served
+from cep.serving import CONNECTIONS_MAX, raise_descriptor_limit, served, share_interpreter
 from orchestrator.balancing import Balancing
 from orchestrator.door import Gateway
 from orchestrator.guard import check_exposure
@@ -51,6 +51,7 @@ def serve(config: ClusterConfig) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
     balancing = Balancing(service, metrics)
+    share_interpreter()
     service.start()
     balancing.start()
     try:

@@ -230,7 +230,7 @@ async def explain_query(name: str, api: Cluster) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
     detail = await _with_figures(api, await api.ask(_detail(name)))
     moved = views.moved(detail["tables"]) + views.relocated(detail["moved"])
-    return {"text": explain(await api.ask(_plan(name))) + moved + views.observed(detail["placed"])}
+    return {"text": await run_in_threadpool(explain, await api.ask(_plan(name))) + moved + views.observed(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
@@ -238,7 +238,7 @@ async def explain_document(request: Request, api: Cluster) -> Any:
     """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
     query = await _query(request)
     plan = await confirmed(api.service.plan(query, await api.files(query)))
-    return {"text": explain(plan)}
+    return {"text": await run_in_threadpool(explain, plan)}
 
 
 @router.post("/queries/{name}/start", response_model=models.QueryDetail)

@@ -22,6 +22,7 @@ from orchestrator.rest import POLL_S_MAX, Api, Cluster, Timeout, confirmed, has_
 from orchestrator.room import check_room
 from orchestrator.state import ClusterState
 
+QUERIES_MAX = 1000
 TOGETHER = 100
 """Queries deployed in one turn of the orchestrator, which does nothing else meanwhile."""
 
@@ -37,7 +38,7 @@ def make_app(api: Api) -> FastAPI:
 
 
 @router.post("/queries:bulk", response_model=list[models.Outcome])
-async def deploy_all(documents: Annotated[list[Any], Body()], api: Cluster, start: bool = True) -> Any:
+async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], api: Cluster, start: bool = True) -> Any:
     """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
     wait for them with `/queries:wait`."""
     check_room(api.config.home)

@@ -14,8 +14,10 @@ from test_cluster import name
 from typer.testing import CliRunner
 from waiting import HANG_S, until
 
+from cep.documents import LIST_BYTES_MAX
 from driver import TIME, Conflict, LocalCluster, NotFound, Query, QueryError, QueryStopped, Running, col, count, stream
 from driver.cli import app
+from driver.cluster import _batched
 
 __all__ = ["name"]  # fixture
 
@@ -32,6 +34,14 @@ def query(name: str, least: int = 0) -> Query:
     """Numbers from `least` on."""
     source = stream(f"{name}.in", n=int, t="timestamp[us]", event_time="t", disorder="0s")
     return Query(name).source(source).filter("large", col("n") >= least).output(f"{name}.out").options(parallelism=1)
+
+
+def test_large_documents_are_sent_in_several_requests() -> None:
+    large = [{"name": f"q{i}", "text": "x" * 400_000} for i in range(10)]
+    batches = list(_batched(iter(large), 500))
+    assert [each for batch in batches for each in batch] == large
+    assert max(len(json.dumps(batch)) for batch in batches) < LIST_BYTES_MAX and len(batches) < 5
+    assert [len(batch) for batch in _batched(iter(large[:1] * 7), 3)] == [3, 3, 1]
 
 
 def rows(*numbers: int) -> list[dict[str, Any]]:

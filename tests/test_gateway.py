@@ -75,7 +75,8 @@ def test_rows_that_do_not_fit_are_a_problem_document(cluster: LocalCluster, clie
         (b"[", 400, "cannot be read"),
         (b"[" * 100_000, 400, "in each other"),
         (b"\xff", 400, "UTF-8"),
-        (b"[" + b" " * (17 << 20) + b"]", 413, "16,777,216"),
+        (b"[" + b" " * (5 << 20) + b"]", 413, "4,194,304"),
+        (b"[" + b"[]," * 200_000 + b"[]]", 400, "more than 100,000"),
     ],
 )
 def test_rows_that_nothing_can_work_with(cluster: LocalCluster, client: httpx.Client, body: bytes, status: int, detail: str) -> None:
@@ -87,7 +88,7 @@ def test_rows_that_nothing_can_work_with(cluster: LocalCluster, client: httpx.Cl
 
 def test_numbers_and_instants_that_json_has_not(cluster: LocalCluster, client: httpx.Client) -> None:
     """A year beyond Python's, and floats beyond JSON's, were an error of the gateway."""
-    source = stream("odd", ts="timestamp[s]", v="float64", event_time="ts", disorder="0s")
+    source = stream("odd", ts="timestamp[s]", v="float64", event_time="ts", disorder="0s", event_times="any")
     cluster.deploy(Query("odd").source(source).map("m", ts=col("ts"), v=col("v") / 0.0).output("odd_out"))
     client.get("/streams/odd_out/answers?reader=a")
     client.post("/streams/odd/records?end=true", json=[{"ts": 1, "v": 1.0}, {"ts": 1_700_000_000_000, "v": 0.0}])

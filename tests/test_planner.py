@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cep.errors import ProtocolError, QueryError
 from cep.model.functions import count
+from cep.model.limits import OPERATORS_MAX
 from cep.model.operators import Aggregate
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
@@ -21,7 +22,7 @@ from cep.plan.physical import Edge, PhysicalPlan, Worker, channel_name, from_jso
 from cep.plan.planner import plan
 from cep.plan.split import topological
 from tests import plans
-from tests.plans import figure_3, files, fixed_window, pick, planned, query
+from tests.plans import figure_3, files, fixed_window, group, keep, pick, planned, query
 
 PLANS = st.builds(planned, plans.queries(), plans.machines(), numa=st.booleans())
 
@@ -170,3 +171,12 @@ def test_a_plan_for_the_bullion_fits_a_zookeeper_node() -> None:
     """288 instance managers; ZooKeeper takes 1 MiB."""
     machine = Topology.bullion_s16()
     assert len(json.dumps(to_json(planned(figure_3(), machine)))) < 1 << 19
+
+
+def test_a_query_that_would_take_long_to_plan_is_refused() -> None:
+    """Nothing else of a cluster is decided while a query is planned."""
+    chain = [keep(f"f{i}", f"f{i - 1}" if i else "s") for i in range(OPERATORS_MAX + 1)]
+    with pytest.raises(QueryError, match="1,001 operators, expected at most 1,000"):
+        planned(query(*chain))
+    with pytest.raises(QueryError, match="1,048,576 channels between instances, expected at most 524,288"):
+        planned(query(group("g", "s", "ip"), parallelism=1024))

@@ -29,6 +29,13 @@ WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX = 1_000_000, SPAN_US_MAX
 #: Of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.
 INSTANCES_MAX = 4096
 
+#: Of a query: planning it takes time with their number, and nothing else of the cluster is decided meanwhile.
+OPERATORS_MAX = 1000
+
+#: Between the instances of a query; it is six times 288 that send to each of 288, the cores of a Bullion S16. Each has a name, a number and
+#: credit at both of its ends.
+CHANNELS_MAX = 1 << 19
+
 #: A table of buckets is written out, in the plan and in every Barrier.
 BUCKETS_MAX = 1 << 20
 

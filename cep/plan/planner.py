@@ -11,7 +11,9 @@ from dataclasses import replace
 from functools import partial, reduce
 from types import MappingProxyType
 
+from cep.errors import QueryError
 from cep.model.expr import too_nested
+from cep.model.limits import CHANNELS_MAX
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
@@ -83,5 +85,15 @@ def _cut(plan: PhysicalPlan) -> PhysicalPlan:
     return replace(plan, subqueries=split(plan.query))
 
 
-_REWRITES: tuple[Rewrite, ...] = (_cut, parallelize, connect, pre_aggregate)
+def _count_channels(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan. Raises QueryError: it would have too many channels."""
+    sizes = {subquery.name: subquery.parallelism for subquery in plan.subqueries}
+    inner = [(edge.balancer, sizes[edge.source], sizes[edge.target]) for edge in plan.edges if edge.is_inner]
+    channels = sum(sources if balancer == "point-to-point" else sources * targets for balancer, sources, targets in inner)
+    if channels > CHANNELS_MAX:
+        raise QueryError(f"{channels:,} channels between instances, expected at most {CHANNELS_MAX:,}", "/options/parallelism")
+    return plan
+
+
+_REWRITES: tuple[Rewrite, ...] = (_cut, parallelize, connect, _count_channels, pre_aggregate)
 """All but the placement: they know the number of workers, not where those are."""

@@ -13,7 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from cep.errors import QueryError, meant
 from cep.model import streams
 from cep.model.expr import Call, Column, Udf
-from cep.model.limits import check_name
+from cep.model.limits import OPERATORS_MAX, check_name
 from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
@@ -54,6 +54,10 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
         QueryError: the first thing that is wrong; its pointer leads into the query's document.
     """
     check_name("a query", query.name, "/name")
+    if len(query.operators) > OPERATORS_MAX:
+        raise QueryError(
+            f"{len(query.operators):,} operators, expected at most {OPERATORS_MAX:,}; cut the query into several", "/operators"
+        )
     _check_names(query)
     _check_declarations(query, known)
     sources = _sources(query, known)
