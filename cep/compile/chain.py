@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cep.compile.chain_room import PIECE_BYTES, TooMuch, long_rows, room_of, too_long
 from cep.compile.chain_source import LoopSource, loop_source
 from cep.compile.chain_steps import CallUser, Convert, LoopStep, Step, lower
 from cep.compile.chain_text import convert, kernels_of
@@ -131,15 +132,19 @@ class Chain:
     schema: Schema
     parts: tuple[Part, ...]
 
-    def process(self, columns: Columns, n: int, now_us: int) -> Result:
+    def process(self, columns: Columns, n: int, now_us: int, cut: bool = False) -> Result:
         """Takes `n` rows through the chain.
 
         Args:
             columns: those of the input schema; what neither the chain nor its reader reads may be left out.
             now_us: what now() is, µs UTC.
+            cut: the caller gives it fewer rows where the texts that it makes of them may be too many bytes together.
 
         Returns:
             Columns of the surviving rows. What passes unchanged is the same arrays if all rows survive.
+
+        Raises:
+            TooMuch: with `cut`, of more than one row; nothing was done.
         """
         if self._only is not None:
             return self._only.run(columns, n, now_us)
@@ -147,8 +152,11 @@ class Chain:
         failures: list[Failure] = []
         for part in self.parts:
             if isinstance(part, Convert):
+                if cut and n > 1 and room_of(part, columns, n) > PIECE_BYTES:
+                    raise TooMuch
                 columns = {**columns, **convert(part, columns, n)}
-                continue
+                if not too_long(columns[part.target.name]):
+                    continue
             result = part.run(columns, n, now_us) if isinstance(part, Loop) else _called(part, columns, n)
             failures += (_at(failure, kept) for failure in result.failures)
             columns = result.columns
@@ -162,6 +170,11 @@ class Chain:
         """A chain of one loop, as most are."""
         (part,) = self.parts if len(self.parts) == 1 else (None,)
         return part if isinstance(part, Loop) else None
+
+    @property
+    def makes_texts(self) -> bool:
+        """Does Arrow make texts or lists in it?"""
+        return any(isinstance(part, Convert) and part.target.type.is_bytes for part in self.parts)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -235,14 +248,19 @@ class _Builder:
             self.fields, self.steps = source.fields, []
 
 
-def _called(part: UserCall, columns: Columns, n: int) -> Result:
-    """A user's function, as a loop that keeps all rows but those that failed."""
-    made, failures = part.run(columns, n)
+def _called(part: UserCall | Convert, columns: Columns, n: int) -> Result:
+    """A user's function, as a loop that keeps all rows but those that failed; or texts of which some are too long, likewise."""
+    if isinstance(part, Convert):
+        made: Mapping[str, Column] = {}
+        failures: Sequence[tuple[int, str]] = long_rows(columns[part.target.name])
+        operator = part.operator
+    else:
+        (made, failures), operator = part.run(columns, n), part.step.operator
     kept = np.delete(np.arange(n), [row for row, _ in failures]) if failures else None
     columns = {**columns, **made}
     if kept is not None:
         columns = {name: column.take(kept) for name, column in columns.items()}
-    return Result(columns, kept, tuple(Failure(part.step.operator, row, reason) for row, reason in failures))
+    return Result(columns, kept, tuple(Failure(operator, row, reason) for row, reason in failures))
 
 
 def _add_arrays(arguments: list[np.ndarray | None], column: Column, is_bytes: bool, nullable: bool) -> None:

@@ -62,11 +62,13 @@ class Convert:
     """Arrow's part: adds the column `target`, and the bool column `ok` (did the value fit) if named.
 
     `tree` is a text literal, a coalesce of texts, a function of texts or lists, or a cast from or to text, of columns and literals.
+    A row whose value is too long fails in `operator`.
     """
 
     target: Field
     tree: Typed
     ok: str | None = None
+    operator: str = ""
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,7 @@ class Lowering:
 
     def _converted(self, tree: Typed, ok: str | None) -> Typed:
         target = Field(self._name(), tree.type, tree.nullable)
-        self.steps.append(Convert(target, tree, ok))
+        self.steps.append(Convert(target, tree, ok, self.operator))
         return Typed(Column(target.name), target.type, target.nullable)
 
     def _name(self) -> str:

@@ -23,10 +23,10 @@ from cep.dataflow.event_time import COMPUTED, Parser
 from cep.dataflow.source import NONE_ON_TIME, Judged, LateRows, judge, origin_of, stamp_of
 from cep.elements import MAX_TIME, MIN_TIME, Batch, describe_time
 from cep.errors import ClusterError
-from cep.model.limits import odd_time
+from cep.model.limits import VALUE_BYTES_MAX, odd_time
 from cep.model.streams import Stream, TextFiles
 
-ROW_BYTES_MAX = 16 << 20  # DESIGN 7: a longer row is a dead letter
+ROW_BYTES_MAX = VALUE_BYTES_MAX
 PADDING = 64  # bytes behind a buffer that kernels may read
 READ_BYTES = 8 << 20  # a batch costs 0.4 ms of the interpreter, and what is parsed is not read again (`benchmarks/log/bench.md`)
 PROBE_BYTES = 64 << 10

@@ -8,7 +8,7 @@ import numpy as np
 
 from cep.compile.chain import Chain
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.operators import Clock, Stateless, outcome
+from cep.dataflow.operators import Clock, Stateless, in_pieces
 from cep.elements import Batch
 from cep.kernels.lists import explode_in_pieces
 from cep.model.operators import FlatMap, Map
@@ -28,8 +28,8 @@ class FlatMapOperator(Stateless):
         self.notes = chain.notes
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
-        mapped = outcome(batch, self.chain.process(batch.columns, len(batch), self.clock()), self.dead_letters)
-        for rows, ordinals, elements in explode_in_pieces(mapped.columns[self.explode]):
-            columns = {name: elements if name == self.explode else column.take(rows) for name, column in mapped.columns.items()}
-            origin = None if mapped.origin is None else np.column_stack((mapped.origin[rows], ordinals))
-            yield Batch(columns, mapped.time[rows], origin, mapped.created, mapped.source)
+        for mapped in in_pieces(self.chain, batch, self.clock(), self.dead_letters):
+            for rows, ordinals, elements in explode_in_pieces(mapped.columns[self.explode]):
+                columns = {name: elements if name == self.explode else column.take(rows) for name, column in mapped.columns.items()}
+                origin = None if mapped.origin is None else np.column_stack((mapped.origin[rows], ordinals))
+                yield Batch(columns, mapped.time[rows], origin, mapped.created, mapped.source)

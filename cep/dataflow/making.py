@@ -19,7 +19,14 @@ from cep.dataflow.interval_join import IntervalJoinOperator
 from cep.dataflow.layout import Layout
 from cep.dataflow.lookup import LookupOperator
 from cep.dataflow.matching import Matcher, SideFormat
-from cep.dataflow.operators import AggregateOperator, ChainOperator, Operator, PassOperator, SlowChainOperator
+from cep.dataflow.operators import (
+    AggregateOperator,
+    ChainOperator,
+    Operator,
+    PassOperator,
+    SlowChainOperator,
+    TextChainOperator,
+)
 from cep.dataflow.pre_aggregation import Reduction
 from cep.dataflow.sequential import SequentialOperator
 from cep.dataflow.sequential_aggregate import SequentialAggregate
@@ -87,7 +94,8 @@ class Maker:
     def _chain(self, group: list[str]) -> Operator:
         stateless = tuple(o for name in group if isinstance(o := self.layout.operators[name], Map | Filter))
         chain = compile_chain(stateless, self.layout.columns(stateless[0].input))
-        whole = ChainOperator("+".join(group), chain, self.clock, self.dead_letters)
+        kind = TextChainOperator if chain.makes_texts else ChainOperator
+        whole = kind("+".join(group), chain, self.clock, self.dead_letters)
         return SlowChainOperator(whole) if chain.notes else whole
 
     def _row_by_row(self, operator: FlatMap | Delay | Apply) -> Operator:

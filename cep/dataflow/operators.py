@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from cep.compile.aggregate import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain import Chain, Result
+from cep.compile.chain_room import TooMuch, long_rows, too_long
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
@@ -138,10 +139,45 @@ class ChainOperator(OneForOne):
         return outcome(batch, result, self.dead_letters)
 
 
+class TextChainOperator(Stateless):
+    """The same where Arrow's functions make texts: of so few rows at a time that these stay small (`cep.compile.chain_room`)."""
+
+    def __init__(self, name: str, chain: Chain, clock: Clock, dead_letters: DeadLetters) -> None:
+        self.name, self.chain, self.clock, self.dead_letters = name, chain, clock, dead_letters
+        self.notes = chain.notes
+
+    def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
+        return in_pieces(self.chain, batch, self.clock(), self.dead_letters)
+
+
+def in_pieces(chain: Chain, batch: Batch, now: int, dead_letters: DeadLetters) -> Iterator[Batch]:
+    """What the chain makes of a batch: cut in halves until it can make it."""
+    waiting = [batch]
+    while waiting:
+        piece = waiting.pop()
+        half = len(piece) // 2
+        try:
+            result = chain.process(piece.columns, len(piece), now, cut=True)
+        except TooMuch:
+            waiting += piece.take(slice(half, None)), piece.take(slice(0, half))
+            continue
+        yield outcome(piece, result, dead_letters)
+
+
+def fitting(batch: Batch, name: str, dead_letters: DeadLetters) -> Batch:
+    """Without the rows of which a value is too long; these are dead letters."""
+    failed = {row: reason for column in batch.columns.values() if too_long(column) for row, reason in long_rows(column)}
+    if not failed:
+        return batch
+    for row in sorted(failed):
+        dead_letters.put(Letter(name, failed[row], batch.source, position(batch, row)))
+    return batch.take(np.delete(np.arange(len(batch)), sorted(failed)))
+
+
 class SlowChainOperator(Stateless):
     """The same with a user's function that is not compiled, which takes as long as it takes: a piece of a batch at a time."""
 
-    def __init__(self, whole: ChainOperator) -> None:
+    def __init__(self, whole: ChainOperator | TextChainOperator) -> None:
         self.whole, self.name, self.notes = whole, whole.name, whole.notes
         self.rows = SLOW_ROWS  # of a piece
 
@@ -150,9 +186,9 @@ class SlowChainOperator(Stateless):
         while start < len(batch):
             piece = batch.take(slice(start, start + self.rows))
             began = self.whole.clock()
-            made = self.whole.apply(piece)
+            made = list(self.whole.on_batch(piece, port))
             self._learn(self.whole.clock() - began)
-            yield made
+            yield from made or (PAUSE,)
             start += len(piece)
 
     def _learn(self, us: int) -> None:
@@ -193,6 +229,8 @@ class PassOperator(OneForOne):
 
 class AggregateOperator:
     """An Aggregate over TIME windows or with periodic answers: whole, or a stage of it (tuples to partials, partials to answers)."""
+
+    gives_out = True  # what comes out of the last stage is for users
 
     def __init__(
         self, name: str, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters, reduction: Reduction | None = None
@@ -243,7 +281,8 @@ class AggregateOperator:
         groups = 0
         for batch in self.state.advance(watermark):
             groups += len(batch.time)
-            yield self._complete(batch)
+            complete = self._complete(batch)
+            yield fitting(complete, self.name, self.dead_letters) if self.gives_out and self.spec.stage != "partial" else complete
         if groups:
             self.reduction.ended(groups, self.state.open_panes)
         if self.state.failed:

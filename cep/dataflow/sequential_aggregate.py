@@ -12,7 +12,7 @@ from cep.compile.sequential import SequentialState
 from cep.compile.sequential_snapshot import restore, snapshot
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.hold import Hold
-from cep.dataflow.operators import NOTHING, ChainOperator, Clock, Keep, Part, bury, check_state
+from cep.dataflow.operators import NOTHING, ChainOperator, Clock, Keep, Part, bury, check_state, fitting
 from cep.dataflow.sequential import LOOK_BYTES
 from cep.elements import MAX_TIME, MIN_TIME, Batch
 from cep.kernels.columns import Column
@@ -23,6 +23,8 @@ from cep.model.windows import TransactionWindow, to_json
 
 class SequentialAggregate:
     """SIZE, SESSION and TRANSACTION windows, and UNBOUNDED with an answer per tuple; tuples have origins of `origin_words` words."""
+
+    gives_out = True  # what comes out is for users
 
     def __init__(self, name: str, spec: AggregateSpec, origin_words: int, limit: int, clock: Clock, dead_letters: DeadLetters) -> None:
         self.name, self.spec, self.state_limit, self.dead_letters = name, spec, limit, dead_letters
@@ -58,6 +60,10 @@ class SequentialAggregate:
         return NOTHING
 
     def on_watermark(self, watermark: int) -> Iterator[Batch]:
+        for batch in self._answers(watermark):
+            yield fitting(batch, self.name, self.dead_letters) if self.gives_out else batch
+
+    def _answers(self, watermark: int) -> Iterator[Batch]:
         for batch in self.hold.release(watermark):
             yield from self.state.take(batch, *[_flag(batch, name) for name in self.flags]) if self.flags else self.state.take(batch)
             if self.hold.released >= self._look_at:

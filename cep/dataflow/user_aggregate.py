@@ -8,7 +8,7 @@ from cep.compile.aggregate import AggregateSpec
 from cep.compile.aggregate_results import describe
 from cep.compile.user_aggregates import Folds
 from cep.dataflow.dead_letters import DeadLetters, Letter
-from cep.dataflow.operators import AggregateOperator, Clock
+from cep.dataflow.operators import AggregateOperator, Clock, fitting
 from cep.dataflow.sequential_aggregate import SequentialAggregate
 from cep.elements import Batch, describe_time
 from cep.model.operators import Aggregate
@@ -33,11 +33,13 @@ class Folding:
             group = describe(dict(batch.columns), self.by, failure.row)
             where = f"group {group}, event time {describe_time(int(batch.time[failure.row]))}"
             self.dead_letters.put(Letter(self.name, failure.reason, position=where))
-        yield Batch(columns, batch.time, batch.origin, batch.created)
+        yield fitting(Batch(columns, batch.time, batch.origin, batch.created), self.name, self.dead_letters)
 
 
 class UserAggregateOperator(AggregateOperator):
     """`spec` is of the aggregate that collects, "whole" or "final"."""
+
+    gives_out = False  # what is collected may be any number of values
 
     def __init__(self, aggregate: Aggregate, spec: AggregateSpec, state_limit: int, dead_letters: DeadLetters) -> None:
         super().__init__(aggregate.name, spec, state_limit, dead_letters)
@@ -50,6 +52,8 @@ class UserAggregateOperator(AggregateOperator):
 
 class UserSequentialAggregate(SequentialAggregate):
     """The same for windows whose tuples are taken in stream order."""
+
+    gives_out = False
 
     def __init__(
         self, aggregate: Aggregate, spec: AggregateSpec, origin_words: int, limit: int, clock: Clock, dead_letters: DeadLetters

@@ -20,6 +20,9 @@ EVENT_TIMES = {"1900-2200": (-2_208_988_800_000_000, 7_258_118_399_999_999), "an
 ANY_TIME = EVENT_TIMES["any"]
 UNIT_HINT = "is the unit the one that the stream declares? If it is, let the stream say event_times='any'"
 
+#: Bytes of a text or a list in a row (DESIGN 7), and of a record in a file: what is longer is a dead letter.
+VALUE_BYTES_MAX = 16 << 20
+
 #: Rows; a window of so many is kept as so many small states.
 WINDOW_ROWS_MAX = 1 << 20
 
