@@ -1,7 +1,7 @@
 """Who speaks on a Unix socket: the kernel says which user's process it is, whatever that says of itself.
 
-Processes of this user and of root are listened to, and of the users whose numbers the environment lists (`CEP_UIDS=1000,1001`), where a
-cluster's processes and its clients are several users'.
+Processes of this user and of root are listened to, of whoever has the socket, and of the users whose numbers the environment lists
+(`CEP_UIDS=1000,1001`), where a cluster's processes and its clients are several users'.
 """
 
 from __future__ import annotations
@@ -29,12 +29,20 @@ def may_speak(connection: socket.socket) -> bool:
     if connection.family != socket.AF_UNIX:
         return True
     pid, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    if uid in welcome():
+    if uid in welcome() or uid == _owner(connection):
         return True
     _LOG.warning(
         "process %d of user %d is refused at %r: %s names the users that may speak here", pid, uid, _name(connection), UIDS_VARIABLE
     )
     return False
+
+
+def _owner(connection: socket.socket) -> int | None:
+    """Whose our end of it is: root leaves its sockets to whoever has the folder that they are in, and waits for that user's processes."""
+    try:
+        return os.stat(connection.getsockname()).st_uid
+    except OSError:
+        return None
 
 
 def _name(connection: socket.socket) -> str:

@@ -66,6 +66,26 @@ def test_a_user_who_is_named_is_heard(sockets: LocalSockets, monkeypatch: pytest
         speaking.kill()
 
 
+@needs_root
+def test_root_hears_the_user_in_whose_folder_it_listens() -> None:
+    """A program of root on the host of a cluster in containers: its socket is that cluster's user's."""
+    folder = Path(f"/tmp/cep-owner-{os.getpid()}")
+    folder.mkdir(mode=0o755)
+    os.chown(folder, STRANGER, STRANGER)
+    made = LocalSockets(f"ipc://{folder}/s")
+    try:
+        assert os.stat(folder / "s").st_uid == STRANGER
+        for uid, heard in ((STRANGER, True), (STRANGER + 1, False)):
+            (folder / "s").chmod(0o777)
+            with speak(made, uid) as speaking:
+                got = until(lambda: made.receive() or speaking.poll() is not None)
+                assert (got is not True) == heard
+                speaking.kill()
+    finally:
+        made.close()
+        folder.rmdir()
+
+
 def test_ones_own_processes_are_heard(sockets: LocalSockets) -> None:
     with speak(sockets, os.getuid()) as speaking:
         header, _ = until(sockets.receive)
