@@ -83,7 +83,8 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The channel is left out of the minimum until its next element."""
+    """Nothing is under way on the channel, and nobody need wait for it: until its next element its sender promises whatever watermark the
+    receiver says that it wants. What it has promised by now comes with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -13,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep.dataflow.files import ROW_BYTES_MAX
-from cep.elements import MIN_TIME
+from cep.elements import MIN_TIME, describe_time
 from cep.errors import DataError
 from cep.kernels.columns import from_arrow
+from cep.model.limits import odd_time
 from cep.model.schema import TIMESTAMP_US, Field, Schema
 from cep.model.streams import Stream
 from cep.wire import LAYOUTS_KEPT, Format
@@ -210,6 +212,35 @@ def _timestamps(column: pa.ChunkedArray, field: Field, stream: str) -> pa.Chunke
     if pa.types.is_timestamp(column.type) and column.type.tz is None:
         column = column.cast(pa.timestamp(column.type.unit, tz="UTC"))
     return column.cast(field.type.arrow, safe=True)
+
+
+def instant(value: Any, stream: Stream) -> int:
+    """A time as rows of `stream` have it, µs: a datetime, an integer of its unit, or ISO 8601. Raises DataError."""
+    column = stream.event_time_column
+    field = Field("to", TIMESTAMP_US if column is None else stream.schema[column].type, False)
+    if isinstance(value, str):
+        value = _from_iso(value, stream)
+    if isinstance(value, bool) or not isinstance(value, datetime | int):
+        raise DataError(f"stream {stream.name!r}: expected a time (a datetime, an integer or ISO 8601), got {value!r}")
+    if column is None and isinstance(value, int):
+        raise DataError(f"stream {stream.name!r}: its event time is no plain column, so no integer stands for one; give a datetime")
+    try:
+        given = pa.array([value], pa.int64() if isinstance(value, int) else field.type.arrow)
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise DataError(f"stream {stream.name!r}: {value!r} is no time: {error}") from None
+    found = _column(pa.chunked_array([given]), field, stream.name)
+    (time_us,) = from_arrow(found.combine_chunks(), TIMESTAMP_US).values.tolist()
+    first, last = stream.times
+    if not first <= time_us <= last:
+        raise DataError(f"stream {stream.name!r}: {odd_time(stream.times)}, got {describe_time(time_us)}")
+    return int(time_us)
+
+
+def _from_iso(text: str, stream: Stream) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise DataError(f"stream {stream.name!r}: expected a time in ISO 8601, got {text!r}") from None
 
 
 def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:

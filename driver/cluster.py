@@ -38,6 +38,9 @@ TOGETHER_BYTES = 1 << 20
 MOVED_S = 50.0
 """How long `rebalance` and `move` wait until all is there: less than an answer may take."""
 
+_DECLARED = ("name", "schema", "event_time", "disorder", "event_times", "idle_after", "watermark")
+"""What a publisher has to know of its stream."""
+
 _BEFORE = {
     "ready": frozenset(("accepted", "deploying")),
     "running": frozenset(("accepted", "deploying", "ready")),
@@ -279,7 +282,7 @@ class Cluster:
             self.declare(stream)
             stream = stream.name
         document = self.rest.get(path("streams", stream))
-        known = {key: document[key] for key in ("name", "schema", "event_time", "disorder") if key in document}
+        known = {key: document[key] for key in _DECLARED if key in document}
         return self.open_publishers([stream_documents.from_json(known)], name, keep_open)[0]
 
     def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:

@@ -26,6 +26,7 @@ from driver.processes import Home
 
 LOG = logging.getLogger(__name__)
 BEAT_S = 1.0
+TICK_S = 0.1
 ABSENCE_S = 0.01  # after this long without a reader, or twice that, the plane's own thread reads
 Handler = Callable[[Header, Any], None]
 
@@ -46,6 +47,7 @@ class DataPlane:
         self.subscribers: dict[str, Handler] = {}
         self.beats: Counter[str] = Counter()  # endpoint -> channels of ours that live by our heartbeat there
         self.on_beat: dict[object, Callable[[], None]] = {}
+        self.on_tick: dict[object, Callable[[], None]] = {}
         self.lock = threading.RLock()
         self.closed = False
         self.reading = threading.Lock()  # held by the thread that reads
@@ -177,8 +179,12 @@ class DataPlane:
             self._dispatch(*message)
 
     def _run(self) -> None:
-        due, turns = 0.0, 0
+        due, tick, turns = 0.0, 0.0, 0
         while not self.closed:
+            if self.on_tick and time.monotonic() >= tick:
+                tick = time.monotonic() + TICK_S
+                for call in list(self.on_tick.values()):
+                    call()
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_S
                 self._beat()
@@ -188,7 +194,7 @@ class DataPlane:
                 self.called.clear()
                 continue
             with self.reading:
-                self._take_arrived(200 if not self.led else 0)
+                self._take_arrived(0 if self.led else 100 if self.on_tick else 200)
         with self.reading:
             self.sockets.close()
         self.home.leave(keep=False)

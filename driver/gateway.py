@@ -52,6 +52,9 @@ SENT_S = 30.0
 
 T = TypeVar("T")
 
+Saying = Callable[[Publisher], int]
+"""What a publisher is to do, and how many rows it sends by it."""
+
 
 class TooMuch(CepError):
     """Yours: more is asked for at a time than there is room for."""
@@ -116,13 +119,13 @@ class Publishing:
         self.turn = asyncio.Lock()
         self.publisher: Publisher | None = None
 
-    def send(self, open_: Callable[[], Publisher], body: bytes, end: bool) -> int:
+    def send(self, open_: Callable[[], Publisher], body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
         """How many rows were sent. In a thread."""
-        rows = _rows(body)
+        say = read(body)
         if self.publisher is None:
             self.publisher = open_()
         try:
-            sent = self.publisher.send(rows) if rows else 0
+            sent = say(self.publisher)
         except ClusterError:  # it counts as closed somewhere; who sends again opens another one
             with suppress(ClusterError):
                 self._close(keep_open=True)
@@ -147,7 +150,7 @@ class Gateway:
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
         self._sending: set[asyncio.Task[int]] = set()
 
-    async def publish(self, stream: str, body: bytes, end: bool) -> int:
+    async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False) -> int:
         """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
         one = self._publishing(stream)
         try:
@@ -155,7 +158,7 @@ class Gateway:
                 await one.turn.acquire()
         except TimeoutError:
             raise Slow(f"stream {stream!r}: rows sent before wait for a query that is slow; none of these were taken") from None
-        task = asyncio.create_task(self._send(one, stream, body, end))
+        task = asyncio.create_task(self._send(one, stream, body, read, end))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
         done, _ = await asyncio.wait([task], timeout=SENT_S)
@@ -186,9 +189,9 @@ class Gateway:
             for stream, reader in [key for key, one in self.readers.items() if one.used < late and not one.turn.locked()]:
                 await self._drop(stream, reader)
 
-    async def _send(self, one: Publishing, stream: str, body: bytes, end: bool) -> int:
+    async def _send(self, one: Publishing, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
         try:
-            return await self._in_thread(lambda: one.send(lambda: self.cluster.publisher(stream, PUBLISHER), body, end))
+            return await self._in_thread(lambda: one.send(lambda: self.cluster.publisher(stream, PUBLISHER), body, read, end))
         finally:
             one.turn.release()
             if one.publisher is None and not one.turn.locked():
@@ -219,7 +222,7 @@ class Gateway:
 
 
 def make_app(gateway: Gateway) -> FastAPI:
-    """POST /records, GET /answers, as the orchestrator forwards them."""
+    """POST /records and /advance, GET /answers, as the orchestrator forwards them."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -236,7 +239,11 @@ def make_app(gateway: Gateway) -> FastAPI:
 
     @app.post("/records")
     async def records(stream: str, request: Request, end: bool = False) -> dict[str, Any]:
-        return {"rows": await gateway.publish(stream, await request.body(), end)}
+        return {"rows": await gateway.publish(stream, await request.body(), _rows, end)}
+
+    @app.post("/advance")
+    async def advance(stream: str, request: Request) -> dict[str, Any]:
+        return {"rows": await gateway.publish(stream, await request.body(), _promise)}
 
     @app.get("/answers")
     async def answers(stream: str, reader: str, most: int = 1000, wait: float = 0.0) -> Response:
@@ -245,15 +252,32 @@ def make_app(gateway: Gateway) -> FastAPI:
     return app
 
 
-def _rows(body: bytes) -> list[Any]:
+def _rows(body: bytes) -> Saying:
     """Raises ProtocolError: they are no JSON."""
-    try:
-        rows = read_json(body)
-    except ValueError as error:
-        raise ProtocolError(f"the rows cannot be read: {error}") from None
+    rows = _read(body, "the rows")
     if not isinstance(rows, list):
         raise DataError(f"expected a list of objects, one for each row, got {type(rows).__name__}")
-    return rows
+    return lambda publisher: publisher.send(rows) if rows else 0
+
+
+def _promise(body: bytes) -> Saying:
+    """That no older row will come."""
+    document = _read(body, "the time")
+    if not isinstance(document, dict) or document.keys() != {"to"}:
+        raise DataError(f'expected {{"to": a time}}, got {document!r}')
+
+    def say(publisher: Publisher) -> int:
+        publisher.advance(document["to"])
+        return 0
+
+    return say
+
+
+def _read(body: bytes, what: str) -> Any:
+    try:
+        return read_json(body)
+    except ValueError as error:
+        raise ProtocolError(f"{what} cannot be read: {error}") from None
 
 
 def _refusal(status: int, detail: str) -> JSONResponse:

@@ -6,6 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -25,8 +26,9 @@ from cep.model.streams import Stream
 from cep.plan.route import Route
 from cep.transport import is_gone
 from cep.wire import Format, Header
-from driver.arrow import event_times, record_batches
+from driver.arrow import event_times, instant, record_batches
 from driver.data import DataPlane
+from driver.quiet import Quiet
 from driver.rest import Unreachable
 from driver.small_batches import ROWS_MAX, Written, small_batches
 
@@ -55,6 +57,7 @@ class Reader:
         self.opened = self.gone = self.closed = False
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
+        self.told_idle = False  # and has not answered since
 
     @property
     def is_here(self) -> bool:
@@ -91,8 +94,14 @@ class Publisher:
         self.lost: ClusterError | None = None  # the cluster is out of reach, and nobody there reads this
         self._times = _event_time_of(stream)
         self._turn = 0
+        self.quiet = Quiet(self)
+        self.idle = False  # nobody waits for us
         if stream.event_time is None:
             self.plane.on_beat[self] = self._beat
+        if stream.watermark is not None:
+            self.plane.on_tick[self] = self._beat
+        if stream.idle_after is not None:
+            self.plane.on_tick[self] = self.quiet.look
 
     def __enter__(self) -> Publisher:
         return self
@@ -118,8 +127,10 @@ class Publisher:
             ClusterError: the publisher is closed, or counts so; or the cluster is gone.
         """
         if self.closing or self.lost is not None:
-            raise self.lost or ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
+            self._check_open()
         with self.sending:
+            if self.idle:
+                self.quiet.wake()
             now_ns, written = time.time_ns(), None
             if self.small is not None and isinstance(data, pa.RecordBatch):
                 written = self.small.write(data, max(self.max_time, now_ns // 1000))
@@ -129,6 +140,32 @@ class Publisher:
                 self._send(written.rows, written.greatest, created_ns or now_ns, written.body)
                 self._tell_watermark()
             return written.rows
+
+    def advance(self, to: datetime | int | str) -> None:
+        """Promises that it sends no row older than `to`, though it has none to send now: windows that end by then need not wait for it.
+        What it sends later and is older, is late. Disorder is not subtracted; a time that has passed already changes nothing.
+
+        Args:
+            to: a datetime (without a zone it is UTC), an integer of the unit that the stream's event time declares, or ISO 8601.
+
+        Raises:
+            DataError: it is no such time.
+            ClusterError: the publisher is closed.
+        """
+        time_us = instant(to, self.stream)
+        self._check_open()
+        with self.sending:
+            if self.idle:
+                self.quiet.wake()
+            self.max_time = max(self.max_time, time_us + self.disorder)
+            self._tell_watermark()
+            self.quiet.moved()
+
+    def _check_open(self) -> None:
+        if self.lost is not None:
+            raise self.lost
+        if self.closing:
+            raise ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r} is closed; open another one")
 
     def _send_straight(self, written: Written, created_ns: int) -> bool:
         """As nearly always: to the only reader that there is, which has credit. False: it is not so."""
@@ -261,15 +298,19 @@ class Publisher:
         schema = fingerprint or self.fingerprint
         return Header(kind, reader.channel, sequence, 0, self.stream_id, schema, watermark, created, stamp, MIN_TIME, record)
 
+    def tell(self, kind: int, readers: Iterable[Reader]) -> None:
+        """One element without rows, in its place among them, to readers that are there."""
+        for reader in readers:
+            if reader.is_here:
+                with self.speaking:
+                    self.plane.send(reader.endpoint, self._header(kind, reader, 0, self.max_time, self.record))
+
     def _tell_watermark(self) -> None:
         watermark = stamp_of(self.max_time, self.disorder)
-        for reader in list(self.readers.values()):
-            if reader.is_here and reader.watermark < watermark:
-                with self.speaking:
-                    self.plane.send(reader.endpoint, self._header(wire.WATERMARK, reader))
+        self.tell(wire.WATERMARK, [reader for reader in list(self.readers.values()) if reader.watermark < watermark])
 
     def _beat(self) -> None:
-        """Every second, in the plane's thread: time of ingestion goes on without rows."""
+        """In the plane's thread, every second: time of ingestion goes on without rows; ten times a second, that of rows stamped live."""
         if self.sending.acquire(blocking=False):
             try:
                 self.max_time = max(self.max_time, time.time_ns() // 1000)
@@ -331,7 +372,9 @@ class Publisher:
 
     def _heard(self, reader: Reader, header: Header, body: Any) -> None:
         with self.changed:
-            if header.kind == wire.OPENED:
+            if header.kind == wire.OPENED and reader.opened:
+                self._answered(reader, header, wire.from_json(body))
+            elif header.kind == wire.OPENED:
                 self._opened(reader, header, wire.from_json(body))
             elif header.kind == wire.CREDIT:
                 reader.credit.grant(header.sequence, header.record, header.watermark)
@@ -352,8 +395,21 @@ class Publisher:
         self.record = max(self.record, header.record)
         reader.watermark = header.watermark
         self._goes_on_at(document.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
-        if header.watermark > MIN_TIME:  # our stamp starts at the greatest answer: no reader gets a row that is late for it
-            self.max_time = max(self.max_time, header.watermark + self.disorder)
+        self._start_at(header.watermark)
+        if self.idle:
+            self.quiet.tell([reader])
+
+    def _answered(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
+        """At one that had us open already: we were idle, or it is not there any more."""
+        reader.gone |= not document["here"]
+        if document.get("awakes"):
+            reader.told_idle = False
+            self._start_at(header.watermark)
+
+    def _start_at(self, watermark: int) -> None:
+        """Our stamp starts at the greatest answer: no reader gets a row that is late for it."""
+        if watermark > MIN_TIME:
+            self.max_time = max(self.max_time, watermark + self.disorder)
 
     def _closed(self, reader: Reader, word: dict[str, Any]) -> None:
         """It has heard our last word, or has given us up, which is no answer to our last word, or is over itself."""
@@ -440,6 +496,7 @@ class Publisher:
         """Its last word is said."""
         self.closed = True
         self.plane.on_beat.pop(self, None)
+        self.plane.on_tick.pop(self, None)
         for reader in list(self.readers.values()):
             self.plane.leave(reader.endpoint, reader.channel)
 

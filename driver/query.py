@@ -66,6 +66,8 @@ def stream(
     event_time: str | Expr | None = None,
     disorder: str | timedelta | None = None,
     event_times: str = USUAL_TIMES,
+    idle_after: str | timedelta | None = None,
+    watermark: str | None = None,
     **named: object,
 ) -> Stream:
     """Declares a stream that clients publish to.
@@ -77,8 +79,13 @@ def stream(
         disorder: how far a row may be behind the greatest event time before it; what is further behind is late.
         event_times: "any" if rows may be of other years than 1900 to 2199; else those are dead letters, for milliseconds that are taken
             for seconds are.
+        idle_after: nobody waits for a publisher that has sent nothing for so long; none: whoever reads the stream waits for it. Answers
+            then depend on when it was silent; what it sends later, and is older than others' answers by then, is late.
+        watermark: "clock" where rows are stamped as they are sent: time goes on by the publisher's clock while it sends nothing.
     """
-    return Stream(name, Schema.of({**(fields or {}), **named}), _event_time(event_time), _disorder(disorder), None, event_times)
+    quiet = None if idle_after is None else parse_duration(idle_after, "idle_after")
+    schema = Schema.of({**(fields or {}), **named})
+    return Stream(name, schema, _event_time(event_time), _disorder(disorder), None, event_times, quiet, watermark)
 
 
 def files(

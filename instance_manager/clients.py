@@ -290,6 +290,9 @@ class Clients:
             self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
             return
         known = entry.source.publishers.get(name)
+        if document.get("awakes"):
+            self._wake(channel, hosted, entry, name, endpoint)
+            return
         if known is None:
             known = self.register(hosted, entry, name, sent_until)
         else:
@@ -302,6 +305,16 @@ class Clients:
         answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=entry.source.watermark, record=next_record)
         self.sockets.send(endpoint, answer, body)
         hosted.wake()  # it may have been the last that was waited for
+
+    def _wake(self, channel: int, hosted: Hosted, entry: Entry, name: str, endpoint: str) -> None:
+        """A publisher that is open here was idle, and is about to send."""
+        self._peer(endpoint, client=True)
+        if name in entry.source.publishers:
+            body = wire.to_json({"here": True, "awakes": True})
+            self.sockets.send(endpoint, Header(wire.OPENED, channel, watermark=entry.source.wake(name)), body)
+        else:  # it counts as closed already
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"record": entry.source.records.get(name, 0)}))
+        hosted.wake()
 
     def file_publisher(self, channel: int, hosted: Hosted, entry: Entry, publisher: Publisher, endpoint: str) -> None:
         before, peer = self.publishers.get(channel), self._peer(endpoint, client=True)

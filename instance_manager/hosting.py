@@ -245,7 +245,8 @@ class _Maker:
             return self._attach(stream.name, self.plan.feeds[stream.name], columns, origin)
         if stream.files is None:
             expected = self.publishers.get(stream.name, ()) if self.arriving is None else ()  # it was waited for them where it was
-            source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected, stream.times)
+            times, may_idle = stream.times, stream.idle_after is not None
+            source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, expected, times, may_idle)
             edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == stream.name)
             numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
             entry = Entry(source, Format.published(stream, int(numbered)), early=None if self.arriving is None else [])

@@ -160,7 +160,7 @@ class Network:
         """Gives back credit, and the combined watermark where it is waited for (CREDIT: sequence = bytes consumed, record = limit)."""
         for id_, remote in inboxes.items():
             inbox, returned = remote.inbox, remote.inbox.returned
-            if inbox.credit_due or (remote.paced and returned > remote.told):
+            if inbox.credit_due or (returned > remote.told and (remote.paced or _is_idle(inbox))):
                 remote.told = returned
                 header = Header(wire.CREDIT, id_, sequence=inbox.consumed, watermark=returned, record=inbox.grant())
                 self.sockets.send(remote.endpoint, header)
@@ -170,3 +170,8 @@ class Network:
             self.inboxes.pop(id_, None)
         for id_ in channels:
             self.channels.pop(id_, None)
+
+
+def _is_idle(inbox: Inbox) -> bool:
+    """Its sender then waits for what it is asked for."""
+    return inbox.merge is not None and inbox.name in inbox.merge.idle

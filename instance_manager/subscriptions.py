@@ -14,7 +14,7 @@ from typing import Any
 
 from cep import wire
 from cep.dataflow.channel import Credit
-from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element, Watermark
+from cep.elements import LAST, MAX_TIME, MIN_TIME, Batch, Element, Idle, Watermark
 from cep.errors import QueryError
 from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint
 from cep.plan.needed import restrict
@@ -106,7 +106,7 @@ class Subscription:
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
         if isinstance(element, Batch):
             rows, created = len(element.time), element.created
-        elif isinstance(element, Watermark) and not self.terms.reader:
+        elif isinstance(element, Watermark | Idle) and not self.terms.reader:
             return  # a client reads rows, and waits for no watermark
         else:
             rows = created = 0

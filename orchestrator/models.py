@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, NAME_CHARS_MAX, checked_endpoint
 from orchestrator.life_cycle import LIFE_CYCLE
@@ -292,6 +292,16 @@ class Opening(BaseModel):
 
     name: Name = Field(examples=["p1"])
     endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/p1"])
+
+
+class Advance(BaseModel):
+    """How far a publisher promises to be."""
+
+    model_config = ConfigDict(extra="forbid")
+    to: StrictInt | str = Field(
+        description="An integer of the unit that the stream's event time declares, or ISO 8601; without a zone it is UTC.",
+        examples=[1700000000000, "2023-11-14T22:13:20Z"],
+    )
 
 
 class Closing(Model):

@@ -103,6 +103,8 @@ def _query() -> dict[str, Any]:
             "disorder": _DURATION,
             "event_times": {"enum": list(EVENT_TIMES)},
             "files": {"type": "object"},
+            "idle_after": _DURATION,
+            "watermark": {"enum": ["clock"]},
         },
         ["name", "schema"],
     )

@@ -410,6 +410,13 @@ async def publish(name: str, request: Request, api: Cluster, end: bool = False) 
     return _passed_on(202, *await api.door.ask("POST", "/records", {"stream": name, "end": end}, await request.body()))
 
 
+@router.post("/streams/{name}/advance", status_code=202, response_model=models.Published)
+async def advance(name: str, wanted: models.Advance, api: Cluster) -> Any:
+    """Promises that REST's publisher sends no older row: windows that end by then need not wait for it. What it publishes later and is
+    older, is late. A time that has passed already changes nothing."""
+    return _passed_on(202, *await api.door.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode()))
+
+
 @router.get("/streams/{name}/answers", response_model=models.Answers)
 async def answers(
     name: str,

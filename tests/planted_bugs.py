@@ -187,8 +187,8 @@ BUGS = (
     Bug(
         "a watermark is lost at an input that ends",
         f"{_FLOW}/channel.py",
-        "combined = min(awake, default=self.combined)",
-        "combined = max(awake, default=self.combined)",
+        "combined = min(self.times.values(), default=self.combined)",
+        "combined = max(self.times.values(), default=self.combined)",
     ),
     Bug(
         "lines are taken whole whatever separators they have",
@@ -243,6 +243,25 @@ BUGS = (
         f"{_FLOW}/delay.py",
         "min(watermark + self.by, EVENT_TIME_MAX)",
         "min(watermark + 2 * self.by, EVENT_TIME_MAX)",
+    ),
+    # silence
+    Bug(
+        "one that awakes is still taken for idle",
+        f"{_FLOW}/source.py",
+        "    def _rouse(self, publisher: Publisher) -> None:\n        publisher.idle = False\n",
+        "    def _rouse(self, publisher: Publisher) -> None:\n",
+    ),
+    Bug(
+        "one that awakes starts where it fell asleep",
+        f"{_FLOW}/source.py",
+        "        self._rouse(self.publishers[name])\n        return self.watermark\n",
+        "        self._rouse(self.publishers[name])\n        return self.publishers[name].watermark\n",
+    ),
+    Bug(
+        "an idle channel is passed over, not asked",
+        f"{_FLOW}/channel.py",
+        "combined = min(self.times.values(), default=self.combined)",
+        "combined = min((t for c, t in self.times.items() if c not in self.idle), default=self.combined)",
     ),
     # the short way
     Bug("late rows take the short way", f"{_KERNELS}/passing.py", " and not is_late(time, stamp, form[DISORDER])", ""),

@@ -21,6 +21,7 @@ from cep.dataflow.channel import batch_bytes
 from cep.dataflow.local import LocalRun, Outcome, Script
 from cep.dataflow.source import ENOUGH_ROWS, Closing, Published, stamp_of
 from cep.elements import MIN_TIME, Batch, End, Watermark
+from cep.elements import Idle as EngineIdle
 from cep.errors import QueryError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.kernels.hashing import fold_origins
@@ -36,7 +37,7 @@ from tests import cells
 from tests.plans import one_node, planned
 from tests.reference import Answer, Partition, evaluate
 from tests.reference.engine import TimedRow
-from tests.reference.rows import AggregateOrigin, JoinedOrigin, Origin, Values
+from tests.reference.rows import Advance, AggregateOrigin, Awake, Idle, JoinedOrigin, Mark, Origin, Values
 from tests.reference.source import event_times
 from tests.strategies import Case, Execution, FileCase
 
@@ -141,7 +142,15 @@ def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Se
     """What `driver.publisher.Publisher` sends: batches in turn to the readers, the watermark to those that got none."""
     script: dict[int, list[tuple[object, int, int]]] = {reader: [] for reader in range(readers)}
     max_time, turn = MIN_TIME, choose.randrange(readers)
-    for record, batch in cut_of(stream, partition, batch_rows):
+    for said in _said(stream, partition, batch_rows):
+        if not isinstance(said, tuple):
+            max_time = max(max_time, _raised_to(said, stream.disorder or 0))
+            watermark = stamp_of(max_time, stream.disorder or 0)
+            element = EngineIdle() if isinstance(said, Idle) else Watermark(watermark)
+            for reader in range(readers):
+                script[reader].append((element, 0, watermark))
+            continue
+        record, batch = said
         known = batch.time[batch.time > MIN_TIME]
         published, max_time = Published(batch, max_time, record), max([max_time, *known.tolist()])
         watermark = stamp_of(max_time, stream.disorder or 0)
@@ -153,6 +162,32 @@ def publisher(stream: Stream, partition: Partition, readers: int, batch_rows: Se
     for reader in range(readers):
         script[reader].append((Closing(f"p{partition.index}", last), 0, MIN_TIME))
     return script
+
+
+def _said(stream: Stream, partition: Partition, batch_rows: Sequence[int]) -> Iterator[tuple[int, Batch] | Mark]:
+    """Batches, each with the number of its first row, and what is said between rows."""
+    marks = list(partition.marks)
+    for record, batch in cut_of(stream, partition, batch_rows):
+        start = record
+        while marks and marks[0][0] < record + len(batch):
+            before, mark = marks.pop(0)
+            if before > start:
+                yield start, batch.take(slice(start - record, before - record))
+            start = before
+            yield mark
+        yield start, batch.take(slice(start - record, len(batch)))
+    yield from (mark for _, mark in marks)
+
+
+def _raised_to(mark: Mark, disorder: int) -> int:
+    """The greatest event time that a row would have for the stamp to be where the mark puts it."""
+    match mark:
+        case Idle():
+            return MIN_TIME
+        case Awake(stamp):
+            return stamp + disorder
+        case Advance(to):
+            return to + disorder
 
 
 def records_of(stream: Stream, partition: Partition) -> pa.RecordBatch:

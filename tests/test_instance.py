@@ -95,9 +95,14 @@ class Bench:
         self.instance.state = "running"
         self.grammars = [Grammar(inbox.name) for inbox in self.targets]
 
-    def send(self, i: int, *elements: Element) -> None:
+    def wanted(self, i: int) -> int:
+        """How far the sender of a channel is asked to come."""
+        self.senders[i].settle()
+        return self.senders[i].credit.returned
+
+    def send(self, i: int, *elements: Element, promised: int = MIN_TIME) -> None:
         for element in elements:
-            watermark = element.time if isinstance(element, Watermark) else MIN_TIME
+            watermark = element.time if isinstance(element, Watermark) else promised
             self.senders[i].send(element, 8 * len(element) if isinstance(element, Batch) else 0, watermark, MIN_TIME)
 
     def step(self) -> bool:
@@ -138,18 +143,38 @@ def test_what_a_watermark_lets_out_leaves_before_it() -> None:
     assert bench.take() == [[3], "W(5)"]
 
 
-def test_an_idle_channel_holds_nothing_back_until_it_speaks_again() -> None:
+def test_an_idle_channel_is_asked_to_come_as_far_as_the_others() -> None:
     bench = Bench(Windows())
     bench.send(0, batch(1, 2, 3), Watermark(3))
     bench.send(1, Idle())
     bench.step()
-    assert bench.take() == [[1, 2]]
-    bench.send(1, Watermark(3))
+    assert bench.take() == []
+    assert bench.wanted(1) == 3
+    bench.send(1, Idle(), promised=3)
     bench.step()
+    assert bench.take() == [[1, 2]]
     bench.send(0, Watermark(9))
     bench.step()
-    assert bench.take() == []
-    assert bench.instance.watermark == 3
+    assert bench.wanted(1) == 9
+    bench.send(1, Watermark(4))  # it has something to say again
+    bench.send(0, Watermark(12))
+    bench.step()
+    assert bench.wanted(1) == 9
+    assert bench.instance.watermark == 4
+
+
+def test_where_all_channels_are_idle_so_is_what_comes_out_and_the_watermark_stands() -> None:
+    bench = Bench(Windows())
+    bench.send(0, batch(1, 2, 3), Watermark(3), Idle())
+    bench.send(1, Watermark(2), Idle())
+    bench.step()
+    assert bench.take() == [[1], "Idle"]
+    bench.send(0, Watermark(5))
+    bench.step()
+    assert bench.wanted(1) == 5
+    bench.send(1, Idle(), promised=5)
+    bench.step()
+    assert bench.take() == [[2, 3]]
 
 
 def test_the_end_of_one_channel_ends_nothing() -> None:

@@ -112,6 +112,7 @@ FEW: dict[str, dict[str, str]] = {
         "driver/gateway.py": "gives up what nobody asks for",
         "driver/processes.py": "patience with those that are to end",
         "driver/publisher.py": "time of ingestion and of creation",
+        "driver/quiet.py": "for how long a publisher has been silent",
         "driver/spark/feeds.py": "time of ingestion, and how long rows wait for a file",
         "driver/spark/standalone.py": "patience with those that start",
         "driver/rest.py": "patience with an orchestrator that is being restarted",

@@ -26,6 +26,7 @@ PROPERTIES = (
     "tests/test_cells.py",
     *(f"tests/test_window_{window}.py" for window in ("session", "periodic", "unbounded", "size", "transaction")),
     "tests/test_properties.py",
+    "tests/test_quiet.py",
     "tests/test_restart.py",
     "tests/test_join_restart.py",
     "tests/test_file_properties.py",

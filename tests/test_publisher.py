@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -193,7 +195,100 @@ def test_what_was_closed_by_its_reader_is_not_sent(plane: DataPlane, peer: Local
         made.send(pa.record_batch([pa.array([1])], schema=stream.schema.arrow))
 
 
+# --- silence -----------------------------------------------------------------------------------------------------------
+
+QUIET = Schema.of({"n": "int64", "ts": "timestamp[ms]"})
+
+
+def sent(made: Publisher, *times_ms: int) -> None:
+    made.send([{"n": i, "ts": time} for i, time in enumerate(times_ms)])
+
+
+def answer(made: Publisher, reader: Any, watermark: int, **more: Any) -> None:
+    made._heard(reader, Header(wire.OPENED, reader.channel, watermark=watermark), wire.to_json({"here": True, **more}))
+
+
+def test_advance_promises_without_rows(plane: DataPlane, peer: LocalSockets) -> None:
+    made = opened(publisher(plane, Stream("s", QUIET, col("ts"), 2_000)), peer, {"query": "a"}, {"query": "b"})
+    made.advance(5)
+    made.advance(datetime(1970, 1, 1, 0, 0, 0, 4_000))  # it has passed
+    made.advance("1970-01-01T00:00:00.006Z")
+    told = [(header.kind, header.watermark) for header, _ in arrived(peer, 4)]
+    assert told == [(wire.WATERMARK, watermark) for watermark in (5_000, 5_000, 6_000, 6_000)]
+    sent(made, 6)
+    (header, _), _ = arrived(peer, 2)
+    assert (header.stamp, header.watermark, header.record, made.sent_until) == (8_000, 6_000, 0, 6_000)
+    for wrong in (None, True, 1.5, "tomorrow", 2**62):
+        with pytest.raises(DataError):
+            made.advance(wrong)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="without a unit takes no integers"):
+        publisher(plane, Stream("s", Schema.of({"ts": "timestamp"}), col("ts"), 0)).advance(5)
+    made.give_up()
+    with pytest.raises(ClusterError, match="is closed"):
+        made.advance(7)
+
+
+def test_silence_is_decided_once_and_numbered_among_the_rows(plane: DataPlane, peer: LocalSockets) -> None:
+    stream = Stream("s", QUIET, col("ts"), 1_000, idle_after=100_000)
+    made = opened(publisher(plane, stream), peer, {"query": "a"}, {"query": "b"})
+    sent(made, 5, 7)
+    until(lambda: made.idle)
+    opened(made, peer, {"query": "c"})  # one that comes now is told, too
+    heard = [(header.kind, header.sequence, header.record, header.stamp, header.watermark) for header, _ in arrived(peer, 5)]
+    assert heard[:2] == [(wire.BATCH, 0, 0, MIN_TIME, 6_000)] * 2
+    assert sorted(heard[2:]) == sorted([(wire.IDLE, 1, 2, 7_000, 6_000)] * 2 + [(wire.IDLE, 0, 2, 7_000, 6_000)])
+
+    waking = threading.Thread(target=sent, args=(made, 8))
+    waking.start()
+    until(lambda: made.changed._waiters)  # type: ignore[attr-defined]
+    for reader, watermark in zip(list(made.readers.values()), (9_000, 20_000, MIN_TIME), strict=True):
+        answer(made, reader, watermark, awakes=True)
+    waking.join(HANG_S)
+    found = [(header.kind, header.record, header.stamp, header.watermark) for header, _ in arrived(peer, 6)]
+    awake, late = (wire.WATERMARK, 2, 21_000, 20_000), (wire.BATCH, 2, 21_000, 20_000)  # its stamp starts at the greatest answer
+    assert found == [awake] * 3 + [late] * 3
+    assert not made.idle
+
+
+def test_one_that_waits_for_credit_is_not_idle(plane: DataPlane, peer: LocalSockets) -> None:
+    stream = Stream("s", QUIET, col("ts"), 0, idle_after=100_000)
+    made = opened(publisher(plane, stream), peer, {}, limit=0)
+    sent(made, 1)
+    waiting = threading.Thread(target=sent, args=(made, 2))
+    waiting.start()
+    until(lambda: made.changed._waiters)  # type: ignore[attr-defined]
+    looks: list[float] = []
+    plane.on_tick["test"] = lambda: looks.append(made.quiet.since)
+    until(lambda: len(looks) > 5)
+    assert not made.idle
+    (reader,) = made.readers.values()
+    made._heard(reader, Header(wire.CREDIT, reader.channel, sequence=1 << 20, record=LIMIT), b"")
+    waiting.join(HANG_S)
+    until(lambda: made.idle)
+    assert [header.kind for header, _ in arrived(peer, 3)] == [wire.BATCH, wire.BATCH, wire.IDLE]
+
+
+def test_one_that_counts_as_closed_when_it_awakes_says_so(plane: DataPlane, peer: LocalSockets) -> None:
+    made = opened(publisher(plane, Stream("s", QUIET, col("ts"), 0, idle_after=100_000)), peer, {})
+    until(lambda: made.idle)
+    (reader,) = made.readers.values()
+    made._heard(reader, Header(wire.CLOSED, reader.channel), wire.to_json({"record": 0}))
+    with pytest.raises(ClusterError, match="silent for so long"):
+        sent(made, 1)
+
+
+def test_rows_stamped_live_go_on_with_the_clock(plane: DataPlane, peer: LocalSockets) -> None:
+    made = opened(publisher(plane, Stream("s", QUIET, col("ts"), 3_000_000, watermark="clock")), peer, {})
+    began = time.time_ns() // 1000
+    told = [header for header, _ in arrived(peer, 3)]
+    assert {header.kind for header in told} == {wire.WATERMARK}
+    assert sorted({header.watermark for header in told}) == [header.watermark for header in told]
+    assert began - 4_000_000 < told[0].watermark and told[-1].watermark <= time.time_ns() // 1000 - 3_000_000
+    made.leave()
+
+
 @pytest.fixture(autouse=True)
 def _closed(plane: DataPlane) -> Iterator[None]:
     yield
     plane.on_beat.clear()
+    plane.on_tick.clear()

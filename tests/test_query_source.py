@@ -277,11 +277,16 @@ def test_nothing_is_taken_before_every_producer_has_answered() -> None:
     assert "A/x/1>B" in fed.source.waits_for(0)
 
 
-def test_the_watermark_is_the_least_of_those_that_are_not_idle() -> None:
+def test_the_least_watermark_counts_and_idle_producers_are_asked_to_come_as_far_as_the_others() -> None:
     fed = Fed().send(0, batch(5), 4).send(1, Watermark(3), 3)
     assert (fed.polled(), fed.source.watermark) == ([5], 3)
-    assert (fed.send(1, Idle()).polled(), fed.source.watermark) == ([], 4)
-    assert (fed.send(1, End()).polled(), fed.source.watermark, fed.source.ended) == ([], 4, False)
+    assert (fed.send(1, Idle(), 3).polled(), fed.source.watermark, fed.inboxes[1].returned, fed.source.idle) == ([], 3, 4, False)
+    assert (fed.send(1, Idle(), 4).polled(), fed.source.watermark) == ([], 4)
+    assert (fed.send(0, Idle(), 4).polled(), fed.source.watermark, fed.source.idle) == ([], 4, True)
+    fed.source.follow(8)  # what the query that reads it wants
+    assert (fed.source.watermark, [inbox.returned for inbox in fed.inboxes]) == (4, [8, 8])
+    assert (fed.send(0, Idle(), 8).send(1, Idle(), 8).polled(), fed.source.watermark, fed.source.idle) == ([], 8, True)
+    assert (fed.send(1, End()).polled(), fed.source.watermark, fed.source.ended) == ([], 8, False)
     assert (fed.send(0, End()).polled(), fed.source.watermark, fed.source.ended) == ([], MAX_TIME, True)
     assert "has ended" in fed.source.waits_for(0)
 

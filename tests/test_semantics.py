@@ -25,6 +25,7 @@ from cep.model.tables import to_json as table_to_json
 from cep.yaml_documents import load_yaml
 from tests.kinds import JOINS, KINDS, SUPPORTED, kind_of
 from tests.reference import Answer, Partition, assert_same_answer
+from tests.reference.rows import Advance, Awake, Idle, Mark
 from tests.reference.schemas import schemas_of
 from tests.running import expected_of, run_case
 from tests.strategies import Case, Execution
@@ -65,9 +66,9 @@ def read(text: str) -> Example:
     said: dict[str, str] = {}
     for line in text.splitlines():
         if match := _STREAM.fullmatch(line):
-            stream, rows = _stream(*match.groups())
+            stream, partition = _stream(*match.groups())
             streams.append(stream)
-            inputs[stream.name] = [Partition(0, rows)]
+            inputs[stream.name] = [partition]
         elif match := _OPERATOR.fullmatch(line):
             operators.append(_operator(*match.groups()))
         else:
@@ -77,14 +78,23 @@ def read(text: str) -> Example:
     return _example(Query("q", tuple(streams), tuple(operators), _outputs(operators)), inputs, said)
 
 
-def _stream(name: str, text: str) -> tuple[Stream, list[tuple[Any, ...]]]:
+def _stream(name: str, text: str) -> tuple[Stream, Partition]:
     head, *rows = (part.split() for part in text.split(" | "))
     columns = [Field(head[0], parse_type("timestamp[us]")[0])]
     for column in head[1:]:
         column_name, _, type_ = column.partition(":")
         columns.append(Field(column_name, parse_type(type_ or "int64")[0], True))
     schema = Schema(tuple(columns))
-    return Stream(name, schema, Column(head[0]), 0), [_values(row, schema) for row in rows]
+    found = [_values(row, schema) for row in rows if not row[0].startswith("!")]
+    said = [(i, row) for i, row in enumerate(rows) if row[0].startswith("!")]
+    marks = tuple((before - number, _mark(row)) for number, (before, row) in enumerate(said))
+    return Stream(name, schema, Column(head[0]), 0), Partition(0, found, marks=marks)
+
+
+def _mark(words: Sequence[str]) -> Mark:
+    """What a publisher says between its rows."""
+    kind = {"!idle": Idle, "!awake": Awake, "!advance": Advance}[words[0]]
+    return kind(*map(int, words[1:]))
 
 
 def _values(texts: Sequence[str], schema: Schema) -> tuple[Any, ...]:

@@ -80,6 +80,12 @@ class AsOfJoinOperator:
         first = self.holds[LEFT].first
         return None if first is None else first + 1
 
+    @property
+    def last_end(self) -> int | None:
+        """The watermark that lets all left rows out that are held."""
+        last = self.holds[LEFT].last
+        return None if last is None else last + 1
+
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         self.holds[port].add(compacted(batch))
         self._check()

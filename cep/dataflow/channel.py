@@ -100,8 +100,8 @@ class Inbox:
 
     @property
     def returned(self) -> int:
-        """The receiver's combined watermark."""
-        return MIN_TIME if self.merge is None else self.merge.combined
+        """The receiver's combined watermark; of a channel that is idle, how far the receiver would go if its sender promised it."""
+        return MIN_TIME if self.merge is None else max(self.merge.combined, self.merge.wanted)
 
     def accept(self, element: Any, size: int, sequence: int, epoch: int, watermark: int, since: int) -> None:
         """Puts an element that arrived into the queue. Raises MessagesLost at a gap."""
@@ -166,12 +166,16 @@ class LocalChannel:
 
 
 class WatermarkMerge:
-    """The combined watermark of several channels: the least of those that are open and not idle."""
+    """The combined watermark of several channels: the least of those that are open.
+
+    An idle one counts, too: it is not passed over but asked (`cep.dataflow.quiet`), and promises what it is asked for. `wanted`: how far
+    those who are idle are asked to come.
+    """
 
     def __init__(self) -> None:
         self.times: dict[object, int] = {}
         self.idle: set[object] = set()
-        self.combined = MIN_TIME
+        self.combined = self.wanted = MIN_TIME
 
     def add(self, channel: object, time: int = MIN_TIME) -> None:
         self.times[channel] = time
@@ -191,9 +195,21 @@ class WatermarkMerge:
         self.idle.discard(channel)
         return self.recombine()
 
-    def sleep(self, channel: object) -> bool:
+    def sleep(self, channel: object, time: int) -> bool:
+        """It is idle, having promised `time`. Did the combined watermark rise?"""
+        risen = self.update(channel, time)
         self.idle.add(channel)
-        return self.recombine()
+        return risen
+
+    @property
+    def asleep(self) -> bool:
+        """Is nobody to be waited for: is each idle, or has ended?"""
+        return bool(self.idle) and all(channel in self.idle or time == MAX_TIME for channel, time in self.times.items())
+
+    def awake(self) -> int | None:
+        """The least promise of those that are neither idle nor have ended; None: there is none."""
+        times = [time for channel, time in self.times.items() if channel not in self.idle and time < MAX_TIME]
+        return min(times, default=None)
 
     def rename(self, channel: object, new: object) -> None:
         """Another channel takes the place of one."""
@@ -208,8 +224,7 @@ class WatermarkMerge:
 
     def recombine(self) -> bool:
         """Takes the minimum anew, after a channel has gone."""
-        awake = [time for channel, time in self.times.items() if channel not in self.idle] if self.idle else self.times.values()
-        combined = min(awake, default=self.combined)
+        combined = min(self.times.values(), default=self.combined)
         risen, self.combined = combined > self.combined, max(combined, self.combined)
         return risen
 

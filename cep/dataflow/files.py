@@ -152,7 +152,7 @@ def _whole_lines(buffer: Buffer, got: int, at_end: bool) -> int:
 class TextSource:
     """Reader `reader` of `readers`: the blocks dealt to it, one after the other."""
 
-    left = False  # it stays where it is
+    left = idle = False  # it stays where it is, and files are never silent
 
     def __init__(
         self,
@@ -216,6 +216,9 @@ class TextSource:
     def _finish(self) -> None:
         self.release()
         self.index += self.readers
+
+    def follow(self, wanted: int) -> bool:
+        return False
 
     def release(self) -> None:
         if self.file is not None:

@@ -55,6 +55,11 @@ class Hold:
             return self._firsts[0] if self._firsts else None
         return min(self._firsts)
 
+    @property
+    def last(self) -> int | None:
+        """The greatest event time that is held."""
+        return max((run.time.item(-1) for run in self._runs), default=None)
+
     def largest_keys(self, by: tuple[Field, ...], most: int) -> list[str]:
         """The keys with most of what is held, for a person to read."""
         if not self._runs:

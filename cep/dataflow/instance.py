@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from cep.dataflow.channel import Channel, Inbox, watermark_after
+from cep.dataflow import quiet
+from cep.dataflow.channel import Channel, Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.nodes import Input, Node, Walk
@@ -79,6 +80,7 @@ class SubqueryInstance:
         self.pause_at: int | None = None  # the number of a Barrier behind which it takes nothing more
         self._barrier: Barrier | None = None  # one that has come, but not yet on all channels
         self._aligned: set[Inbox] = set()  # on which it has come
+        self._quiet = False  # somebody in it is, or was a moment ago, idle
         self._leaving = False  # what is to leave before it moves is on its way
         self.moving: Moving | None = None  # its buckets, where they can move
         self.routes: dict[str, list[Output]] = {}  # subquery that has a table of buckets -> the outputs that lead there
@@ -113,7 +115,7 @@ class SubqueryInstance:
     def rests(self) -> bool:
         """Does it run, and is nothing under way in it?"""
         moves = self.arriving or self._leaving or self.next_inboxes or self.moving is not None
-        under_way = moves or self._cursor is not None or self._barrier is not None or self._aligned or self._finished
+        under_way = moves or self._cursor is not None or self._barrier is not None or self._aligned or self._finished or self._quiet
         return self.state == "running" and not under_way and not self._blocked()
 
     def barrier(self, number: int) -> None:
@@ -145,9 +147,11 @@ class SubqueryInstance:
         if self.state != "running":
             return worked
         handed = self._handed_bytes()
+        if self._quiet and self._cursor is None and not self._blocked():
+            self._cursor = self._keep_up()
         while self.state == "running" and not self._blocked():
             if self._cursor is None:
-                self._cursor = self._next()
+                self._cursor = self._next() or (self._keep_up() if self._quiet else None)
                 if self._cursor is None:
                     self._input_is_empty()
                     break
@@ -250,6 +254,7 @@ class SubqueryInstance:
         before = source.watermark
         self.meter.words[OPERATOR] = node.number
         batch = None if source.ended else source.poll()
+        self._quiet |= source.idle
         if batch is None and source.watermark == before and not source.ended:
             return None
         if batch is None:  # otherwise its node is what the time is charged to next
@@ -274,6 +279,18 @@ class SubqueryInstance:
             if getattr(source, "between_blocks", False):
                 self._flush()
 
+    def _keep_up(self) -> Iterator[None] | None:
+        """Says who is idle, and asks them to come as far as others have (`cep.dataflow.quiet`); what a source promises then."""
+        if self._leaving:
+            return None  # its last word is said
+        self._quiet = quiet.mark(self.nodes, self.inputs, self.sources)
+        for source, node in self.sources:
+            if source.idle and source.follow(quiet.wanted_of(node)):
+                return self._polled(source, node, None)
+        quiet.tell(self.nodes)
+        quiet.ask(self.inputs)
+        return None
+
     # Elements
 
     def _take(self, input_: Input, inbox: Inbox, element: Element, watermark: int) -> Iterator[None]:
@@ -288,7 +305,8 @@ class SubqueryInstance:
                 self.close(Stop(), "stopped")
                 return
             case Idle():
-                if input_.merge.sleep(inbox.name):
+                self._quiet = True
+                if input_.merge.sleep(inbox.name, watermark):
                     yield from self._walk.advance(input_.node, input_.port, input_.merge.combined)
                 return
             case Barrier() if self._is_of_sender(element):
@@ -400,7 +418,7 @@ class SubqueryInstance:
 
     def resume(self) -> None:
         """At its new place, with everything it had at its old one."""
-        self.state, self.arriving = "running", False
+        self.state, self.arriving, self._quiet = "running", False, True
         self._cursor = self._catch_up_all()
 
     def _catch_up_all(self) -> Iterator[None]:
@@ -456,7 +474,7 @@ class SubqueryInstance:
     def drain(self) -> None:
         """`stop --drain`: the source ends where it is."""
         for source, _ in self.sources:
-            source.ended, source.watermark = True, MAX_TIME
+            source.ended, source.watermark, source.idle = True, MAX_TIME, False
 
     def _input_is_empty(self) -> None:
         """Nothing more to gather for: what was gathered goes (adaptive batching)."""
@@ -501,10 +519,16 @@ class SubqueryInstance:
         if self.moving is not None and self.moving.waits_for:
             return f"state of buckets that move, to or from instances {', '.join(map(str, self.moving.waits_for))}"
         waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in self.sources]
-        waiting += [(i.merge.combined, f"channel {i.merge.slowest()}") for i in self.inputs]
+        waiting += [(i.merge.combined, _described(i.merge)) for i in self.inputs]
         watermark, slowest = min(waiting, default=(MAX_TIME, "nothing"))
         ends = [node.stateful.next_end for node in self.nodes if node.stateful is not None]
         end = min((end for end in ends if end is not None), default=None)
         if end is not None:
             return f"watermark {describe_time(end)}, which ends a window; now {describe_time(watermark)}; slowest: {slowest}"
         return slowest if watermark == MIN_TIME else f"{slowest}, at watermark {describe_time(watermark)}"
+
+
+def _described(merge: WatermarkMerge) -> str:
+    """The channel that others wait for."""
+    slowest = merge.slowest()
+    return f"channel {slowest}{', which is idle' if slowest in merge.idle else ''}"

@@ -81,6 +81,11 @@ class Side:
         """The least event time of what is not over."""
         return min((int(run.batch.time[run.first]) for run in self.runs if len(run)), default=None)
 
+    @property
+    def last(self) -> int | None:
+        """The greatest."""
+        return max((int(run.batch.time[-1]) for run in self.runs), default=None)
+
     def add(self, run: Run) -> None:
         self.runs.append(run)
         while len(self.runs) > 1 and len(self.runs[-2]) <= min(2 * len(self.runs[-1]), BLOCK_ROWS - len(self.runs[-1])):
@@ -114,6 +119,12 @@ class IntervalJoinOperator:
     def next_end(self) -> int | None:
         kept = [side for port, side in enumerate(self.sides) if self.spec.keeps(port)]
         return min((side.first + side.reach + 1 for side in kept if side.first is not None), default=None)
+
+    @property
+    def last_end(self) -> int | None:
+        """The watermark that lets all unmatched rows out that are held."""
+        kept = [side for port, side in enumerate(self.sides) if self.spec.keeps(port)]
+        return max((side.last + side.reach + 1 for side in kept if side.last is not None), default=None)
 
     def on_batch(self, batch: Batch, port: int) -> Iterator[Batch]:
         own = Run(self.formats[port].kept(batch), np.zeros(len(batch), np.uint8))

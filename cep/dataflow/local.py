@@ -27,7 +27,7 @@ from cep.dataflow.query_source import QuerySource
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at
 from cep.dataflow.sink import Boundless
 from cep.dataflow.source import ENOUGH_ROWS, Closing, Published, PublishedSource, Publisher, Source
-from cep.elements import MIN_TIME, Barrier, Batch, Element, Grammar, Move, State, Watermark
+from cep.elements import MIN_TIME, Barrier, Batch, Element, Grammar, Idle, Move, State, Watermark
 from cep.errors import ProtocolError
 from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
@@ -45,7 +45,7 @@ Script = Mapping[int, Sequence[tuple[object, int, int]]]
 def check(grammar: Grammar, element: Element, watermark: int) -> None:
     """Raises ProtocolError where `element`, or the watermark that its header says holds after it, breaks a rule."""
     grammar.check(element)
-    if isinstance(element, Batch):
+    if isinstance(element, Batch | Idle):
         grammar.check(Watermark(watermark))
 
 
@@ -322,7 +322,8 @@ class LocalRun:
         if stream.name in self.plan.feeds:
             feed = self.plan.feeds[stream.name]
             return self._feed(stream.name, feed, Format(columns, feed.origin_words if origin else 0))
-        source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, times=stream.times)
+        may_idle = stream.idle_after is not None
+        source = PublishedSource(stream.name, stream.disorder or 0, source_index, origin, dead_letters, (), stream.times, may_idle)
         source.enough_rows = self.enough_rows
         scripts = self.published.get(stream.name, {}) if self.relocating is None else {}  # later, publishers come from where it was
         for number, (name, script) in enumerate(sorted(scripts.items())):

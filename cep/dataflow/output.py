@@ -19,7 +19,7 @@ import numpy as np
 from cep.dataflow.balancer import Balancer, RouteKey
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
 from cep.dataflow.meter import Account, Latency, Stall
-from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Stop, Watermark, greatest
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Element, End, Fail, Idle, Stop, Watermark, greatest
 from cep.kernels.columns import SMALL_TEXTS, Column, compact, is_loose
 
 BATCH_BYTES_MAX = 1 << 20
@@ -38,6 +38,7 @@ class Target:
         self.queue: deque[tuple[Element, int, int, int]] = deque()  # element, size, watermark after it, since
         self.promised = MIN_TIME
         self.sent_bytes = self.handed_bytes = 0  # sent; and of batches that were handed over as they were
+        self.asleep = False  # the last that it was told is that we are idle
         self.next_channel: Channel | None = None  # on which it goes on behind a Barrier that names a move
 
     def add(self, batch: Batch, watermark: int, since: int, full: int) -> bool:
@@ -49,7 +50,7 @@ class Target:
         if self.channel.shares and size >= HANDED_OVER:
             self.cut(watermark, since)
             self.queue.append((batch, size, watermark, since))
-            self.promised = watermark
+            self.promised, self.asleep = watermark, False
             self.handed_bytes += size
             return True
         self.parts.append(compacted(batch))
@@ -67,12 +68,12 @@ class Target:
             for start, end in pairwise(cuts(row_bytes(batch), BATCH_BYTES_MAX)):
                 piece = batch.take(slice(start, end))
                 self.queue.append((piece, batch_bytes(piece), watermark if end == len(batch) else self.promised, since))
-        self.parts, self.bytes, self.promised = [], 0, watermark
+        self.parts, self.bytes, self.promised, self.asleep = [], 0, watermark, False
         return True
 
     def put(self, element: Element, watermark: int, since: int) -> None:
         self.queue.append((element, 0, watermark, since))
-        self.promised = watermark
+        self.promised, self.asleep = watermark, isinstance(element, Idle)
 
     def rows_waiting(self) -> int:
         """Tuples gathered and queued."""
@@ -104,6 +105,7 @@ class Output:
         self.sent_until = MIN_TIME  # the greatest event time of a tuple that was given out
         self.watermark = self.since = MIN_TIME
         self.blocked = False  # something waits for credit
+        self.idle = False  # whoever is behind it has nothing under way
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out that nobody was there for
         self.account, self.stall = Account(), Stall()
@@ -148,8 +150,22 @@ class Output:
         for target in self.targets:
             cut = target.cut(self.watermark, self.since)
             if not cut and target.promised < self.watermark < MAX_TIME:
-                target.put(Watermark(self.watermark), self.watermark, self.since)
+                target.put(Idle() if self.idle else Watermark(self.watermark), self.watermark, self.since)
         self.pump()
+
+    def rest(self) -> None:
+        """It is idle: targets that do not know are told, behind what was gathered."""
+        for target in self.targets:
+            target.cut(self.watermark, self.since)
+            if not target.asleep or target.promised < self.watermark < MAX_TIME:
+                target.put(Idle(), self.watermark, self.since)
+        self.pump()
+
+    @property
+    def wanted(self) -> int:
+        """How far its receivers want it to come; clients, and those for whom it has ended, want nothing."""
+        returned = [target.channel.credit.returned for target in self.targets]
+        return max((time for time in returned if time < MAX_TIME), default=MIN_TIME)
 
     def flush_rows(self) -> None:
         """Everything gathered goes; targets that get no tuples learn nothing yet."""

@@ -40,7 +40,7 @@ class QuerySource:
         self.inboxes: list[Inbox] = []
         self.merge = WatermarkMerge()
         self.watermark = self.since = MIN_TIME
-        self.ended = self.released = False
+        self.ended = self.released = self.idle = False
         self.lost = ""  # why nothing comes any more
         self.late_rows = self.before_since = self.odd_times = 0
         self.late = LateRows()
@@ -96,12 +96,26 @@ class QuerySource:
             case Stop():
                 self.lose(stopped(self.query))
             case Idle():
-                self.merge.sleep(inbox.name)
+                self.merge.sleep(inbox.name, watermark)
             case _:
                 self.merge.update(inbox.name, watermark)
         if not self.lost:
             self.watermark = self.merge.combined
             self.ended = not self.expected and all(time == MAX_TIME for time in self.merge.times.values())
+        if self.merge.idle or self.idle:
+            self._note_idle()
+
+    def _note_idle(self) -> None:
+        """Those that are idle are asked to come as far as the others."""
+        self.idle = self.merge.asleep and not (self.expected or self.lost or self.ended)
+        awake = self.merge.awake()
+        if awake is not None:
+            self.follow(awake)
+
+    def follow(self, wanted: int) -> bool:
+        """Asks those that put the stream out; what they promise comes as any watermark does. So nothing is promised here."""
+        self.merge.wanted = max(self.merge.wanted, wanted)
+        return False
 
     def _mine(self, batch: Batch) -> Batch | None:
         """Those of its rows that are this query's, with origins as this query counts sources."""

@@ -144,13 +144,14 @@ def _published(instance: SubqueryInstance) -> list[PublishedSource]:
     return [source for source, _ in instance.sources if isinstance(source, PublishedSource)]
 
 
-_OF_SOURCE = ("origin", "ending", "ended", "records", "watermark", "since", "late_rows", "odd_times", "before_since")
+_OF_SOURCE = ("origin", "ending", "ended", "had_any", "records", "watermark", "since", "late_rows", "odd_times", "before_since")
 
 
 def _source(source: PublishedSource) -> dict[str, Any]:
     own = {name: getattr(source, name) for name in _OF_SOURCE}
     vanished = {name: asdict(each) for name, each in source.vanished.items()}
-    return own | {"times": source.merge.times, "combined": source.merge.combined, "vanished": vanished}
+    idle = [name for name, publisher in source.publishers.items() if publisher.idle]
+    return own | {"times": source.merge.times, "combined": source.merge.combined, "vanished": vanished, "idle": idle}
 
 
 def _output(output: Output) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def _take_promises(input_: Input, promised: Iterable[Mapping[str, Any]]) -> None
     for inbox, each in zip(input_.inboxes, promised, strict=True):
         input_.merge.times[inbox.name] = each["time"]
         if each["idle"]:
-            input_.merge.idle.add(inbox.name)
+            input_.merge.idle.add(inbox.name)  # it is asked anew
         inbox.ended = each["ended"]
         input_.open -= each["ended"]
     input_.merge.recombine()
@@ -212,6 +213,7 @@ def _take_source(source: PublishedSource, figures: Mapping[str, Any]) -> None:
     source.vanished = {name: Vanished(**each) for name, each in figures["vanished"].items()} | source.vanished
     source.merge.combined = figures["combined"]
     source.merge.times |= {name: time for name, time in figures["times"].items() if name in source.publishers}
+    source.fall_asleep(figures["idle"])
 
 
 def _take_output(output: Output, figures: Mapping[str, Any]) -> None:

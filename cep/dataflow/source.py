@@ -16,7 +16,7 @@ import numpy as np
 from cep.dataflow.channel import Inbox, WatermarkMerge, watermark_after
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.output import concat
-from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, describe_time, greatest
+from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Idle, describe_time, greatest
 from cep.kernels.text import late, late_among, on_time
 from cep.model.limits import ANY_TIME, odd_time
 from cep.values import value
@@ -30,6 +30,7 @@ class Source(Protocol):
     origin: bool  # its rows have their origins; may be set while it runs
     watermark: int  # the least event time it can still emit
     ended: bool
+    idle: bool  # nobody is to be waited for
     since: int  # rows before it are not this query's (DESIGN 5.9)
     late_rows: int
     odd_times: int  # rows whose event time is none that the stream allows; at least so many
@@ -41,6 +42,9 @@ class Source(Protocol):
 
     def poll(self) -> Batch | None:
         """Rows on time; none at all where all that it read was late or bad; None where there is nothing to read now."""
+
+    def follow(self, wanted: int) -> bool:
+        """Being idle, it is asked to come as far. Does it promise more than before?"""
 
     def release(self) -> None:
         """Nothing is asked of it any more: it lets go of what it holds open."""
@@ -176,6 +180,7 @@ class Publisher:
     described: str = ""  # where its rows were read, for dead letters
     last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
     watermark: int = MIN_TIME
+    idle: bool = False
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
 
 
@@ -186,7 +191,11 @@ ENOUGH_ROWS = 1024
 
 
 class PublishedSource:
-    """Rows that publishers send. The watermark is the least of the open publishers'; with none open it stands still.
+    """Rows that publishers send. The watermark is the least of the open publishers' that are not idle; with none open it stands still.
+
+    Where all are idle it promises what others want of it (`follow`); and `may_idle`, the stream declares when that is, so it does when all
+    have closed without ending the stream. What is told of a publisher before it has opened again, or awakes, is true then: its stamp starts
+    at the watermark that it is answered with.
 
     `expected` were open when the query was deployed. Nothing is taken before each of them has opened here, for only then is
     `since` known: 1 + the greatest event time that any of them had sent (DESIGN 5.9).
@@ -201,6 +210,7 @@ class PublishedSource:
         dead_letters: DeadLetters,
         expected: Iterable[str] = (),
         times: Range = ANY_TIME,
+        may_idle: bool = False,
     ) -> None:
         self.times = times
         self.stream, self.disorder, self.source_index, self.origin = stream, disorder, source_index, origin
@@ -213,7 +223,9 @@ class PublishedSource:
         self.order: deque[str] = deque()
         self.merge = WatermarkMerge()
         self.watermark = self.since = MIN_TIME
-        self.ended = False
+        self.ended = self.idle = False
+        self.may_idle = may_idle
+        self.had_any = False  # a publisher
         self.late_rows = self.before_since = self.odd_times = 0
         self.enough_rows = ENOUGH_ROWS
         self.vanished: dict[str, Vanished] = {}
@@ -230,22 +242,69 @@ class PublishedSource:
         self.publishers[publisher.name] = publisher
         self.order.append(publisher.name)
         self.merge.add(publisher.name, self.watermark)
+        self.had_any = True
+        self._note_idle()
         return self.watermark
+
+    def wake(self, name: str) -> int:
+        """A publisher that was idle is about to send again. The watermark that it is registered at."""
+        queue = self.publishers[name].inbox.queue
+        for i in reversed(range(len(queue))):
+            if isinstance(queue[i][0], Idle):
+                del queue[i]  # it has come, and was not taken yet
+        self._rouse(self.publishers[name])
+        return self.watermark
+
+    def _rouse(self, publisher: Publisher) -> None:
+        publisher.idle = False
+        self.merge.times[publisher.name] = max(self.merge.times.get(publisher.name, MIN_TIME), self.watermark)
+        self._note_idle()
+
+    def fall_asleep(self, names: Iterable[str]) -> None:
+        """These were idle where the source comes from."""
+        for name in names:
+            if name in self.publishers:
+                self.publishers[name].idle = True
+                self.merge.times.pop(name, None)
+        self._note_idle()
+
+    def _sleep(self, publisher: Publisher) -> None:
+        """Others do not wait for it. What has come behind the Idle already, as where all is sent once more, is taken in the same breath
+        (`poll`), before anything is promised."""
+        publisher.idle = True
+        self.merge.times.pop(publisher.name, None)
+        self._recombine()
+
+    def _recombine(self) -> None:
+        """Somebody is not waited for any more."""
+        if self.merge.recombine():
+            self.watermark = self.merge.combined
+        self._note_idle()
+
+    def _note_idle(self) -> None:
+        there = self.publishers.values()
+        quiet = all(publisher.idle for publisher in there) and (bool(there) or (self.may_idle and self.had_any))
+        self.idle = quiet and not (self.expected or self.ended)
+
+    def follow(self, wanted: int) -> bool:
+        if not self.idle or wanted <= self.watermark:
+            return False
+        self.watermark = self.merge.combined = wanted
+        return True
 
     def close(self, name: str) -> None:
         """What it sent has been taken; its watermark binds nobody any more."""
         self.publishers.pop(name, None)
         self.order = deque(n for n in self.order if n != name)
         self.merge.times.pop(name, None)
-        if self.publishers and self.merge.recombine():
-            self.watermark = self.merge.combined
+        self._recombine()
         self.finish(last=False)
 
     def finish(self, last: bool, others: frozenset[str] = frozenset()) -> None:
         """A publisher has said its last word; see `Closing`."""
         self.ending |= last and others <= self.vanished.keys()
         if self.ending and not self.publishers and not self.in_doubt:
-            self.ended, self.watermark = True, MAX_TIME
+            self.ended, self.watermark, self.idle = True, MAX_TIME, False
 
     @property
     def in_doubt(self) -> dict[str, Vanished]:
@@ -311,8 +370,14 @@ class PublishedSource:
         else:
             after = watermark_after(element, after)
             publisher.gone_on = isinstance(element, Barrier)
+        if publisher.idle:
+            if publisher.gone_on:
+                return None  # it is idle at the new place, too
+            self._rouse(publisher)
         if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
+        if batch is None and isinstance(element, Idle):
+            self._sleep(publisher)
         return batch
 
     def _on_time(self, publisher: Publisher, published: Published) -> Batch | None:
@@ -355,6 +420,7 @@ class PublishedSource:
 
     def release(self) -> None:
         self.expected.clear()
+        self.idle = False
 
     def give_up_expected(self, now_us: int, silence_us: int) -> None:
         """Publishers that were open when the query was deployed, and have not opened here for so long, count as closed."""
@@ -363,6 +429,7 @@ class PublishedSource:
             # What they sent was for others: nothing of it is missing here.
             self.vanished |= {name: Vanished("", 0, 0, complete=True) for name in sorted(self.expected)}
             self.expected.clear()
+            self._note_idle()
 
     def _give_up(self, name: str, reason: str) -> None:
         """It was told so; what else it has sent is no loss that nobody knows of."""
@@ -389,10 +456,20 @@ class PublishedSource:
             return f"publishers of stream {self.stream!r} that were open when it was deployed: {', '.join(sorted(self.expected))}"
         if not self.publishers:
             gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
+            if self.idle:
+                return f"nobody of stream {self.stream!r}, of which no publisher is open{gone}; it comes as far as what is read beside it"
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
+        idle = [name for name, publisher in self.publishers.items() if publisher.idle]
+        if len(idle) == len(self.publishers):
+            return f"nobody of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"
         slowest = self.publishers[str(self.merge.slowest())]
         ago = f"last row {(now_us - slowest.last_row_us) / 1e6:.0f} s ago" if slowest.last_row_us else "no row yet"
-        return f"publisher {slowest.name} of stream {self.stream!r}, {ago}"
+        return f"publisher {slowest.name} of stream {self.stream!r}, {ago}{f'; idle: {_some(idle)}' if idle else ''}"
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    """For a person to read."""
+    return ", ".join([*names[:most], *[f"{len(names) - most} more"] * (len(names) > most)])
 
 
 def _up_to(vanished: Vanished) -> str:
@@ -412,7 +489,7 @@ EOF, ABORT, PAUSE = "EOF", "ABORT", "PAUSE"
 class ListSource:
     """The shipped double: a list of batches of one partition and tokens. PAUSE answers None once, ABORT raises, EOF (or the end) ends."""
 
-    left = False
+    left = idle = False
     odd_times = 0
 
     def __init__(self, items: list[Batch | str], disorder: int = 0, source_index: int = 0, partition: int = 0) -> None:
@@ -440,6 +517,9 @@ class ListSource:
         kept = np.arange(len(item)) if judged.kept is None else judged.kept
         origin = origin_of(self.source_index, self.partition, records[kept])
         return Batch(item.take(kept).columns, item.time[kept], origin, item.created)
+
+    def follow(self, wanted: int) -> bool:
+        return False
 
     def release(self) -> None:
         self.items = iter(())

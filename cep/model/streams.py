@@ -14,6 +14,9 @@ from cep.model.schema import Schema
 
 BLOCK_BYTES = 64 << 20
 USUAL_TIMES = next(iter(EVENT_TIMES))
+#: A publisher looks ten times a second whether it is idle.
+IDLE_AFTER_MIN = 100_000
+CLOCK = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,9 @@ class Stream:
     `event_time` None means the time of ingestion; otherwise `disorder` (µs) is the promise of how far a row may be behind
     the greatest event time before it in its partition. There is no default for it. `event_times` says which there may be, of
     `cep.model.limits.EVENT_TIMES`; a row with another one is a dead letter.
+
+    `idle_after` (µs): a publisher that sends nothing for so long is idle, and nobody waits for it; None: never. `watermark`
+    CLOCK: its rows are stamped live, and a publisher's stamp follows its clock while it sends nothing; None: rows alone move it.
     """
 
     name: str
@@ -48,6 +54,8 @@ class Stream:
     disorder: int | None = None
     files: TextFiles | None = None
     event_times: str = USUAL_TIMES
+    idle_after: int | None = None
+    watermark: str | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -64,6 +72,7 @@ class Stream:
         if not isinstance(self.event_times, str) or self.event_times not in EVENT_TIMES:
             known = " or ".join(map(repr, EVENT_TIMES))
             raise QueryError(f"event_times of stream {self.name!r}: expected {known}, got {shown(self.event_times)}", "/event_times")
+        self._check_quiet()
         for i, f in enumerate(self.schema.fields if self.files is not None else ()):
             if f.type.is_list:
                 raise QueryError(
@@ -76,6 +85,31 @@ class Stream:
                     f"event_time of stream {self.name!r}: no field {name!r}{meant(name, self.schema.names)}; the stream has {self.schema}",
                     "/event_time",
                 )
+
+    def _check_quiet(self) -> None:
+        """What happens while nothing is published."""
+        if self.watermark not in (None, CLOCK):
+            raise QueryError(f"watermark of stream {self.name!r}: expected {CLOCK!r} or nothing, got {shown(self.watermark)}", "/watermark")
+        if self.idle_after is not None and self.idle_after < IDLE_AFTER_MIN:
+            least = format_duration(IDLE_AFTER_MIN)
+            raise QueryError(
+                f"idle_after of stream {self.name!r}: expected at least {least}, got {format_duration(self.idle_after)}", "/idle_after"
+            )
+        asked = [key for key in ("idle_after", "watermark") if getattr(self, key) is not None]
+        if asked and self.files is not None:
+            raise QueryError(f"stream {self.name!r} is read from files, which are never silent; leave out {asked[0]}", f"/{asked[0]}")
+        if asked and self.event_time is None:
+            raise QueryError(
+                f"stream {self.name!r} declares no event_time: its rows are stamped at ingestion, and its watermark follows the clock "
+                f"anyway; leave out {asked[0]}",
+                f"/{asked[0]}",
+            )
+        if len(asked) > 1:
+            raise QueryError(
+                f"stream {self.name!r}: with watermark={CLOCK!r} it goes on while nobody sends, so it is never idle; leave out one of "
+                "idle_after and watermark",
+                "/idle_after",
+            )
 
     @property
     def times(self) -> tuple[int, int]:
@@ -94,6 +128,8 @@ def to_json(stream: Stream) -> dict[str, Any]:
         document |= {"event_time": expressions.to_json(stream.event_time), "disorder": format_duration(stream.disorder)}
     if stream.event_times != USUAL_TIMES:
         document["event_times"] = stream.event_times
+    document |= {} if stream.idle_after is None else {"idle_after": format_duration(stream.idle_after)}
+    document |= {} if stream.watermark is None else {"watermark": stream.watermark}
     if stream.files is not None:
         document["files"] = {
             "paths": list(stream.files.paths),
@@ -108,7 +144,7 @@ def from_json(document: Any, pointer: str = "") -> Stream:
     expressions.check_nested(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("name"), str):
         raise QueryError(f'expected a stream {{"name": ..., "schema": [...]}}, got {document!r}', pointer)
-    known = {"name", "schema", "event_time", "disorder", "files", "event_times"}
+    known = {"name", "schema", "event_time", "disorder", "files", "event_times", "idle_after", "watermark"}
     for key in document.keys() - known:
         raise QueryError(f"unknown key {key!r}{meant(key, known)}; a stream has {', '.join(sorted(known))}", f"{pointer}/{escaped(key)}")
     event_time = document.get("event_time")
@@ -122,6 +158,8 @@ def from_json(document: Any, pointer: str = "") -> Stream:
             _duration(document, "disorder"),
             _files_from_json(document.get("files"), "/files"),
             document.get("event_times", USUAL_TIMES),
+            _duration(document, "idle_after"),
+            document.get("watermark"),
         )
     except QueryError as error:
         raise error.under(pointer) from None

@@ -72,7 +72,14 @@ def _stream(plan: PhysicalPlan, stream: Stream) -> str:
     origin = "published" if files is None else f"{len(files)} files, {sum(size for _, size in files):,} bytes"
     if stream.event_time is None or stream.disorder is None:
         return f"stream, {origin}; event time is when a row arrives"
-    return f"stream, {origin}; event time {text_of(stream.event_time)}, disorder {format_duration(stream.disorder)}"
+    return f"stream, {origin}; event time {text_of(stream.event_time)}, disorder {format_duration(stream.disorder)}{_quiet(stream)}"
+
+
+def _quiet(stream: Stream) -> str:
+    """What happens while nobody sends."""
+    if stream.idle_after is not None:
+        return f"; a publisher silent for {format_duration(stream.idle_after)} is idle: answers depend on when the stream was idle"
+    return "" if stream.watermark is None else "; while nobody sends, time goes on by the publisher's clock"
 
 
 def _operator(operator: Operator) -> str:

@@ -72,7 +72,7 @@ def check_declarations(query: Query, feeds: Mapping[str, Feed]) -> None:
     """Raises QueryError: the query declares an event time for what another puts out."""
     for i, stream in enumerate(query.streams):
         feed = feeds.get(stream.name)
-        key = "event_time" if stream.event_time is not None else "files"
+        key = "event_time" if stream.event_time is not None else "files"  # without either it has no idle_after and no watermark
         if feed is not None and (stream.event_time is not None or stream.files is not None):
             raise QueryError(
                 f"stream {stream.name!r} is an output of query {feed.query!r} and carries that query's event time and watermark; "

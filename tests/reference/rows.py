@@ -47,12 +47,35 @@ class Bad:
 
 
 @dataclass(frozen=True)
+class Idle:
+    """A publisher is silent. By itself it changes no answer."""
+
+
+@dataclass(frozen=True)
+class Awake:
+    """It was idle, and its stamp starts here: at the greatest answer of those who read it."""
+
+    stamp: int
+
+
+@dataclass(frozen=True)
+class Advance:
+    """It promises that no row older than `to` will come."""
+
+    to: int
+
+
+Mark = Idle | Awake | Advance
+
+
+@dataclass(frozen=True)
 class Partition:
     """Part of a source's definition: a publisher, or a block of `file`. Its rows stand in the order they came.
 
     `index` numbers it among the partitions of its stream: it decides between rows of one event time. A row is a tuple
     in schema order, a mapping by name, or Bad. `stamp` is where a publisher was registered (DESIGN 4.11). `times` are
-    the stamps of ingestion, for a stream that declares no event time.
+    the stamps of ingestion, for a stream that declares no event time. `marks`: what a publisher said between its rows, each with the
+    number of the row that comes next.
     """
 
     index: int
@@ -60,6 +83,7 @@ class Partition:
     file: str | None = None
     stamp: int | None = None
     times: Sequence[int] | None = None
+    marks: Sequence[tuple[int, Mark]] = ()
 
 
 @dataclass(frozen=True)

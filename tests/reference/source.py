@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from cep.model.streams import Stream
 from tests.reference.expressions import Failed, evaluate
-from tests.reference.rows import BAD_INPUT, Bad, DeadLetter, Origin, Partition, Row
+from tests.reference.rows import BAD_INPUT, Advance, Awake, Bad, DeadLetter, Idle, Mark, Origin, Partition, Row
 
 
 @dataclass
@@ -34,6 +34,7 @@ def read(stream: Stream, source: int, partitions: Iterable[Partition]) -> Arriva
 
 def _read_partition(stream: Stream, source: int, partition: Partition, stamp: float, arrivals: Arrivals) -> None:
     for record, time in enumerate(event_times(stream, partition)):
+        stamp = max([stamp, *(_stamp_of(mark) for before, mark in partition.marks if before == record)])
         origin = (source << 48 | partition.index, record)
         row = partition.rows[record]
         if isinstance(row, Bad) or time is None:
@@ -43,6 +44,17 @@ def _read_partition(stream: Stream, source: int, partition: Partition, stamp: fl
         if time is not None:
             # So does a late row, and a bad one whose event time parsed: the stamp is a function of the data alone.
             stamp = max(stamp, time - disorder(stream))
+
+
+def _stamp_of(mark: Mark) -> float:
+    """What it raises the stamp to; the disorder is not subtracted."""
+    match mark:
+        case Idle():
+            return -math.inf
+        case Awake(stamp):
+            return stamp
+        case Advance(to):
+            return to
 
 
 def disorder(stream: Stream) -> int:
