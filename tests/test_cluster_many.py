@@ -14,6 +14,8 @@ from test_cluster import name
 from typer.testing import CliRunner
 from waiting import HANG_S, until
 
+from benchmarks.leaks import come_and_go, zookeeper_nodes
+from benchmarks.small_queries import small_query
 from cep.documents import LIST_BYTES_MAX
 from driver import TIME, Conflict, LocalCluster, NotFound, Query, QueryError, QueryStopped, Running, col, count, stream
 from driver.cli import app
@@ -137,3 +139,13 @@ def test_files_of_several_documents(cluster: LocalCluster, name: str, tmp_path: 
     assert result.exit_code == 1
     assert [f"{name}-{i}: running" in result.output for i in range(4)] == [True] * 4
     assert f"{name}-wrong" in result.output
+
+
+def test_zookeeper_has_the_nodes_that_it_had(cluster: LocalCluster) -> None:
+    def nodes() -> int:
+        return zookeeper_nodes(cluster.facts["zookeeper"])
+
+    come_and_go(cluster, [small_query(0, i) for i in range(5)])
+    before = until(nodes)
+    come_and_go(cluster, [small_query(0, i) for i in range(5, 25)])
+    until(lambda: nodes() <= before)
