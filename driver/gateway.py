@@ -143,8 +143,8 @@ class Publishing:
 class Gateway:
     """Publishers by stream, readers by stream and name."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, sent_s: float = SENT_S) -> None:
+        self.cluster, self.sent_s = cluster, sent_s
         self.publishing: dict[str, Publishing] = {}
         self.readers: dict[tuple[str, str], Reader] = {}
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
@@ -154,17 +154,21 @@ class Gateway:
         """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
         one = self._publishing(stream)
         try:
-            async with asyncio.timeout(SENT_S):
+            async with asyncio.timeout(self.sent_s):
                 await one.turn.acquire()
         except TimeoutError:
             raise Slow(f"stream {stream!r}: rows sent before wait for a query that is slow; none of these were taken") from None
         task = asyncio.create_task(self._send(one, stream, body, read, end))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
-        done, _ = await asyncio.wait([task], timeout=SENT_S)
+        done, _ = await asyncio.wait([task], timeout=self.sent_s)
         if not done:
             raise Slow(f"stream {stream!r}: these rows were taken, and wait for a query that is slow; do not send them again")
         return task.result()
+
+    async def settle(self) -> None:
+        """Once all rows that were taken are sent, or cannot be."""
+        await asyncio.gather(*self._sending, return_exceptions=True)
 
     async def answers(self, stream: str, reader: str, most: int, wait_s: float) -> bytes:
         """The next rows of this reader."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from driver import TIME, LocalCluster, Query, col, count, stream
+from driver.gateway import Gateway, Slow
 
 VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="0s")
 QUERY = Query("per-ip").source(VISITS).aggregate("window", TIME("1s"), by="ip", visits=count()).output("per_ip")
@@ -19,6 +21,11 @@ JSON = {"content-type": "application/json"}
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(instances=2) as running:
         yield running
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 @pytest.fixture
@@ -104,3 +111,24 @@ def test_a_stream_that_nobody_puts_out_has_an_end_that_is_said(cluster: LocalClu
     running.stop()
     answer = client.get("/streams/gone_out/answers?reader=a&wait=20")
     assert (answer.status_code, answer.json()["error"]) == (409, "QueryStopped")
+
+
+@pytest.mark.anyio
+async def test_a_slow_query_holds_up_those_who_publish_to_it_and_nobody_else(cluster: LocalCluster) -> None:
+    """They are told whether their rows were taken."""
+    source = stream("held", text=str)
+    running = cluster.deploy(Query("held").source(source).map("m", text=col("text")).output("held_out"))
+    cluster.declare(stream("free", x="int64"))
+    gateway, rows = Gateway(cluster, sent_s=2.0), json.dumps([{"text": "x" * 500_000}] * 2).encode()
+    with running.subscribe("held_out", budget_bytes=100_000) as slow:
+        told: list[str] = []
+        while not told or "none of these were taken" not in told[-1]:
+            try:
+                await gateway.publish("held", rows, end=False)
+            except Slow as error:
+                told.append(str(error))
+        assert "these rows were taken" in told[-2]
+        assert await gateway.publish("free", b'[{"x": 1}]', end=True) == 1
+        assert slow.next_batch(timeout=60)
+        running.stop()
+    await gateway.settle()

@@ -436,6 +436,18 @@ class TestCluster:
         assert len(assets) == 3 and [client.get(asset).status_code for asset in assets] == [200] * 3
         assert client.get("/redoc").status_code == 404
 
+    def test_a_page_of_another_site_deploys_nothing(self, client: httpx.Client) -> None:
+        """Neither by a form's type, nor under a name that has been pointed here."""
+        body = json.dumps(QUERY_EXAMPLE).encode()
+        page = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+        is_problem(client.post("/queries", content=body, headers=page), 403, "Forbidden", "'https://evil.example'")
+        rebound = {"Host": "evil.example:80", "Origin": "http://evil.example:80", "Content-Type": "application/json"}
+        is_problem(client.post("/queries", content=body, headers=rebound), 403, "Forbidden", "'evil.example:80'")
+        is_problem(
+            client.post("/queries", content=body, headers={"Content-Type": "text/plain"}), 415, "UnsupportedMediaType", "'text/plain'"
+        )
+        assert client.get("/queries").json() == []
+
     def test_with_a_token_nothing_is_open_without_it(self, two: Cluster) -> None:
         config = ClusterConfig.from_json(two.config.to_json() | {"token": "secret"})
         server = Server(two.services[0], config)
