@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cep.dataflow.files import ROW_BYTES_MAX
 from cep.elements import MIN_TIME, describe_time
-from cep.errors import DataError
+from cep.errors import DataError, QueryError
 from cep.kernels.columns import from_arrow
 from cep.model.limits import odd_time
 from cep.model.schema import TIMESTAMP_US, Field, Schema
@@ -249,8 +249,20 @@ def event_times(batch: pa.RecordBatch, column: str) -> np.ndarray:
     return times.values if times.valid is None else np.where(times.valid, times.values, MIN_TIME)
 
 
+EVENT_TIME = "event_time"  # the column that is added to answers, unless another name is asked for
+
+
 @lru_cache(LAYOUTS_KEPT)
-def shown(format: Format) -> pa.Schema:
-    """Of what comes in `format`: the columns that the user declared, and behind them the event time, if it comes, by the name that
-    users know. One and the same for all streams of a format: who reads thousands of streams finds it at hand."""
-    return pa.schema([*format.schema.arrow, *[pa.field("event_time", _EVENT_TIME)] * format.hides_time])
+def shown(format: Format, time: str = EVENT_TIME) -> pa.Schema:
+    """Of what comes in `format`: the columns that the user declared, and behind them the event time, if it comes, by the name `time`.
+    One and the same for all streams of a format: who reads thousands of streams finds it at hand."""
+    return pa.schema([*format.schema.arrow, *[pa.field(time, _EVENT_TIME)] * format.hides_time])
+
+
+def time_column(event_time: bool | str, stream: str, names: Iterable[str]) -> str:
+    """What the added column of event times is called, among the columns `names` of `stream`. Raises QueryError: as one of these."""
+    name = event_time if isinstance(event_time, str) else EVENT_TIME
+    if event_time and name in names:
+        what = f"stream {stream!r} has a column {name!r} of its own, which the event time would hide"
+        raise QueryError(f"event_time: {what}; give another name: subscribe(..., event_time='happened_at')", "/event_time")
+    return name

@@ -74,7 +74,7 @@ class Running:
         *,
         on_slow: str = "block",
         keep_s: float = 60.0,
-        event_time: bool = False,
+        event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
     ) -> Subscription:
         """Answers of the output stream `stream` from now on; returns when it is registered: nothing that comes after is lost.
@@ -82,12 +82,13 @@ class Running:
         Args:
             on_slow: what happens when the reader is slower than the query: "block" slows the query, "drop" drops and counts rows.
             keep_s: how long rows are held for a reader that is gone.
-            event_time: adds a last column `event_time`.
+            event_time: adds a last column `event_time`, or of the name given, where the stream has a column of that name itself.
             budget_bytes: how much each producing instance holds for a reader before it counts as slow.
 
         Raises:
             StreamEnded: the query is over; names how many rows came out.
             QueryFailed: it has failed.
+            QueryError: the stream has a column of the name that the event time is to have.
         """
         options = (on_slow, keep_s, event_time, budget_bytes)
         return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, *options).attach(self.name)
@@ -315,7 +316,7 @@ class Cluster:
         *,
         on_slow: str = "block",
         keep_s: float = 60.0,
-        event_time: bool = False,
+        event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""

@@ -338,7 +338,7 @@ class Publisher:
                 reader.gone = True
             if len(gone) == len(here) and (gone or away.refused):
                 where = ", ".join(sorted({reader.endpoint for reader in gone}))
-                nobody = f"nobody listens at {where}, where it was read" if gone else "no query reads it"
+                nobody = f"the instance managers at {where} that read it have ended" if gone else "no query reads it"
                 self.lost = ClusterError(f"publisher {self.name!r} of stream {self.stream.name!r}: {nobody}, and {away}")
             self.changed.notify_all()
 

@@ -19,7 +19,7 @@ from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked
 from cep.model.schema import Schema
 from cep.transport import is_gone
 from cep.wire import Format, Header
-from driver.arrow import shown
+from driver.arrow import shown, time_column
 from driver.data import DataPlane
 from driver.rest import Rest, Unreachable, path
 
@@ -45,6 +45,7 @@ class Producer:
         self.consumed = self.granted = 0
         self.sequence = 0
         self.process = 0  # which it is in, once it has said so
+        self.replaced = False  # that has ended, and another is in its place
         self.open = True
         self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
         self.shown: pa.Schema | None = None  # as what the batches are read that it sends
@@ -63,7 +64,7 @@ class Subscription:
         stream: str,
         on_slow: str = "block",
         keep_s: float = 60.0,
-        event_time: bool = False,
+        event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
         into: Callable[[Subscription, Header, Any], None] | None = None,
     ) -> None:
@@ -73,7 +74,7 @@ class Subscription:
         checked(budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
         self.rest, self.plane, self.stream, self.event_time = rest, plane, stream, event_time
         self.id = f"s-{uuid.uuid4().hex[:12]}"
-        self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes, "event_time": event_time}
+        self.terms = {"id": self.id, "on_slow": on_slow, "keep_s": keep_s, "budget_bytes": budget_bytes, "event_time": bool(event_time)}
         self.query, self.epoch = "", -1  # and which deployment of it
         self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when we registered
         self.registered = False
@@ -189,7 +190,10 @@ class Subscription:
         self.schema = Schema.from_json(answer["schema"])
         producer.process = answer.get("process", 0)
         sent = Format(self.schema, time=answer["time"])
-        producer.shown = shown(sent)
+        try:
+            producer.shown = shown(sent, time_column(self.event_time, self.stream, self.schema.names))
+        except QueryError as error:
+            self._break(error)
         self.plane.sockets.join(producer.channel, sent.layout)
         self._grant(producer)
         return 0
@@ -287,6 +291,7 @@ class Subscription:
         if producer.open and word["endpoint"] == producer.endpoint:
             if word["process"] == producer.process:
                 self._break(self._dropped())
+            producer.replaced = producer.process != 0
             self.wonder()
 
     def _dropped(self) -> ClusterError:
@@ -354,10 +359,11 @@ class Subscription:
 
     def doubt(self, away: Unreachable) -> None:
         """Nobody answers for the cluster. If one who produces the stream has gone, too, nothing will come any more."""
-        open_ = {producer.endpoint for producer in list(self.producers.values()) if producer.open}
-        gone = sorted(endpoint for endpoint in open_ if is_gone(endpoint))
-        if gone:
-            self.say(ClusterError(f"{self._of()}: nobody listens at {', '.join(gone)}, and {away}"))
+        open_ = [producer for producer in list(self.producers.values()) if producer.open]
+        ended = sorted({producer.endpoint for producer in open_ if producer.replaced or is_gone(producer.endpoint)})
+        if ended:
+            what = f"the instance managers at {', '.join(ended)} that put it out have ended"
+            self.say(ClusterError(f"{self._of()}: {what}, and {away}"))
         elif not open_ and away.refused:
             self.say(ClusterError(f"stream {self.stream!r}: no query was found that puts it out, and {away}"))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep import wire
-from cep.errors import ClusterError, NotFound
+from cep.errors import CepError, ClusterError, NotFound
 from cep.wire import Header
 from driver.data import DataPlane
 from driver.rest import Rest, Unreachable
@@ -56,7 +56,11 @@ class Subscriptions:
                 self.held.append((member, header, body))
             elif waiting.pop((member.id, header.channel), None) is not None:
                 producer = next(p for p in member.producers.values() if p.outlet == header.channel)
-                member.subscribed(producer, wire.from_json(body))
+                try:
+                    member.subscribed(producer, wire.from_json(body))
+                except CepError:
+                    self.close()
+                    raise
                 deadline = time.monotonic() + ANSWER_S
         self.open = {stream for stream, member in self.members.items() if _is_open(member)}
 

@@ -10,7 +10,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +20,10 @@ import pytest
 from visits import copies, rows, windows
 from waiting import HANG_S, until
 
-from cep.errors import CepError
+from cep.errors import CepError, QueryFailed
 from cep.local_sockets import LocalSockets
 from cep.transport import is_gone
-from driver import ClusterError, LocalCluster, Publisher, Subscription
+from driver import Cluster, ClusterError, LocalCluster, Publisher, Subscription
 
 PATIENCE_S = 2.0
 
@@ -120,6 +120,25 @@ def test_64_seconds_without_an_orchestrator_delay_nothing(cluster: LocalCluster)
     running.delete()
 
 
+def test_an_instance_manager_that_is_started_anew_is_another(cluster: LocalCluster) -> None:
+    """Who read there hears why nothing comes; who published goes on, and is heard by a query of the same name that is deployed anew."""
+    running = cluster.deploy(copies("anew"))
+    with running.subscribe("anew.all") as reading, cluster.publisher("anew.visits", keep_open=True) as out:
+        next_row(reading, out, 0)
+        im = running.status()["placed"][0]["im"]
+        pid = dict(cluster.processes())[im]
+        os.kill(pid, signal.SIGKILL)
+        error, _ = error_of(reading.next_batch)
+        assert isinstance(error, QueryFailed) and f"instance manager {im!r} (process {pid}" in str(error)
+        until(lambda: len({manager["pid"] for manager in cluster.instance_managers()} - {pid}) == 2)
+        out.send(rows(1, start=1))
+        running.delete()
+        again = cluster.deploy(copies("anew"))
+        with again.subscribe("anew.all") as found:
+            next_row(found, out, 2)
+        again.delete()
+
+
 def test_a_reader_that_died_while_the_orchestrator_is_stopped(cluster: LocalCluster) -> None:
     """Nobody says why the query fails: the client says what it sees."""
     running = cluster.deploy(copies("both"))
@@ -128,30 +147,53 @@ def test_a_reader_that_died_while_the_orchestrator_is_stopped(cluster: LocalClus
         with stopped(cluster, "orchestrator"):
             os.kill(dict(cluster.processes())[im], signal.SIGKILL)
             error, seconds = error_of(reading.next_batch)
-    assert "nobody listens at" in str(error) and "takes requests and does not answer, since" in str(error)
+    assert "that put it out have ended" in str(error) and "takes requests and does not answer, since" in str(error)
     assert seconds < PATIENCE_S + 10
     until(lambda: running.status()["state"] == "failed")
 
 
 def test_everything_is_gone(cluster: LocalCluster) -> None:
-    """Each of the clients is told within the time stated, whatever it is at."""
+    """Each of the clients is told within the time stated, whatever it is at; whoever has started the cluster, as soon as it asks."""
     running = cluster.deploy(windows("a6"))
-    reading, waiting = running.subscribe("a6.per_ip"), cluster.subscribe("nobody.puts.it.out")
-    out, idle = cluster.publisher("a6.visits"), cluster.publisher("a6.visits", "idle")
-    out.send(rows(100))
-    children = psutil.Process(cluster.supervisor.pid).children(recursive=True)
-    endpoint = running.status()["placed"][0]["endpoint"]
+    own, own_out = running.subscribe("a6.per_ip"), cluster.publisher("a6.visits", "own")
+    remote = Cluster(cluster.rest.url, patience_s=PATIENCE_S)
+    far = remote.query("a6")
+    reading, waiting = far.subscribe("a6.per_ip"), remote.subscribe("nobody.puts.it.out")
+    out, idle = remote.publisher("a6.visits"), remote.publisher("a6.visits", "idle")
+    family = psutil.Process(cluster.supervisor.pid).children(recursive=True)
     os.kill(cluster.supervisor.pid, signal.SIGKILL)
-    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in children))
+    until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in family))
     actions: dict[str, Callable[[], Any]] = {
         "send": lambda: out.send(rows(1000)),
         "read": reading.next_batch,
         "wait for a query": waiting.next_batch,
-        "status": running.status,
-        "wait": running.wait,
-        "deploy": lambda: cluster.deploy(copies("late")),
-        "open": lambda: cluster.publisher("a6.visits", "late"),
+        "status": far.status,
+        "wait": far.wait,
+        "deploy": lambda: remote.deploy(copies("late")),
+        "open": lambda: remote.publisher("a6.visits", "late"),
+        "own send": lambda: own_out.send(rows(1000)),
+        "own read": own.next_batch,
+        "own status": running.status,
     }
+    found = told(actions)
+    assert found.keys() == actions.keys()
+    for name, (error, seconds) in found.items():
+        assert isinstance(error, ClusterError), name
+        what = "the cluster's supervisor" if "own" in name else f"the orchestrator at {cluster.rest.url} cannot be reached, since"
+        assert what in str(error), name
+        assert seconds < PATIENCE_S + 10, name
+    for name in ("send", "read", "own send", "own read"):
+        assert f"the instance managers at ipc://{cluster.home}/im-" in str(found[name][0]) and "have ended" in str(found[name][0])
+    with pytest.raises(ClusterError, match="cannot be reached"):
+        idle.close()
+    for again in (reading.next_batch, lambda: out.send(rows(1)), idle.close):
+        with pytest.raises(ClusterError):
+            again()
+    remote.close()
+
+
+def told(actions: Mapping[str, Callable[[], Any]]) -> dict[str, tuple[CepError, float]]:
+    """By action, all at once: what it raises, and when."""
     found: dict[str, tuple[CepError, float]] = {}
 
     def act(name: str) -> None:
@@ -162,15 +204,4 @@ def test_everything_is_gone(cluster: LocalCluster) -> None:
         thread.start()
     for thread in threads:
         thread.join(HANG_S)
-    assert found.keys() == actions.keys()
-    for name, (error, seconds) in found.items():
-        assert isinstance(error, ClusterError), name
-        assert f"the orchestrator at {cluster.rest.url} cannot be reached, since" in str(error), name
-        assert seconds < PATIENCE_S + 10, name
-    for name in ("send", "read"):
-        assert f"nobody listens at {endpoint}" in str(found[name][0])
-    with pytest.raises(ClusterError, match="cannot be reached"):
-        idle.close()
-    for again in (reading.next_batch, lambda: out.send(rows(1)), idle.close):
-        with pytest.raises(ClusterError):
-            again()
+    return found

@@ -10,7 +10,7 @@ import pytest
 
 from cep import wire
 from cep.elements import Batch, End
-from cep.errors import ClusterError
+from cep.errors import ClusterError, QueryError
 from cep.joint import Joint, last_of
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
@@ -105,3 +105,43 @@ def test_a_gap_of_one_that_stayed_is_a_loss(subscription: Subscription) -> None:
     subscription.take(*message(subscription, 0, 9))
     with pytest.raises(ClusterError, match="expected element 1, got 2: messages were lost"):
         subscription.take(*message(subscription, 2, 9))
+
+
+def answer_of(subscription: Subscription, *columns: str) -> dict[str, object]:
+    """What an instance says that puts out these columns, with event times."""
+    schema = Schema.of(dict.fromkeys(columns, "int64"))
+    return {"here": True, "ended": False, "schema": schema.to_json(), "time": wire.TIME, "process": 1}
+
+
+def test_a_column_of_the_users_is_not_hidden_by_the_event_time(subscription: Subscription) -> None:
+    (producer,) = subscription.producers.values()
+    subscription.event_time = "at"
+    assert subscription.subscribed(producer, answer_of(subscription, "i", "event_time")) == 0
+    assert producer.shown is not None and producer.shown.names == ["i", "event_time", "at"]
+    subscription.event_time = True
+    assert subscription.subscribed(producer, answer_of(subscription, "i", "at")) == 0
+    assert producer.shown.names == ["i", "at", "event_time"]
+    with pytest.raises(QueryError, match=r"stream 'out' has a column 'event_time' of its own.*subscribe\(\.\.\., event_time="):
+        subscription.subscribed(producer, answer_of(subscription, "i", "event_time"))
+    with pytest.raises(QueryError):
+        subscription.next_batch()
+
+
+def test_what_has_broken_off_breaks_off_again(subscription: Subscription) -> None:
+    """And never looks like an end."""
+    subscription.messages.put(message(subscription, 0, 9))
+    (producer,) = subscription.producers.values()
+    producer.process = 1
+    gone = {"endpoint": producer.endpoint, "process": 1}
+    for process in (2, 1):  # that one is another process: it is the orchestrator who knows what became of the query
+        subscription.messages.put((Header(wire.UNKNOWN, producer.channel), wire.to_json({**gone, "process": process})))
+    assert subscription.next_batch().to_pydict() == {"i": [0]}
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="was silent for too long and was dropped"):
+            subscription.next_batch()
+
+
+def test_what_is_closed_before_its_end_has_not_ended(subscription: Subscription) -> None:
+    subscription.close()
+    with pytest.raises(ClusterError, match="was closed before the stream had ended"):
+        subscription.next_batch()

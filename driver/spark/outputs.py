@@ -15,16 +15,16 @@ from cep.errors import QueryError
 from cep.model.query import Output
 from cep.model.schema import UNIT_US, Field
 from cep.model.sinks import Files
+from driver.arrow import time_column
 from driver.spark.frames import TIME, Frame, columns, instant, named
-
-_TIME = "event_time"
 
 
 class Subscription:
     """Answers of one output stream from when it was made, as Arrow record batches."""
 
-    def __init__(self, stream: str, schema: pa.Schema, event_time: bool) -> None:
-        added = [pa.field(_TIME, pa.timestamp("us", tz="UTC"), nullable=False)] if event_time else []
+    def __init__(self, stream: str, schema: pa.Schema, event_time: bool | str) -> None:
+        time = time_column(event_time, stream, schema.names)
+        added = [pa.field(time, pa.timestamp("us", tz="UTC"), nullable=False)] if event_time else []
         self.stream, self.schema = stream, pa.schema([*schema, *added])
         self.rows = 0
         self._batches: queue.SimpleQueue[pa.RecordBatch | BaseException | None] = queue.SimpleQueue()
@@ -86,7 +86,7 @@ class OutputStream:
         if output.files is not None:
             _check_free(output.files, pointer)
 
-    def subscribe(self, event_time: bool) -> Subscription:
+    def subscribe(self, event_time: bool | str) -> Subscription:
         made = Subscription(self.output.stream, self.schema, event_time)
         self.subscriptions.append(made)
         return made

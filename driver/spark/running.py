@@ -209,8 +209,8 @@ class Running:
 
     # Data
 
-    def subscribe(self, stream: str, *, event_time: bool = False) -> Subscription:
-        """Answers of the output stream `stream` from now on. `event_time` adds a last column of that name.
+    def subscribe(self, stream: str, *, event_time: bool | str = False) -> Subscription:
+        """Answers of the output stream `stream` from now on. `event_time` adds a last column of that name, or of the name given.
 
         Raises:
             NotFound: there is no such output. StreamEnded: the query is over.
