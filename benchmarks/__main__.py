@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import kills, model, placement, report
+from benchmarks import kills, leaks, model, placement, report
 from benchmarks.harness import Harness, Outcome
 from benchmarks.rows import chosen
 
@@ -17,6 +17,7 @@ app = typer.Typer(help="The table of bars, in alternating pairs; what placement 
 app.command("placement")(placement.command)
 app.command("model")(model.command)
 app.command("kills")(kills.command)
+app.command("leaks")(leaks.command)
 
 
 def _work_folder() -> Path:

@@ -1,4 +1,4 @@
-"""What every process keeps of queries that are gone: `python -m benchmarks.leaks --after 2000 --until 10000`; prints one line of JSON.
+"""What every process keeps of queries that are gone: `python -m benchmarks leaks --after 2000 --until 10000`; prints one line of JSON.
 
 Small queries of ten structures are deployed by the hundred, each with a name and a stream that no query ever had; some tuples are
 published to a part of them and read back; they are deleted, and their streams undeclared. Measured is the memory that each process has
@@ -8,16 +8,16 @@ measured after the first `--after` queries.
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import psutil
+import typer
 
 from benchmarks.small_queries import STRUCTURES, small_query
 from driver import Cluster, LocalCluster, Query, Running
@@ -27,10 +27,15 @@ PUBLISHED = 5  # of each batch
 STRUCTURE_STEP = 5
 
 
-def main() -> None:
-    arguments = _arguments()
-    with LocalCluster(instances=arguments.instances, numa=False) as cluster:
-        print(json.dumps(measured(cluster, arguments.after, arguments.until, arguments.every)), flush=True)
+def command(
+    instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
+    after: Annotated[int, typer.Option(min=0, help="queries before anything counts")] = 2000,
+    until: Annotated[int, typer.Option(min=BATCH, help="queries in all")] = 10_000,
+    every: Annotated[int, typer.Option(min=BATCH, help="queries between two looks")] = 500,
+) -> None:
+    """What each process keeps of queries that are gone, in bytes a query; one line of JSON."""
+    with LocalCluster(instances=instances, numa=False) as cluster:
+        print(json.dumps(measured(cluster, after, until, every)), flush=True)
 
 
 def measured(cluster: LocalCluster, after: int, until: int, every: int) -> dict[str, Any]:
@@ -86,16 +91,3 @@ def zookeeper_nodes(hosts: str) -> int:
 def _slope(values: Sequence[tuple[int, float]], after: int) -> float:
     numbers, sizes_ = np.array([value for value in values if value[0] >= after]).T
     return round(float(np.polyfit(numbers, sizes_, 1)[0]), 3) if len(numbers) > 1 else float("nan")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split(":")[0] if __doc__ else "")
-    parser.add_argument("--instances", type=int, default=2)
-    parser.add_argument("--after", type=int, default=2000, help="queries before anything counts")
-    parser.add_argument("--until", type=int, default=10_000, help="queries in all")
-    parser.add_argument("--every", type=int, default=500, help="queries between two looks")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,11 +7,12 @@ it follow a user of ZooKeeper's digest scheme, and an access list with that user
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError
 from kazoo.retry import KazooRetry
 from kazoo.security import make_digest_acl
 
@@ -57,9 +58,11 @@ def own_acl(secret: str) -> list[Any]:
 
 
 def own_root(client: KazooClient) -> None:
-    """Nobody else makes nodes beside ours, either: the root of the tree that we were given is ours, where there is a secret."""
+    """Nobody else makes nodes beside ours, either: the root of the tree that we were given is ours, where there is a secret, unless it is
+    somebody else's already."""
     if client.default_acl:
-        client.set_acls("/", client.default_acl)
+        with suppress(NoAuthError):
+            client.set_acls("/", client.default_acl)
 
 
 def outcome(answer: Any, timeout_s: float | None = None) -> Any:

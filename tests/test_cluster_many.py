@@ -16,7 +16,9 @@ from waiting import HANG_S, until
 
 from benchmarks.leaks import come_and_go, zookeeper_nodes
 from benchmarks.small_queries import small_query
+from cep.config import node
 from cep.documents import LIST_BYTES_MAX
+from cep.zookeeper import connect
 from driver import TIME, Conflict, LocalCluster, NotFound, Query, QueryError, QueryStopped, Running, col, count, stream
 from driver.cli import app
 from driver.cluster import _batched
@@ -149,3 +151,49 @@ def test_zookeeper_has_the_nodes_that_it_had(cluster: LocalCluster) -> None:
     before = until(nodes)
     come_and_go(cluster, [small_query(0, i) for i in range(5, 25)])
     until(lambda: nodes() <= before)
+
+
+def test_assignments_that_make_no_sense_harm_no_other(cluster: LocalCluster, name: str) -> None:
+    """Garbage, a plan that is none, and the assignment of an instance that runs, spoilt: it goes on, and what follows is obeyed."""
+    (runs,) = running(cluster.deploy_all([query(f"{name}-runs")]))
+    (placed,) = runs.status()["placed"]
+    zookeeper = connect(cluster.facts["zookeeper"], 10, f"{cluster.home}/zookeeper-secret")
+    zookeeper.start(timeout=HANG_S)
+    im = placed["im"]
+    facts = json.loads(zookeeper.get(node("ims", im))[0])
+    plausible = {
+        "query": "ghost",
+        "subquery": "SQ1",
+        "instance": 0,
+        "epoch": 1,
+        "process": [facts["pid"], facts["started"]],
+        "desired": "run",
+    }
+    wrong = {
+        "x~SQ1~0": b"{",
+        "y~SQ1~0": b"[[[[]]]]",
+        "z~SQ1~0": json.dumps(plausible).encode(),
+        "w~SQ1~0": json.dumps(plausible | {"query": "w", "epoch": "one"}).encode(),
+        "ghost~SQ1~0": json.dumps(plausible).encode(),
+    }
+    zookeeper.create(node("plans", "ghost"), b'{"query": 7}')
+    for key, data in wrong.items():
+        zookeeper.create(node("assignments", im, key), data)
+    zookeeper.set(node("assignments", im, f"{name}-runs~SQ1~0"), b"no JSON")
+    refused = {node("assignments", im, key) for key in (*wrong, f"{name}-runs~SQ1~0") if key != "ghost~SQ1~0"}
+    until(lambda: refused <= {each["node"] for each in cluster.info()["quarantined"]})
+    assert "not a plan" in until(lambda: json.loads(zookeeper.get(node("status", im, "ghost~SQ1~0"))[0])["cause"])
+
+    with runs.subscribe(f"{name}-runs.out") as answers, cluster.publisher(f"{name}-runs.in") as out:
+        out.send(rows(7))
+        got = answers.next_batch(timeout=HANG_S)
+        assert got is not None and got.to_pylist()[0]["n"] == 7
+    running(cluster.deploy_all([query(f"{name}-later-{i}") for i in range(4)]))
+
+    for key in wrong:
+        zookeeper.delete(node("assignments", im, key))
+    zookeeper.delete(node("plans", "ghost"))
+    runs.delete()
+    until(lambda: not cluster.info()["quarantined"])
+    zookeeper.stop()
+    zookeeper.close()
