@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cep.compile.aggregate_apart import Apart, identity_lines
 from cep.compile.aggregate_source import HEADER, KEY_WORDS, further_imports, places_of, sums_of, text_places, type_of, width_of
 from cep.compile.aggregate_states import Arguments, State
 from cep.kernels.jit import Kernel, generate
@@ -224,8 +225,18 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
     """The loops for `states` over columns of `types`; not yet machine code."""
     arguments = Arguments()
     placed = [(state, f"at + {k}", f"s + {k}") for state, k in zip(states, places_of(states), strict=True)]
-    update = [line for state, at, _ in placed for line in state.update(arguments, at)]
-    update_room = [state.room(arguments, at) for state, at, _ in placed]
+    apart = Apart(states, places_of(states))
+    if apart.is_worth_it:
+        update, update_room = apart.update(arguments), apart.room(arguments)
+        merge, merge_room = apart.merge(), apart.merge_room()
+        answer, answer_room = apart.answer(), apart.answer_room()
+    else:
+        update = [line for state, at, _ in placed for line in state.update(arguments, at)]
+        update_room = [state.room(arguments, at) for state, at, _ in placed]
+        merge = [line for state, at, s in placed for line in state.merge(at, s)]
+        merge_room = [state.merge_room(at, s) for state, at, s in placed]
+        answer = [line for state, at, s in placed for line in state.answer(at, s)]
+        answer_room = [state.answer_room(at, s) for state, at, s in placed]
     update_room += [f"text_room({', '.join(text)})" for state in states for text in state.texts(arguments)]
     origin = any(state.origin for state in states)
     kinds = {"time": _WORDS, **({"origin": "const int64[:, :]"} if origin else {})}
@@ -234,10 +245,10 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         clear=_lines(_identity(states)),
         update=_lines(update),
         update_room=_sum(update_room),
-        merge=_lines([line for state, at, s in placed for line in state.merge(at, s)]),
-        merge_room=_sum([*(state.merge_room(at, s) for state, at, s in placed), *_merged_texts(states)]),
-        answer=_lines([line for state, at, s in placed for line in state.answer(at, s)]),
-        answer_room=_sum([*(state.answer_room(at, s) for state, at, s in placed), *_merged_texts(states)]),
+        merge=_lines(merge),
+        merge_room=_sum([*merge_room, *_merged_texts(states)]),
+        answer=_lines(answer),
+        answer_room=_sum([*answer_room, *_merged_texts(states)]),
         arguments=", ".join(kinds),
         types=", ".join(kinds.values()),
         table=_TABLE,
@@ -245,6 +256,7 @@ def compile_slot_loops(states: Sequence[State], types: dict[str, DataType]) -> S
         width=width_of(states),
         sums=sums_of(states),
     )
+    body = apart.functions + body
     module = generate(HEADER + further_imports(body) + _IMPORTS + body, "accumulator")
     return SlotLoops(module.execute, module.absorb, module.each, tuple(map(_empty, kinds.values())))
 
@@ -256,8 +268,7 @@ def _empty(type_: str) -> np.ndarray:
 
 
 def _identity(states: Sequence[State]) -> list[str]:
-    words = [word for state in states for word in state.identity()]
-    return [f"entries[at + {KEY_WORDS + k}] = {word}" for k, word in enumerate(words)]
+    return identity_lines(states, KEY_WORDS)
 
 
 def _merged_texts(states: Sequence[State]) -> list[str]:

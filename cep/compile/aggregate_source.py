@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from cep.compile.aggregate_apart import Apart, identity_lines
 from cep.compile.aggregate_states import Arguments, State
 from cep.kernels.jit import Kernel, generate
 from cep.model.schema import DataType
@@ -35,7 +36,7 @@ from cep.compile.aggregate_words import (
 )
 from cep.kernels.exact_sum import add_exact, merge_exact
 from cep.kernels.hashing import is_long
-from cep.kernels.jit import kernel
+from cep.kernels.jit import apart, kernel
 from cep.kernels.table import (
     AHEAD,
     AHEAD_FROM,
@@ -150,8 +151,10 @@ class Loops:
 def compile_loops(states: Sequence[State], types: dict[str, DataType]) -> Loops:
     """The loops for `states` over columns of `types`; not yet machine code."""
     arguments = Arguments()
-    update = _update(states, arguments, types)
-    body = update + _merge(states)
+    apart = Apart(states, places_of(states))
+    update = _update(states, arguments, types, apart)
+    body = update + _merge(states, apart)
+    body = apart.functions + body
     module = generate(HEADER + further_imports(body) + body, "aggregate")
     hidden = [("", "time")] + [("", "origin")] * any(state.origin for state in states)
     return Loops(module.update, module.merge, (*hidden, *arguments.used.values()))
@@ -182,9 +185,13 @@ def places_of(states: Sequence[State]) -> list[int]:
     return places
 
 
-def _update(states: Sequence[State], arguments: Arguments, types: dict[str, DataType]) -> str:
-    change = [line for state, k in _placed(states) for line in state.update(arguments, f"at + {k}")]
-    change = _block_room(state.room(arguments, f"at + {k}") for state, k in _placed(states)) + change
+def _update(states: Sequence[State], arguments: Arguments, types: dict[str, DataType], apart: Apart) -> str:
+    if apart.is_worth_it:
+        change = apart.update(arguments)
+        change = _block_room(apart.room(arguments)) + change
+    else:
+        change = [line for state, k in _placed(states) for line in state.update(arguments, f"at + {k}")]
+        change = _block_room(state.room(arguments, f"at + {k}") for state, k in _placed(states)) + change
     origin = any(state.origin for state in states)
     names = ["key0", "key1", "key_data", "time", *["origin"] * origin, *arguments.used]
     kinds = ["const uint64[:]", "const uint64[:]", "const uint8[:]", _WORDS, *["const int64[:, :]"] * origin]
@@ -201,10 +208,13 @@ def _update(states: Sequence[State], arguments: Arguments, types: dict[str, Data
     )
 
 
-def _merge(states: Sequence[State]) -> str:
-    room = _block_room(state.merge_room(f"at + {k}", f"s + {k}") for state, k in _placed(states))
-    change = ["s = i * {width}", *room]
-    change += [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
+def _merge(states: Sequence[State], apart: Apart) -> str:
+    if apart.is_worth_it:
+        change = ["s = i * {width}", *_block_room(apart.merge_room()), *apart.merge()]
+    else:
+        room = _block_room(state.merge_room(f"at + {k}", f"s + {k}") for state, k in _placed(states))
+        change = ["s = i * {width}", *room]
+        change += [line for state, k in _placed(states) for line in state.merge(f"at + {k}", f"s + {k}")]
     texts = [(f"np.uint64(other[i * {{width}} + {k + j + 1}])", "other_arena") for state, k in _placed(states) for j in text_places(state)]
     return _loop(
         "merge",
@@ -242,7 +252,7 @@ def _loop(
     w0, w1, key_data = key
     wanted = [f"key_room(w1, {key_data})"] + [f"text_room({', '.join(text)})" for text in texts]
     room = _ROOM.format(wanted=" + ".join(wanted), sums=sums)
-    identity = [f"entries[at + {k + j}] = {word}" for state, k in _placed(states) for j, word in enumerate(state.identity())]
+    identity = identity_lines(states, KEY_WORDS)
     source = _LOOP.format(
         name=name,
         table=_TABLE,

@@ -27,10 +27,11 @@ class Arguments:
 
     columns: dict[str, int] = field(default_factory=dict)
     used: dict[str, tuple[str, str]] = field(default_factory=dict)  # argument -> (column, what of it)
+    suffix: str = ""  # of all names
 
     def of(self, column: str, what: str) -> str:
         number = self.columns.setdefault(column, len(self.columns))
-        name = f"{what}{number}"
+        name = f"{what}{number}{self.suffix}"
         self.used[name] = (column, what)
         return name
 

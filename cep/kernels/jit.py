@@ -48,7 +48,7 @@ import numpy as np
 from numba.core import sigutils
 from numba.core.errors import NumbaError
 
-from cep.kernels.pipeline import KernelCompiler, as_part, config
+from cep.kernels.pipeline import APART, KernelCompiler, as_part, config
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -113,6 +113,14 @@ def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function that kernels may call."""
     as_part(function, forceinline=True, **_OPTIONS)
+    return function
+
+
+def apart(function: Callable[P, R]) -> Callable[P, R]:
+    """Marks one that kernels may call and that stays a function of its own, so that a compiler has less to do at a time. Its name begins
+    with `APART`."""
+    assert function.__name__.startswith(APART)
+    as_part(function, forceinline=False, **_OPTIONS)
     return function
 
 

@@ -233,6 +233,10 @@ class Linkable(JITCodeLibrary):
         self._finalized = True
 
 
+#: What the names of functions begin with that are not inlined.
+APART = "apart_"
+
+
 class Optimized(JITCodeLibrary):
     """A kernel: optimised once. Numba does so function by function first, and cheaply before that, to find references that it need
     not count; there are none. Its wrapper, which runs once a call and is most of the code of a small kernel, is not optimised."""
@@ -245,6 +249,9 @@ class Optimized(JITCodeLibrary):
             if function.name.startswith(_WRAPPER):
                 function.add_function_attribute("optnone")
                 function.add_function_attribute("noinline")
+            elif APART in function.name and not function.is_declaration:
+                function.add_function_attribute("noinline")
+                function.linkage = "internal"  # so it is given only what it looks at
         manager, builder = self._codegen._module_pass_manager()
         manager.run(self._final_module, builder)
 
