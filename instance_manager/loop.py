@@ -150,7 +150,7 @@ class Loop:
 
     def inbox(self, name: str, epoch: int) -> Inbox:
         """The receiving end of a channel of one deployment, the same for whoever asks first."""
-        return self.inboxes.setdefault((name, epoch), Inbox(name, 0))
+        return self.inboxes.setdefault((name, epoch), Inbox(name, 0, epoch))
 
     # process
 

@@ -149,7 +149,7 @@ class Moves:
 
     def _inbox(self, name: str, epoch: int) -> Inbox:
         """The receiving end of a channel, the same for both ends if they are here."""
-        return self.inboxes.setdefault((name, epoch), Inbox(name, 0))
+        return self.inboxes.setdefault((name, epoch), Inbox(name, 0, epoch))
 
     def _redirect(self, hosted: Hosted, move: Asked) -> None:
         """Behind a Barrier it sends to the new place."""

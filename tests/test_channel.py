@@ -240,6 +240,15 @@ def test_an_older_epoch_is_dropped_and_counted(make: Make) -> None:
     assert link.inbox.stale == 2
 
 
+def test_what_is_left_of_an_earlier_deployment_is_none_of_a_new_one() -> None:
+    """Not even before anything has come: what waited for a process that has died reaches the next one at the same address."""
+    inbox = Inbox("q/e/0>0", SHARE, epoch=2)
+    for sequence in (0, 7):
+        inbox.accept(batch(3), 24, sequence, 1, 99, MIN_TIME)
+    inbox.accept(Watermark(1), 0, 0, 2, 1, MIN_TIME)
+    assert [element for element, *_ in inbox.queue] == [Watermark(1)] and inbox.stale == 2
+
+
 def test_a_newer_epoch_begins_anew(make: Make) -> None:
     link = make(epoch=1)
     send(link, Watermark(1))

@@ -86,6 +86,11 @@ def settle(loop: Loop) -> None:
         pass
 
 
+def test_a_channel_is_of_one_deployment() -> None:
+    with at_home() as loop:
+        assert loop.inbox("q/e/0>0", 3).epoch == 3 and loop.inbox("q/e/0>0", 3) is not loop.inbox("q/e/0>0", 4)
+
+
 LINES = st.lists(
     st.tuples(st.lists(st.sampled_from([Pass, Windows]), min_size=1, max_size=3), st.sampled_from([8, 64, 1 << 16])), min_size=1
 )

@@ -84,12 +84,13 @@ def unwatched() -> None:
 
 
 class Inbox:
-    """The receiving end: elements in order, waiting for their instance."""
+    """The receiving end: elements in order, waiting for their instance. What is older than `epoch` is not for it, from the first element on:
+    an earlier deployment of the query had channels of the same names."""
 
-    def __init__(self, name: str, share: int) -> None:
-        self.name, self.share = name, share
+    def __init__(self, name: str, share: int, epoch: int = 0) -> None:
+        self.name, self.share, self.epoch = name, share, epoch
         self.queue: deque[tuple[Any, int, int]] = deque()  # element, size, watermark after it
-        self.sequence = self.epoch = self.stale = 0
+        self.sequence = self.stale = 0
         self.received = self.consumed = self.granted = 0
         self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
         self.since = MIN_TIME
