@@ -34,6 +34,7 @@ from cep.plan import planner
 from cep.plan.physical import PhysicalPlan, Worker, channel_name
 from cep.wire import Format, Header
 from driver import Query, col, stream
+from instance_manager import loop
 from instance_manager.accounts import steps
 from instance_manager.hosting import Preparation, entry_id, outlet_id, publisher_channel, subscription_name
 from instance_manager.loop import Command, Loop
@@ -209,7 +210,7 @@ class Script:
         else:
             name = channel_name("q", self.stations[0].plan.edges_into("SQ2")[0].name, 0, 0)
             wire_format = self.stations[0].hosted.inboxes[name][1]
-            self.senders.append(Sender(wire.name_id(name), wire_format, False))
+            self.senders.append(Sender(wire.name_id(name), wire_format, False, epoch=1))
             self.subscribe("s0")
         self.grant()
 
@@ -319,7 +320,8 @@ class Script:
 @contextmanager
 def script(first: bool, share: int, budget: int) -> Iterator[Script]:
     """A station that takes the short way, and one that does not."""
-    with ExitStack() as stack:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "SLICE_NS", 1 << 60)  # what has come out must not depend on how busy the machine is
         stations = []
         for short in (True, False):
             folder = stack.enter_context(TemporaryDirectory(prefix="cep-"))

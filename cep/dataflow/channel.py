@@ -84,8 +84,8 @@ def unwatched() -> None:
 
 
 class Inbox:
-    """The receiving end: elements in order, waiting for their instance. What is older than `epoch` is not for it, from the first element on:
-    an earlier deployment of the query had channels of the same names."""
+    """The receiving end: elements in order, waiting for their instance. What is older than `epoch` is never for it: an earlier
+    deployment of the query had channels of the same names."""
 
     def __init__(self, name: str, share: int, epoch: int = 0) -> None:
         self.name, self.share, self.epoch = name, share, epoch
