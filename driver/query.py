@@ -46,6 +46,7 @@ from cep.model.schema import Schema
 from cep.model.streams import BLOCK_BYTES, USUAL_TIMES, Stream, TextFiles
 from cep.model.windows import TimeWindow, Window
 from cep.plan.planner import check
+from driver.computed import computed_first
 from driver.functions import reference_of
 from driver.tables import Table, static_table
 
@@ -330,9 +331,14 @@ class Query:
         """Per window and group: the fields of `by`, then one field per function.
 
         `emit_partial`: SIZE and TRANSACTION windows that are incomplete when the stream ends come out too, and are not only counted.
+
+        A function may take an expression where it names a column: `total=sum_(col("price") * col("n"))`. A map before it, `NAME_values`,
+        computes it; a tuple on which that fails is a dead letter of the map.
         """
-        found = tuple({**(functions or {}), **named}.items())
-        return self._then(Aggregate(name, self._input(name), window, _names(by), found, emit_partial))
+        found, keys = tuple({**(functions or {}), **named}.items()), _names(by)
+        fields, found = computed_first(window, keys, found)
+        before = self._then(Map(f"{name}_values", self._input(name), fields)) if fields else self
+        return before._then(Aggregate(name, before._input(name), window, keys, found, emit_partial))
 
     def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
         """What stands before it leaves the query as the stream `stream`; and goes to files in `folder`, where one is named:

@@ -111,7 +111,13 @@ def _query() -> dict[str, Any]:
     options = {
         "split": {"enum": list(SPLITS)},
         "subqueries": {"type": "array", "items": {"type": "array", "items": _STRING}},
-        "parallelism": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+        "parallelism": {
+            "anyOf": [
+                {"type": "integer", "minimum": 1},
+                {"type": "null"},
+                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}},
+            ]
+        },
         "pre_aggregation": {"enum": list(PRE_AGGREGATION)},
         "balancers": {"type": "object", "additionalProperties": {"enum": list(BALANCERS)}},
         "replicas": {"type": "integer", "minimum": 1},

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Any
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.expr import Column, Expr
 from cep.model.limits import shown
 from cep.model.references import split_reference
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
@@ -82,6 +83,27 @@ class UserFunction(Function):
         return f"a partial {self.name} holds its rows"
 
 
+@dataclass(frozen=True, slots=True)
+class Computed(Function):
+    """A function of expressions, as the builder is given it; a Map before the aggregate computes them (`driver.computed`).
+    `expressions` has one for each column that it reads."""
+
+    expressions: tuple[Expr, ...] = ()
+
+    def over(self, columns: tuple[str, ...]) -> Function:
+        """The same of columns."""
+        return Function(self.name, columns[0], columns[1] if len(columns) > 1 else None, self.parameters)
+
+
+def _of(name: str, *arguments: str | Expr, parameters: tuple[tuple[str, int | float], ...] = ()) -> Function:
+    """A function of columns, or of expressions where one is no plain column."""
+    if not any(isinstance(each, Expr) and not isinstance(each, Column) for each in arguments):
+        names = [each.name if isinstance(each, Column) else each for each in arguments]
+        return Function(name, names[0], names[1] if len(names) > 1 else None, parameters)  # type: ignore[arg-type]  # no Expr is left
+    given = tuple(Column(each) if isinstance(each, str) else each for each in arguments)
+    return Computed(name, "an expression", "an expression" if len(given) > 1 else None, parameters, given)
+
+
 #: name -> must it have a column (None: may have one)
 FUNCTIONS: dict[str, bool | None] = {
     "count": None,
@@ -122,97 +144,97 @@ _NO_LISTS = ("min", "max", "count_distinct", "approx_count_distinct", "collect")
 _NUMBERS = (*_SUMS, "quantile", "median")
 
 
-def count(column: str | None = None) -> Function:
+def count(column: str | Expr | None = None) -> Function:
     """COUNT of rows, or of the rows in which `column` is not NULL. int64."""
-    return Function("count", column)
+    return Function("count") if column is None else _of("count", column)
 
 
-def sum_(column: str) -> Function:
+def sum_(column: str | Expr) -> Function:
     """SUM of the non-NULL values: int64 of integers, float64 of float64 (exact, rounded once); NULL where there is none."""
-    return Function("sum", column)
+    return _of("sum", column)
 
 
-def avg(column: str) -> Function:
+def avg(column: str | Expr) -> Function:
     """float64(sum) / float64(count) of the non-NULL values; NULL where there is none."""
-    return Function("avg", column)
+    return _of("avg", column)
 
 
-def min_(column: str) -> Function:
+def min_(column: str | Expr) -> Function:
     """Least non-NULL value (NaN is greatest); NULL where there is none."""
-    return Function("min", column)
+    return _of("min", column)
 
 
-def max_(column: str) -> Function:
+def max_(column: str | Expr) -> Function:
     """Greatest non-NULL value (NaN is greatest); NULL where there is none."""
-    return Function("max", column)
+    return _of("max", column)
 
 
-def first(column: str) -> Function:
+def first(column: str | Expr) -> Function:
     """FIRST_VAL: the value, NULL or not, of the first row in stream order (event time, origin)."""
-    return Function("first", column)
+    return _of("first", column)
 
 
-def last(column: str) -> Function:
+def last(column: str | Expr) -> Function:
     """LAST_VAL: the value, NULL or not, of the last row in stream order (event time, origin)."""
-    return Function("last", column)
+    return _of("last", column)
 
 
-def arg_min(column: str, by: str) -> Function:
+def arg_min(column: str | Expr, by: str | Expr) -> Function:
     """The value of `column`, NULL or not, in the row whose `by` is least, of several the first in stream order; rows where `by`
     is NULL do not count. NULL where there is none."""
-    return Function("arg_min", column, by)
+    return _of("arg_min", column, by)
 
 
-def arg_max(column: str, by: str) -> Function:
+def arg_max(column: str | Expr, by: str | Expr) -> Function:
     """The same where `by` is greatest (NaN is greatest)."""
-    return Function("arg_max", column, by)
+    return _of("arg_max", column, by)
 
 
-def var(column: str) -> Function:
+def var(column: str | Expr) -> Function:
     """Sample variance (n - 1) of the non-NULL values as float64: exact, rounded once. NULL of fewer than two; NaN if one is NaN or
     infinite."""
-    return Function("var", column)
+    return _of("var", column)
 
 
-def stddev(column: str) -> Function:
+def stddev(column: str | Expr) -> Function:
     """The square root of `var`."""
-    return Function("stddev", column)
+    return _of("stddev", column)
 
 
-def var_pop(column: str) -> Function:
+def var_pop(column: str | Expr) -> Function:
     """Variance (n) of the non-NULL values as float64: exact, rounded once. NULL where there is none."""
-    return Function("var_pop", column)
+    return _of("var_pop", column)
 
 
-def stddev_pop(column: str) -> Function:
+def stddev_pop(column: str | Expr) -> Function:
     """The square root of `var_pop`."""
-    return Function("stddev_pop", column)
+    return _of("stddev_pop", column)
 
 
-def count_distinct(column: str) -> Function:
+def count_distinct(column: str | Expr) -> Function:
     """How many different non-NULL values there are: exact, and remembers each. int64."""
-    return Function("count_distinct", column)
+    return _of("count_distinct", column)
 
 
-def approx_count_distinct(column: str, precision: int = 12) -> Function:
+def approx_count_distinct(column: str | Expr, precision: int = 12) -> Function:
     """About how many different non-NULL values there are: HyperLogLog of 2**precision registers, a standard error of
     1.04 / sqrt(2**precision). int64."""
-    return _checked(Function("approx_count_distinct", column, parameters=(("precision", precision),)))
+    return _checked(_of("approx_count_distinct", column, parameters=(("precision", precision),)))
 
 
-def quantile(column: str, q: float) -> Function:
+def quantile(column: str | Expr, q: float) -> Function:
     """About the value of rank ceil(q * n) of the n non-NULL values in order, 0 <= q <= 1: within 1/256 of it. float64."""
-    return _checked(Function("quantile", column, parameters=(("q", q),)))
+    return _checked(_of("quantile", column, parameters=(("q", q),)))
 
 
-def median(column: str) -> Function:
+def median(column: str | Expr) -> Function:
     """`quantile` of a half."""
-    return Function("median", column)
+    return _of("median", column)
 
 
-def collect(column: str, at_most: int) -> Function:
+def collect(column: str | Expr, at_most: int) -> Function:
     """The values, NULL or not, of the first `at_most` rows in stream order, as a list."""
-    return _checked(Function("collect", column, parameters=(("at_most", at_most),)))
+    return _checked(_of("collect", column, parameters=(("at_most", at_most),)))
 
 
 def window_start() -> Function:
@@ -256,6 +278,8 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
 
 
 def to_json(function: Function) -> dict[str, object]:
+    if isinstance(function, Computed):
+        raise QueryError(f"{function.name}: in a document a function takes columns; compute the expression in a map before it")
     if isinstance(function, UserFunction):
         returns = f"{function.type}{'?' if function.nullable else ''}"
         return {"function": function.name, "columns": list(function.arguments), "returns": returns}

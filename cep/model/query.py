@@ -44,6 +44,8 @@ class Options:
     message_policy: str = "interrupt"
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
+    #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
+    parallelism_of: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
     return {
         "split": options.split,
         "subqueries": [list(names) for names in options.subqueries],
-        "parallelism": options.parallelism,
+        "parallelism": dict(options.parallelism_of) or options.parallelism,
         "pre_aggregation": options.pre_aggregation,
         "balancers": dict(options.balancers),
         "replicas": options.replicas,
@@ -157,7 +159,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
     return Options(
         merged["split"],
         tuple(tuple(names) for names in merged["subqueries"]),
-        merged["parallelism"],
+        None if isinstance(merged["parallelism"], dict) else merged["parallelism"],
         merged["pre_aggregation"],
         tuple(sorted(merged["balancers"].items())),
         merged["replicas"],
@@ -165,6 +167,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["message_policy"],
         merged["rebalance"],
         merged["windows_per_row_max"],
+        tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
     )
 
 
@@ -177,6 +180,10 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
     }.get(key)
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
+    if key == "parallelism" and isinstance(value, dict):
+        for subquery, instances in value.items():
+            _check_option(key, 0 if instances is None or isinstance(instances, dict) else instances, f"{pointer}/{escaped(subquery)}")
+        return
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if key in ("replicas", "parallelism", "buckets", "windows_per_row_max") and not positive and (key, value) != ("parallelism", None):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)

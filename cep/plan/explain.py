@@ -181,7 +181,8 @@ def _policy(plan: PhysicalPlan) -> str:
 def _subqueries(plan: PhysicalPlan) -> Iterator[str]:
     replicas = plan.query.options.replicas
     copies = f"{replicas} replicas of " if replicas > 1 else ""
-    rows = [(s.name, f"{copies}{_counted(s.parallelism, 'instance')}", _content(s)) for s in plan.subqueries]
+    asked = {name: ", as asked for" for name, _ in plan.query.options.parallelism_of}
+    rows = [(s.name, f"{copies}{_counted(s.parallelism, 'instance')}{asked.get(s.name, '')}", _content(s)) for s in plan.subqueries]
     return _table(rows)
 
 

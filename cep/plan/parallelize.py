@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped, meant
 from cep.model.operators import Join, Operator, is_stateful
 from cep.plan.feeds import check_replicas_of_feeds, why_fed
 from cep.plan.lineage import CommonKey, common_key, group_by
@@ -16,20 +17,36 @@ REPLICAS_POINTER = "/options/replicas"
 
 
 def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
-    """As many instances as asked for, or one per instance manager, of every subquery where that changes no answer.
+    """As many instances as asked for, or one per instance manager, of every subquery where that changes no answer; where a subquery is
+    asked for by name, exactly so many.
 
     Raises:
         PlacementError: no instance manager, or more replicas than nodes.
-        QueryError: replicas of a query whose groups they would tear apart.
+        QueryError: replicas of a query whose groups they would tear apart; several instances, by name, of a subquery that has to be one, or
+            of one that is not there.
     """
     if plan.query.options.replicas > 1:
         _check_replicas(plan)
     check_replicas_of_feeds(plan)
     wanted = plan.query.options.parallelism or min(len(lot) for lot in lots(plan))
     why = {subquery.name: why_fed(plan, subquery) or _why_one(subquery, operators_of(plan, subquery)) for subquery in plan.subqueries}
-    subqueries = tuple(replace(s, parallelism=1 if why[s.name] else wanted) for s in plan.subqueries)
+    asked = _asked(plan, why)
+    subqueries = tuple(replace(s, parallelism=asked.get(s.name, 1 if why[s.name] else wanted)) for s in plan.subqueries)
     notes = tuple(f"{name} runs on one instance: {reason}" for name, reason in why.items() if reason and wanted > 1)
     return replace(plan, subqueries=subqueries, notes=plan.notes + notes)
+
+
+def _asked(plan: PhysicalPlan, why_one: Mapping[str, str]) -> dict[str, int]:
+    """Subquery -> how many instances of it are asked for by name."""
+    asked = dict(plan.query.options.parallelism_of)
+    for name, instances in asked.items():
+        pointer = f"/options/parallelism/{escaped(name)}"
+        if name not in why_one:
+            there = ", ".join(f"{s.name} ({', '.join((*s.streams, *s.operators))})" for s in plan.subqueries)
+            raise QueryError(f"parallelism: there is no subquery {name!r}{meant(name, why_one)}; the query has {there}", pointer)
+        if instances > 1 and why_one[name]:
+            raise QueryError(f"parallelism: {name} cannot have {instances} instances: {why_one[name]}", pointer)
+    return asked
 
 
 def operators_of(plan: PhysicalPlan, subquery: Subquery) -> tuple[Operator, ...]:
