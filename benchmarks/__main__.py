@@ -1,4 +1,4 @@
-"""`python -m benchmarks run | compare | list | placement | model | kills`."""
+"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | fuzz`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import kills, leaks, model, placement, report
+from benchmarks import fuzz, kills, leaks, model, placement, report
 from benchmarks.harness import Harness, Outcome
 from benchmarks.rows import chosen
 
 app = typer.Typer(help="The table of bars, in alternating pairs; what placement costs; a model of many nodes.", no_args_is_help=True)
 app.command("placement")(placement.command)
 app.command("model")(model.command)
+app.command("fuzz")(fuzz.command)
 app.command("kills")(kills.command)
 app.command("leaks")(leaks.command)
 

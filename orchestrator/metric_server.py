@@ -30,6 +30,7 @@ from cep.config import ClusterConfig
 from cep.dataflow.meter import LATENCY_BOUNDS_US
 from cep.errors import ProtocolError
 from cep.transport import Sockets, open_sockets
+from orchestrator.reports import read_report
 
 LETTERS_MAX = 10_000
 """Dead letters kept per query; counts are exact whatever is kept (DESIGN 4.9)."""
@@ -345,16 +346,16 @@ def _answer_all(questions: zmq.Socket[bytes], metrics: Metrics, lock: threading.
 
 def _take(metrics: Metrics, message: bytes) -> None:
     try:
-        metrics.take(json.loads(message), time.time())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        _LOG.exception("not a report: %.200r", message)
+        metrics.take(read_report(message), time.time())
+    except ValueError as error:
+        _LOG.warning("not a report: %s: %.200r", error, message)
 
 
 def _answer(metrics: Metrics, message: bytes) -> bytes:
     try:
         return json.dumps(metrics.answer(json.loads(message), time.time())).encode()
-    except ValueError as error:
-        return json.dumps({"error": f"not JSON: {error}"}).encode()
+    except Exception as error:  # whatever is asked, the next question is answered
+        return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fuzzing import PUBLISHERS, Aims, messages, publisher_name
 from plans import one_node
 
+from benchmarks.messages import PUBLISHERS, Aims, messages, publisher_name
 from cep import wire
 from cep.config import ClusterConfig, InstanceManagerConfig
 from cep.elements import Batch
@@ -189,7 +189,7 @@ def test_a_publisher_hears_why_it_was_closed(station: Station) -> None:
     assert b"expected an Arrow IPC message with at, key, n" in heard[-1]
     instance = station.hosted["good", 1].instance
     (entry,) = station.hosted["good", 1].entries.values()
-    assert entry.source.vanished == ["bad"]
+    assert list(entry.source.vanished) == ["bad"]
     assert [letter.reason[:32] for letter in instance.dead_letters.letters] == ["closed: ProtocolError: a batch: "]
     assert sorted(client.answers, key=_place) == client.expected() != []  # the bad one holds no watermark back
 

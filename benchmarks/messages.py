@@ -1,6 +1,6 @@
 """Messages that nobody sends who means well: of every kind, valid ones mutated, cut off, of wrong lengths, random; JSON that is odd.
 
-The same for an instance manager in this process (`test_broken_messages`) and for a cluster (its long mode).
+The same for an instance manager in a test (`tests/test_broken_messages.py`) and for a cluster (`benchmarks.fuzz`).
 """
 
 from __future__ import annotations
