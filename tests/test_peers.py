@@ -7,14 +7,19 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from waiting import until
+import uvicorn
+from waiting import HANG_S, until
 
 from cep import peers, wire
 from cep.local_sockets import LocalSockets
+from cep.serving import served
 from cep.wire import Header
 
 STRANGER = 54_321
@@ -44,8 +49,11 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSockets]:
 
 
 def speak(sockets: LocalSockets, uid: int) -> subprocess.Popen[str]:
-    message = (b"\0" * 8 + Header(wire.BEAT, 7).pack()).hex()
-    command = [sys.executable, "-c", _SPEAK, sockets.endpoint.removeprefix("ipc://"), str(uid), message]
+    return say(sockets.endpoint.removeprefix("ipc://"), uid, b"\0" * 8 + Header(wire.BEAT, 7).pack())
+
+
+def say(path: str, uid: int, message: bytes) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _SPEAK, path, str(uid), message.hex()]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -96,3 +104,35 @@ def test_ones_own_processes_are_heard(sockets: LocalSockets) -> None:
 def test_who_comes_over_the_network_has_no_user() -> None:
     with socket.socket() as connection:
         assert peers.may_speak(connection)
+
+
+@pytest.fixture
+def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """What the gateway is served by, on a socket that everybody may reach."""
+    folder = Path(tempfile.mkdtemp(prefix="cep-http-", dir="/tmp"))
+    folder.chmod(0o755)
+    peers.welcome.cache_clear()
+    server = uvicorn.Server(uvicorn.Config(_answer, http=served(16), uds=f"{folder}/s", log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started)
+    (folder / "s").chmod(0o777)
+    yield f"{folder}/s"
+    server.should_exit = True
+    thread.join()
+    (folder / "s").unlink(missing_ok=True)
+    folder.rmdir()
+    peers.welcome.cache_clear()
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"yes"})
+
+
+@needs_root
+def test_the_gateway_answers_no_other_user(http: str) -> None:
+    request = b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n"
+    with say(http, STRANGER, request) as stranger, say(http, os.getuid(), request) as own:
+        assert own.communicate(timeout=HANG_S)[0].strip() == "b'H'"
+        assert "b'H'" not in stranger.communicate(timeout=HANG_S)[0]
