@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
-from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, NAME_CHARS_MAX, checked_endpoint
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
 from orchestrator.life_cycle import LIFE_CYCLE
 from orchestrator.problems import Problem
 
@@ -274,7 +274,7 @@ class Outcome(Model):
 class Waiting(BaseModel):
     """The queries that somebody waits for."""
 
-    names: list[str]
+    names: list[str] = Field(max_length=MANY_MAX)
     state: State = Field("running", description="Or until each is over, if that comes first.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, FastAPI, Query
@@ -9,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from cep.errors import CepError
 from cep.model import query as queries
-from cep.model.limits import check_name
+from cep.model.limits import MANY_MAX, check_name
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan.physical import Files
@@ -23,8 +24,8 @@ from orchestrator.room import check_room
 from orchestrator.state import ClusterState
 
 QUERIES_MAX = 1000
-TOGETHER = 100
-"""Queries deployed in one turn of the orchestrator, which does nothing else meanwhile."""
+TOGETHER, OPERATORS_TOGETHER = 100, 500
+"""Queries deployed in one turn of the orchestrator, which does nothing else meanwhile, and operators in them."""
 
 
 router = APIRouter(route_class=Route)
@@ -46,8 +47,7 @@ async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX
     read = await run_in_threadpool(_read_all, documents, known, api.config.data)
     await api.forget_vanished()
     wanted = [each for each in read if not isinstance(each, CepError)]
-    chunks = [wanted[i : i + TOGETHER] for i in range(0, len(wanted), TOGETHER)]
-    errors = iter([error for chunk in chunks for error in await confirmed(api.service.deploy_all(chunk, start))])
+    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start))])
     return [
         _outcome(document, found if isinstance(found, CepError) else next(errors)) for document, found in zip(documents, read, strict=True)
     ]
@@ -67,7 +67,7 @@ async def wait_for_all(waiting: models.Waiting, api: Cluster, timeout: Timeout =
 
 
 @router.post("/publishers", status_code=201, response_model=models.OpenedAll)
-async def open_publishers(openings: list[models.OpeningOf], api: Cluster) -> Any:
+async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_length=MANY_MAX)], api: Cluster) -> Any:
     """Opens many publishers of one client; the answer says, in their order, to whom each sends. None is opened if one cannot be."""
     for i, opening in enumerate(openings):
         check_name("a publisher", opening.name, f"/{i}/name")
@@ -101,7 +101,7 @@ async def news_for_publishers(
 
 
 @router.post("/publishers:close", response_model=list[models.ClosedOf])
-async def close_publishers(closings: list[models.ClosingOf], api: Cluster) -> Any:
+async def close_publishers(closings: Annotated[list[models.ClosingOf], Body(max_length=MANY_MAX)], api: Cluster) -> Any:
     """Closes publishers; the answer says for each, in their order, whom it has to tell, and of what."""
 
     def due(state: ClusterState) -> list[ClosePublisher]:
@@ -117,12 +117,26 @@ async def close_publishers(closings: list[models.ClosingOf], api: Cluster) -> An
 
 
 @router.post("/streams:producers", response_model=list[models.Producing | None])
-async def producers(streams: list[str], api: Cluster) -> Any:
+async def producers(streams: Annotated[list[str], Body(max_length=MANY_MAX)], api: Cluster) -> Any:
     """Who produces each of these output streams now; null where nobody does."""
     return await api.ask(lambda state: [views.producing(state, stream) for stream in streams])
 
 
 # --- parts of answers ---
+
+
+def _chunks(wanted: list[tuple[CepQuery, Files]]) -> Iterator[list[tuple[CepQuery, Files]]]:
+    """What is deployed in one turn, in turn."""
+    chunk: list[tuple[CepQuery, Files]] = []
+    operators = 0
+    for query, files in wanted:
+        chunk.append((query, files))
+        operators += len(query.operators)
+        if len(chunk) == TOGETHER or operators >= OPERATORS_TOGETHER:
+            yield chunk
+            chunk, operators = [], 0
+    if chunk:
+        yield chunk
 
 
 def _state_of(state: ClusterState, name: str) -> dict[str, Any]:

@@ -39,6 +39,9 @@ OPERATORS_MAX = 1000
 #: credit at both of its ends.
 CHANNELS_MAX = 1 << 19
 
+#: Publishers, streams or names of queries in one request.
+MANY_MAX = 20_000
+
 #: A table of buckets is written out, in the plan and in every Barrier.
 BUCKETS_MAX = 1 << 20
 
