@@ -27,6 +27,7 @@ from cep.model.streams import Stream
 from cep.plan.route import Route
 from cep.wire import Header
 from driver.data import DataPlane
+from driver.gateway import Publishing
 from driver.publisher import Publisher
 from driver.small_batches import ROWS_MAX
 
@@ -285,6 +286,47 @@ def test_rows_stamped_live_go_on_with_the_clock(plane: DataPlane, peer: LocalSoc
     assert sorted({header.watermark for header in told}) == [header.watermark for header in told]
     assert began - 4_000_000 < told[0].watermark and told[-1].watermark <= time.time_ns() // 1000 - 3_000_000
     made.leave()
+
+
+def test_the_gateway_opens_another_where_its_publisher_counts_as_closed(plane: DataPlane, peer: LocalSockets) -> None:
+    """Whoever sent is told; whoever sends next is not, for ever, what happened once."""
+    stream = Stream("s", Schema.of({"n": "int64"}))
+    made = [opened(publisher(plane, stream), peer, {}) for _ in range(2)]
+    (reader,) = made[0].readers.values()
+    writing, next_one = Publishing(), iter(made).__next__
+
+    def send(end: bool = False) -> int:
+        return writing.send(next_one, b"", lambda _: lambda out: out.send([{"n": 1}]), end)
+
+    assert send() == 1
+    made[0]._heard(reader, Header(wire.CLOSED, reader.channel), wire.to_json({"record": 1}))
+    with pytest.raises(ClusterError, match=r"rows up to number 0\)"):
+        send()
+    assert send(end=True) == 1
+    assert writing.publisher is None
+
+
+def test_one_that_has_not_let_us_in_is_waited_for(plane: DataPlane, peer: LocalSockets) -> None:
+    """It misses no row: nothing is sent to others only."""
+    stream = Stream("s", Schema.of({"n": "int64"}))
+    made = opened(publisher(plane, stream), peer, {})
+    (late,) = made.ask([{"query": "late", "endpoint": peer.endpoint, "instance": 0, "replica": 0, "route": None}])
+    one = pa.record_batch([pa.array([1])], schema=stream.schema.arrow)
+    waiting = threading.Thread(target=made.send, args=(one,))
+    waiting.start()
+    until(lambda: made.changed._waiters)  # type: ignore[attr-defined]
+    made._heard(late, Header(wire.OPENED, late.channel, watermark=MIN_TIME), wire.to_json({"here": True, "limit": LIMIT}))
+    waiting.join(HANG_S)
+    assert len(arrived(peer, 2)) == 2
+
+
+def test_a_query_of_the_same_name_deployed_anew_is_another_reader(plane: DataPlane, peer: LocalSockets) -> None:
+    stream = Stream("s", Schema.of({"n": "int64"}))
+    made = opened(publisher(plane, stream), peer, {"epoch": 1})
+    document = {"query": "q", "endpoint": peer.endpoint, "instance": 0, "replica": 0, "route": None, "epoch": 2}
+    made.drop_gone([document])
+    (anew,) = made.ask([document])
+    assert list(made.readers.values()) == [anew] and not anew.opened
 
 
 @pytest.fixture(autouse=True)
