@@ -139,7 +139,7 @@ class Round:
         """Kills or stops something. Does the cluster go on?"""
         kind = self.choose.choices(list(VICTIMS), list(VICTIMS.values()))[0]
         name = f"im-{self.choose.randrange(self.instances)}" if kind == "im" else kind
-        how = self.choose.choice(("kill", "kill", "stop shortly", "stop for long"))
+        how = self.choose.choice(("kill", "kill", "kill", "stop shortly", "stop shortly", "stop for long"))
         self.result.done[f"{kind}: {how}"] += 1
         began = time.monotonic()
         if name == "supervisor":

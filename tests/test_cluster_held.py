@@ -12,7 +12,7 @@ from waiting import until
 from driver import Conflict, LocalCluster, Publisher, Query, Running, col, stream, udf
 from driver.health import reports_at, troubles
 
-HOLD_S = 3.0
+HOLD_S = 2.0
 
 
 def poisoned(text: str) -> str:
@@ -58,7 +58,7 @@ def cause(running: Running) -> str:
     return str(status["cause"]["cause"])
 
 
-@pytest.mark.parametrize("text", ["turn", "backtrack"])
+@pytest.mark.parametrize("text", [pytest.param("turn", marks=pytest.mark.long), "backtrack"])
 def test_what_holds_an_instance_manager_is_shown_and_then_ended(cluster: LocalCluster, text: str) -> None:
     running, out = poison(cluster, text, text)
     held = until(lambda: next((line for line in lines(cluster) if "held for" in line), ""))

@@ -210,6 +210,7 @@ class TestDegraded:
         everything += [psutil.Process(pid) for pid in cluster.pids().values()]
         assert cluster.close() == 0 and gone(everything) and not reports.exists()
 
+    @pytest.mark.long
     def test_zookeeper_comes_back_when_there_is_room(self, folder: Path) -> None:
         """Its disk is full: a file system of its own, in a mount namespace that is the cluster's alone."""
         mounted = f"mount -t tmpfs -o size=16m tmpfs {folder} && exec " + " ".join(COMMAND) + ' "$0"'
