@@ -137,6 +137,7 @@ def test_one_that_wakes_up_with_nothing_lost_closes_as_if_nothing_had_been(clust
     assert answers(found) == expected(rows(500))
 
 
+@pytest.mark.long  # as `test_clients_are_killed_and_frozen` has it, in passing
 def test_one_that_sends_on_is_told_and_its_query_does_not_end_as_if_complete(cluster: LocalCluster, name: str) -> None:
     running = cluster.deploy(windows(name, parallelism=1))
     found = running.subscribe(f"{name}.per_ip")
