@@ -114,6 +114,7 @@ class Home:
         where = _short_enough(parent)
         try:
             _sweep(where)
+            _sweep(_MEMORY)
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
             _leave_to_owner(folder)
             return Home(folder, _lock(folder))
@@ -132,6 +133,7 @@ class Home:
         for folder in (_MEMORY / self.folder.name, self.folder / "reports"):
             with suppress(OSError):
                 folder.mkdir(mode=0o700)
+                self._held = _lock(folder)  # by itself: its home may be removed by somebody else
                 return folder
         raise ClusterError(f"cannot make a folder for reports, neither under {_MEMORY} nor in {self.folder}")
 

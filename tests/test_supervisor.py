@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -308,6 +309,17 @@ class TestPlaces:
 
     def test_four_at_most_unless_asked(self, tmp_path: Path) -> None:
         assert 1 <= len(self.managers(tmp_path)) <= 4
+
+
+def test_reports_whose_home_is_gone_are_swept(folder: Path) -> None:
+    lost = Home.make(str(folder))
+    reports = lost.make_reports()
+    Home.make(str(folder)).leave(keep=False)
+    assert reports.exists()
+    shutil.rmtree(lost.folder)
+    os.close(lost._held)  # as when its owner is killed
+    Home.make(str(folder)).leave(keep=False)
+    assert not reports.exists()
 
 
 def test_a_folder_in_use_is_not_swept(folder: Path) -> None:
