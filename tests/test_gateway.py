@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from driver import TIME, LocalCluster, Query, col, count, stream
-from driver.gateway import Gateway, Slow
+from driver.gateway import Gateway, Slow, _rows
 
 VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="0s")
 QUERY = Query("per-ip").source(VISITS).aggregate("window", TIME("1s"), by="ip", visits=count()).output("per_ip")
@@ -124,11 +124,11 @@ async def test_a_slow_query_holds_up_those_who_publish_to_it_and_nobody_else(clu
         told: list[str] = []
         while not told or "none of these were taken" not in told[-1]:
             try:
-                await gateway.publish("held", rows, end=False)
+                await gateway.publish("held", rows, _rows)
             except Slow as error:
                 told.append(str(error))
         assert "these rows were taken" in told[-2]
-        assert await gateway.publish("free", b'[{"x": 1}]', end=True) == 1
+        assert await gateway.publish("free", b'[{"x": 1}]', _rows, end=True) == 1
         assert slow.next_batch(timeout=60)
         running.stop()
     await gateway.settle()

@@ -84,8 +84,8 @@ def clean_up(cluster: LocalCluster) -> None:
 
 
 def test_every_answer_is_declared(cluster: LocalCluster) -> None:
-    statuses = ask_all(cluster, examples=3)
-    assert sum(statuses.values()) > 150 and {200, 201, 204, 400, 404, 422} <= statuses.keys()
+    statuses = ask_all(cluster, examples=2)
+    assert sum(statuses.values()) > 100 and {200, 201, 204, 400, 404, 422} <= statuses.keys()
 
 
 @pytest.mark.long
