@@ -266,7 +266,8 @@ class Control(threading.Thread):
         self.words.put("look")
 
     def _on_data(self, event: WatchedEvent) -> None:
-        self.words.put(Changed(unquote(event.path.rsplit("/", 1)[1])))
+        # Of a lost session every watch hears, without a path: then all is looked at
+        self.words.put(Changed(unquote(event.path.rsplit("/", 1)[1])) if event.path else "look")
 
     def _deploy(
         self, key: str, document: dict[str, Any], made: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]
