@@ -94,7 +94,7 @@ BUGS = (
         "values = Count(None)",
     ),
     # order
-    Bug("rows that tie stay as they came", f"{_FLOW}/hold.py", "    if ties:\n        _untie(", "    if False:\n        _untie("),
+    Bug("rows that tie stay as they came", f"{_FLOW}/merging.py", "    if ties:\n        _untie(", "    if False:\n        _untie("),
     Bug(
         "a held run is let out a µs early",
         f"{_FLOW}/hold.py",
@@ -110,8 +110,8 @@ BUGS = (
     Bug(
         "held runs that are gathered stay as they came",
         f"{_FLOW}/hold.py",
-        "self._append(in_stream_order(concat(few), self.schema, self.ties))",
-        "self._append(concat(few))",
+        "self._append(in_stream_order(concat(runs[:few]), self.schema, self.ties))",
+        "self._append(concat(runs[:few]))",
     ),
     # joins
     Bug("NULL joins NULL", f"{_COMPILE}/joined.py", "np.bitwise_or.reduce(null) if null else NO_NULLS", "NO_NULLS if null else NO_NULLS"),
@@ -181,8 +181,8 @@ BUGS = (
     Bug(
         "a watermark overtakes what it lets out",
         f"{_FLOW}/nodes.py",
-        "        yield from self._iterate(node, passed)\n        yield from self._promise(node, combined)\n",
-        "        yield from self._promise(node, combined)\n        yield from self._iterate(node, passed)\n",
+        "        yield from self.emit_all(node, passed)\n        yield from self._promise(node, combined)\n",
+        "        yield from self._promise(node, combined)\n        yield from self.emit_all(node, passed)\n",
     ),
     Bug(
         "a watermark is lost at an input that ends",
@@ -235,8 +235,8 @@ BUGS = (
     Bug(
         "all elements of a list have one origin",
         f"{_FLOW}/flat_map.py",
-        "np.column_stack((batch.origin[rows], ordinals))",
-        "np.column_stack((batch.origin[rows], 0 * ordinals))",
+        "np.column_stack((mapped.origin[rows], ordinals))",
+        "np.column_stack((mapped.origin[rows], 0 * ordinals))",
     ),
     Bug(
         "Delay shifts the watermark twice",

@@ -23,7 +23,7 @@ from cep.model.streams import Stream
 from cep.plan.expand import in_full
 from driver import LocalCluster, Publisher, Running
 from instance_manager.clients import PARTITION_MASK
-from tests import user_functions
+from tests import functions_of_users, user_functions
 from tests.reference import Answer, Partition, assert_same_answer, blocks
 from tests.reference.engine import TimedRow
 from tests.running import cuts, expected_of, outputs_of, plan_of, records_of, values_of_array
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, data=[folder], modules=[user_functions]) as started:
+    with LocalCluster(instances=2, data=[folder], modules=[user_functions, functions_of_users]) as started:
         yield started
 
 

@@ -166,6 +166,7 @@ for action in (send, reading.next_batch):
         action()
     except ClusterError as error:
         print(error, flush=True)
+sys.stdin.readline()  # it lives, so nobody can say that it has sent nothing more
 """
 
 
