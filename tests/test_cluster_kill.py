@@ -193,8 +193,8 @@ def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
         """Of the two readers of the stream."""
         return [placed["metrics"][field] for placed in running.status()["placed"] if placed["subquery"] == "SQ1" and placed["metrics"]]
 
-    doomed_client, frozen_client, living = client(cluster, "doomed", 0), client(cluster, "frozen", 500), cluster.publisher("p1.visits")
-    with doomed_client as doomed, frozen_client as frozen, living as out:
+    doomed_client, frozen_client, out = client(cluster, "doomed", 0), client(cluster, "frozen", 500), cluster.publisher("p1.visits")
+    with doomed_client as doomed, frozen_client as frozen:
         out.send(rows(500, start=1000))
         until(lambda: sum(metrics("rows_in")) >= 1500)
         doomed.kill()
@@ -207,8 +207,9 @@ def test_clients_are_killed_and_frozen(cluster: LocalCluster) -> None:
             frozen.stdin.write(b"go on\n")
             frozen.stdin.flush()
             assert complaint in frozen.stdout.readline()
-    with pytest.raises(QueryFailed, match=r"'frozen' was silent for so long that it counts as closed, .* sent more"):
-        answers(found)
+        out.close()
+        with pytest.raises(QueryFailed, match=r"'frozen' was silent for so long that it counts as closed, .* sent more"):
+            answers(found)
 
 
 def test_an_instance_manager_is_killed() -> None:
