@@ -51,7 +51,7 @@ def install() -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if STAMP.exists() and STAMP.read_text() == wanted:
             return
-        print("bootstrap: installing into .venv (once; about 600 MB with Spark and Java)", file=sys.stderr, flush=True)
+        print("bootstrap: installing into .venv (once; about 2 GB with Spark, Java and what the tests need)", file=sys.stderr, flush=True)
         venv.EnvBuilder(with_pip=True, symlinks=True).create(HOME)
         pip = [str(HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)
