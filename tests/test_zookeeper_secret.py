@@ -95,6 +95,7 @@ def test_nothing_is_left_of_who_published_and_read(closed: Cluster) -> None:
     """A node for every stream ever used stayed."""
     service = closed.services[0]
     service.do(Forget("per-ip"), ClosePublisher("visits", "p"), Unsubscribe("out-per-ip", "s")).result(HANG_S)
+    service.wait(lambda state: "per-ip" not in state.queries or None).result(HANG_S)  # a reader of a query that ends goes with it
     own = connect(closed.config.zookeeper, 10, closed.config.zookeeper_secret)
     own.start(timeout=HANG_S)
     for kind in ("publishers", "subscriptions"):
