@@ -18,7 +18,7 @@ from cep.errors import ProtocolError
 from cep.kernels.soundness import ASCII, OUTSIDE, texts_are
 
 _U16, _U32, _I32 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<i")
-_HEADER_SLOT, _COMPRESSION_SLOT = 8, 10  # of the flatbuffers tables Message and RecordBatch, in their vtables
+_HEADER_SLOT, _DATA_SLOT, _COMPRESSION_SLOT = 8, 6, 10  # of the flatbuffers tables Message, DictionaryBatch, RecordBatch, in their vtables
 _NO_BYTES = np.zeros(0, np.uint8)
 _ALIGNED = 8
 
@@ -43,7 +43,7 @@ def read_stream(data: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     try:
         buffer = pa.py_buffer(data)
         for message in pa.ipc.MessageReader.open_stream(buffer):
-            if message.type == "record batch" and _is_compressed(message.metadata):
+            if message.type != "schema" and _is_compressed(message.metadata, message.type == "dictionary"):
                 raise ProtocolError("an Arrow IPC stream: expected batches that are not compressed")
         stream = pa.ipc.open_stream(buffer)
         batches = list(stream)
@@ -98,12 +98,20 @@ def _check_utf8(name: str, offsets: np.ndarray, body: np.ndarray) -> None:
         raise ProtocolError(f"column {name!r}: {error}") from None
 
 
-def _is_compressed(metadata: Any) -> bool:
-    """Has the record batch in the metadata of a message, which Arrow has verified, a description of how it is compressed?"""
+def _is_compressed(metadata: Any, dictionary: bool = False) -> bool:
+    """Has the record batch in the metadata of a message, which Arrow has verified, a description of how it is compressed? `dictionary`: the
+    message is one, and the batch is inside of it."""
     found = memoryview(metadata)
-    message = _U32.unpack_from(found, 0)[0]
-    at = _field(found, message, _HEADER_SLOT)
-    return at > 0 and _field(found, at + _U32.unpack_from(found, at)[0], _COMPRESSION_SLOT) > 0
+    table: int | None = _U32.unpack_from(found, 0)[0]
+    for slot in (_HEADER_SLOT, *([_DATA_SLOT] if dictionary else [])):
+        table = None if table is None else _table(found, table, slot)
+    return table is not None and _field(found, table, _COMPRESSION_SLOT) > 0
+
+
+def _table(found: memoryview, table: int, slot: int) -> int | None:
+    """Where the table lies that a field of another one refers to; None: the field is not there."""
+    at = _field(found, table, slot)
+    return at + int(_U32.unpack_from(found, at)[0]) if at else None
 
 
 def _field(found: memoryview, table: int, slot: int) -> int:

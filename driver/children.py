@@ -227,16 +227,25 @@ class Children:
             with suppress(OSError):  # no room: then nobody sees what it is at
                 make_page(child.mark)
         try:
-            child.process = processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
+            child.process, handle = self._start(child)
         except OSError as error:
             if self.starting:
                 raise
             self._mourn(child, Death(0, time.time(), f"could not be started: {error}"))
             return
-        handle = os.pidfd_open(child.process.pid)
         self.events.on(handle, lambda: self._died(child, handle))
         if not self.starting:
             self.report()
+
+    def _start(self, child: Child) -> tuple[subprocess.Popen[bytes], int]:
+        """The process, and what tells of its death. Raises OSError: one of them cannot be had."""
+        process = processes.start(child.command, self._log(child.name), self.environment, child.pass_fds)
+        try:
+            return process, os.pidfd_open(process.pid)
+        except OSError:  # no descriptor is left; of a process whose death nobody would hear of, there is to be none
+            process.kill()
+            process.wait()
+            raise
 
     def _died(self, child: Child, handle: int) -> None:
         self.events.off(handle)

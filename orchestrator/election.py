@@ -105,7 +105,9 @@ class Election:
         """Whether a candidate ahead is gone; it is removed if it was of this machine."""
         path = node("election", name)
         try:
-            data, _ = self._client.get(path)
+            data, stat = self._client.get(path)
+            if stat.ephemeralOwner == 0:
+                raise ProtocolError("it would stay when its process has gone, so no orchestrator has made it")
             if not Candidate.from_json(json.loads(data)).is_gone:
                 return False
             self._client.delete(path)

@@ -111,6 +111,26 @@ def test_a_compressed_batch_is_refused() -> None:
         admission.read_stream(sink.getvalue())
 
 
+def test_a_compressed_dictionary_is_refused() -> None:
+    """Before a batch that is not: seven hundred bytes became five million."""
+    batch = pa.record_batch({"word": pa.array(["a" * 100_000]).dictionary_encode()})
+
+    def messages(compression: str | None) -> list[pa.Message]:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+            writer.write_batch(batch)
+        return list(pa.ipc.MessageReader.open_stream(sink.getvalue()))
+
+    (schema, plain, rows), (_, compressed, _) = messages(None), messages("zstd")
+    for dictionary in (plain, compressed):
+        stitched = b"".join(each.serialize().to_pybytes() for each in (schema, dictionary, rows))
+        if dictionary is plain:
+            assert admission.read_stream(stitched)[1][0].num_rows == 1
+        else:
+            with pytest.raises(ProtocolError, match="not compressed"):
+                admission.read_stream(stitched)
+
+
 @pytest.mark.parametrize("false", [[-5, 2, 4], [0, 400_000_000, 4], [0, 3, 2]], ids=str)
 def test_an_inline_table_with_offsets_that_lie(false: list[int]) -> None:
     """Before they ended the instance manager by SIGSEGV."""
