@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 from collections.abc import Callable, Hashable
 
 from cep.errors import CepError
 
+LOG = logging.getLogger(__name__)
 Question = Callable[[], None]
 
 
@@ -49,6 +52,8 @@ class Aside:
                 question()
             except CepError:
                 pass  # the orchestrator is away, which is no answer: what flows, flows
+            except Exception:  # this thread asks for everybody
+                LOG.warning("a question was not asked to its end: %s", traceback.format_exc())
             finally:
                 with self._changed:
                     self._asking = False

@@ -320,12 +320,12 @@ class Cluster:
         budget_bytes: int = BUDGET_BYTES,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        subscription = Subscription(self.rest, self.data_plane(), stream, on_slow, keep_s, event_time, budget_bytes)
+        options = (on_slow, keep_s, event_time, budget_bytes)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:
-                return subscription.attach(name)
-        return subscription.register()
+                return Subscription(self.rest, self.data_plane(), stream, *options).attach(name)
+        return Subscription(self.rest, self.data_plane(), stream, *options).register()
 
     def subscribe_all(self, streams: Sequence[str], **options: Any) -> Subscriptions:
         """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""

@@ -184,7 +184,7 @@ class DataPlane:
             if self.on_tick and time.monotonic() >= tick:
                 tick = time.monotonic() + TICK_S
                 for call in list(self.on_tick.values()):
-                    call()
+                    _told_if_it_fails(call)
             if time.monotonic() >= due:
                 due = time.monotonic() + BEAT_S
                 self._beat()
@@ -204,7 +204,7 @@ class DataPlane:
             with self.lock:
                 handlers = list(self.handlers.items())
             for channel, handler in handlers:
-                handler(header._replace(channel=channel), body)
+                _told_if_it_fails(handler, header._replace(channel=channel), body)
             return
         answer = header.kind == wire.SUBSCRIBED
         try:
@@ -220,4 +220,12 @@ class DataPlane:
         for endpoint in endpoints:
             self.send(endpoint, Header(wire.BEAT, self.id), self.endpoint.encode())
         for call in list(self.on_beat.values()):
-            call()
+            _told_if_it_fails(call)
+
+
+def _told_if_it_fails(call: Callable[..., None], *given: Any) -> None:
+    """The thread that calls works for everybody: what one of them cannot do must not end it."""
+    try:
+        call(*given)
+    except Exception:
+        LOG.warning("failed in the data plane: %s", traceback.format_exc())

@@ -118,6 +118,7 @@ class Publishing:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.publisher: Publisher | None = None
+        self.wanted = 0  # by so many requests, those that wait for their turn among them: only at 0 may another take its place
 
     def send(self, open_: Callable[[], Publisher], body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
         """How many rows were sent. In a thread."""
@@ -153,10 +154,15 @@ class Gateway:
     async def publish(self, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool = False) -> int:
         """How many rows were sent. Raises Slow: they are still being sent, or those before them."""
         one = self._publishing(stream)
+        one.wanted += 1
         try:
             async with asyncio.timeout(self.sent_s):
                 await one.turn.acquire()
+        except asyncio.CancelledError:  # whoever asked has gone
+            self._let_go(stream, one)
+            raise
         except TimeoutError:
+            self._let_go(stream, one)
             raise Slow(f"stream {stream!r}: rows sent before wait for a query that is slow; none of these were taken") from None
         task = asyncio.create_task(self._send(one, stream, body, read, end))
         self._sending.add(task)
@@ -198,8 +204,13 @@ class Gateway:
             return await self._in_thread(lambda: one.send(lambda: self.cluster.publisher(stream, PUBLISHER), body, read, end))
         finally:
             one.turn.release()
-            if one.publisher is None and not one.turn.locked():
-                self.publishing.pop(stream, None)
+            self._let_go(stream, one)
+
+    def _let_go(self, stream: str, one: Publishing) -> None:
+        """One request less wants it. Whether its lock is held says nothing: who waits for it has it only a moment after it is free."""
+        one.wanted -= 1
+        if one.publisher is None and not one.wanted:
+            self.publishing.pop(stream, None)
 
     def _publishing(self, stream: str) -> Publishing:
         if stream not in self.publishing and len(self.publishing) == PUBLISHERS_MAX:

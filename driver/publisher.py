@@ -62,12 +62,12 @@ class Reader:
     @property
     def is_here(self) -> bool:
         """It has let us in, and is there for us."""
-        return self.opened and not self.gone
+        return self.opened and not self.gone and not self.closed
 
     @property
     def takes_all(self) -> bool:
         """Is it there for us, and no replica that gets a part of the rows?"""
-        return self.opened and not self.gone and not self.closed and self.route is None
+        return self.is_here and self.route is None
 
 
 class Publisher:
@@ -150,13 +150,14 @@ class Publisher:
 
         Raises:
             DataError: it is no such time.
-            ClusterError: the publisher is closed.
+            ClusterError: the publisher is closed, or counts so; or the cluster is gone.
         """
         time_us = instant(to, self.stream)
         self._check_open()
         with self.sending:
             if self.idle:
                 self.quiet.wake()
+            self.check_heard()
             self.max_time = max(self.max_time, time_us + self.disorder)
             self._tell_watermark()
             self.quiet.moved()

@@ -121,10 +121,14 @@ class Subscription:
 
     def register(self) -> Subscription:
         """Before its query is deployed: the orchestrator hands it to the instances when they are made."""
-        self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
-        self.registered = True
         document = {"id": self.id, "endpoint": self.plane.endpoint, "on_slow": self.terms["on_slow"], "keep": self.terms["keep_s"]}
-        self.rest.post(path("streams", self.stream, "subscriptions"), document)
+        try:
+            self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
+            self.registered = True
+            self.rest.post(path("streams", self.stream, "subscriptions"), document)
+        except CepError:  # the orchestrator may have it nevertheless
+            self._leave()
+            raise
         return self
 
     def _producing(self, states: frozenset[str]) -> list[dict[str, Any]]:
@@ -135,7 +139,11 @@ class Subscription:
 
     def attach(self, query: str) -> Subscription:
         """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
-        return self._attach_to(self.rest.get(path("queries", query)))
+        try:
+            return self._attach_to(self.rest.get(path("queries", query)))
+        except CepError:  # whoever asked for it does not get it, so cannot close it
+            self._leave()
+            raise
 
     def _attach_to(self, answer: dict[str, Any]) -> Subscription:
         """`answer`: what the orchestrator says of the query."""
@@ -215,7 +223,7 @@ class Subscription:
         """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what has broken the
         stream, again and again: what is not complete never looks so."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while any(producer.open for producer in self.producers.values()) or not self.query:
+        while not self.closed and self._goes_on:
             left = IDLE_S if deadline is None else min(IDLE_S, deadline - time.monotonic())
             header, body = self.held.pop(0) if self.held and self.query else self._next(left)
             if header is not None:
@@ -230,6 +238,11 @@ class Subscription:
         if self.broken is not None:
             raise self.broken
         return None
+
+    @property
+    def _goes_on(self) -> bool:
+        """The stream has not ended, as far as is known here; or it is not known yet who puts it out."""
+        return not self.query or any(producer.open for producer in self.producers.values())
 
     def _with_following(self, channel: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Small batches that have come behind each other are one: who is slow catches up, for a batch of few rows costs him as much as one
@@ -299,7 +312,7 @@ class Subscription:
 
     def _of(self) -> str:
         """For messages: what it reads."""
-        return f"stream {self.stream!r} of query {self.query!r}"
+        return f"stream {self.stream!r} of query {self.query!r}" if self.query else f"stream {self.stream!r}"
 
     def _break(self, error: CepError) -> NoReturn:
         """Nothing more comes, and the stream has not ended."""
@@ -375,8 +388,15 @@ class Subscription:
     def _hear_word(self, word: CepError | dict[str, Any]) -> None:
         if isinstance(word, CepError):
             self._break(word)
-        if not self.query:
+        if self.query or self.closed:
+            return
+        try:
             self._attach_to(word)
+        except StreamEnded:
+            self._leave()
+            raise
+        except CepError as error:  # without producers it would look like an end from now on
+            self._break(error)
 
     def _find(self) -> dict[str, Any] | None:
         """Subscribed before deploy: the query that produces the stream, once it is there."""
@@ -391,7 +411,7 @@ class Subscription:
 
     def close(self) -> None:
         """Gives the subscription up; rows that wait for it are dropped and counted."""
-        if not self.closed and any(producer.open for producer in self.producers.values()):
+        if not self.closed and self._goes_on:
             self.broken = ClusterError(f"{self._of()}: this subscription was closed before the stream had ended")
         if self._give_up():
             self._withdraw()

@@ -106,3 +106,17 @@ def test_closing_waits_for_nobody_that_reads(plane: DataPlane, peer: LocalSocket
     assert not plane.reading.locked()
     reader.join(HANG_S)
     assert left.is_set()
+
+
+def test_one_that_fails_ends_nothing_for_the_others(plane: DataPlane, peer: LocalSockets) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("planted")
+
+    ticked, beaten = threading.Event(), threading.Event()
+    plane.listen(peer.endpoint, 1, fail)
+    messages = listening(plane, peer, 2)
+    plane.on_tick |= {"a": fail, "b": ticked.set}
+    plane.on_beat |= {"a": fail, "b": beaten.set}
+    peer.send(plane.endpoint, Header(wire.UNKNOWN, 7))
+    assert plane.next_of(messages, HANG_S)[0].kind == wire.UNKNOWN
+    assert ticked.wait(HANG_S) and beaten.wait(HANG_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -128,7 +129,8 @@ async def test_a_slow_query_holds_up_those_who_publish_to_it_and_nobody_else(clu
             except Slow as error:
                 told.append(str(error))
         assert "these rows were taken" in told[-2]
-        assert await gateway.publish("free", b'[{"x": 1}]', _rows, end=True) == 1
+        free = [gateway.publish("free", b'[{"x": 1}]', _rows, end=True) for _ in range(3)]
+        assert await asyncio.gather(*free) == [1, 1, 1] and "free" not in gateway.publishing
         assert slow.next_batch(timeout=60)
         running.stop()
     await gateway.settle()

@@ -196,6 +196,15 @@ def test_what_was_closed_by_its_reader_is_not_sent(plane: DataPlane, peer: Local
         made.send(pa.record_batch([pa.array([1])], schema=stream.schema.arrow))
 
 
+def test_who_was_closed_by_a_reader_promises_nothing_more(plane: DataPlane, peer: LocalSockets) -> None:
+    made = opened(publisher(plane, Stream("s", QUIET, col("ts"), 0)), peer, {})
+    (reader,) = made.readers.values()
+    made._heard(reader, Header(wire.CLOSED, reader.channel), wire.to_json({"record": 5}))
+    with pytest.raises(ClusterError, match=r"silent for so long .* rows up to number 4\)"):
+        made.advance(5)
+    assert made.max_time == MIN_TIME
+
+
 # --- silence -----------------------------------------------------------------------------------------------------------
 
 QUIET = Schema.of({"n": "int64", "ts": "timestamp[ms]"})

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from waiting import HANG_S
 
 from cep import wire
 from cep.elements import Batch, End
-from cep.errors import ClusterError, QueryError
+from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, StreamEnded
 from cep.joint import Joint, last_of
 from cep.kernels.columns import Column
 from cep.model.schema import INT64, Schema
 from cep.wire import Format, Header
 from driver.arrow import shown
+from driver.aside import Aside
 from driver.data import DataPlane
 from driver.rest import Rest
-from driver.subscription import Producer, Subscription
+from driver.subscription import WORD, Producer, Subscription
 
 SCHEMA = Schema.of({"i": "int64"})
 
@@ -145,3 +148,56 @@ def test_what_is_closed_before_its_end_has_not_ended(subscription: Subscription)
     subscription.close()
     with pytest.raises(ClusterError, match="was closed before the stream had ended"):
         subscription.next_batch()
+
+
+@pytest.fixture
+def early(subscription: Subscription) -> Subscription:
+    """Subscribed before its query is there."""
+    return Subscription(subscription.rest, subscription.plane, "out")
+
+
+def found(early: Subscription, **more: object) -> None:
+    """As the orchestrator says it of a query that is there now."""
+    answer = {"name": "q", "epoch": 0, "state": "running", "schemas": {}, "outputs": {"out": []}, "rows": {}}
+    early.messages.put((Header(WORD, 0), answer | more))
+
+
+@pytest.mark.parametrize(("more", "error"), [({"state": "failed"}, QueryFailed), ({"outputs": {"other": []}}, NotFound)])
+def test_a_query_that_is_no_good_when_it_is_found_is_no_end(early: Subscription, more: dict[str, object], error: type[CepError]) -> None:
+    found(early, **more)
+    for _ in range(2):
+        with pytest.raises(error):
+            early.next_batch()
+    assert early.id not in early.plane.subscribers
+
+
+def test_a_query_that_is_over_when_it_is_found_is_an_end(early: Subscription) -> None:
+    found(early, state="ended")
+    with pytest.raises(StreamEnded):
+        early.next_batch()
+    assert early.next_batch() is None and early.id not in early.plane.subscribers
+
+
+def test_what_is_closed_before_its_query_was_there_waits_for_it_no_longer(early: Subscription) -> None:
+    early.close()
+    found(early)
+    with pytest.raises(ClusterError, match="stream 'out': this subscription was closed before"):
+        early.next_batch()
+    early.take(*early.messages.get())
+    assert not early.query
+
+
+@pytest.mark.parametrize("subscribe", [Subscription.register, lambda early: early.attach("q")])
+def test_who_cannot_subscribe_leaves_nothing_behind(early: Subscription, subscribe: Callable[[Subscription], object]) -> None:
+    early.rest.patience_s = 0.0
+    with pytest.raises(ClusterError):
+        subscribe(early)
+    assert early.id not in early.plane.subscribers
+
+
+def test_a_question_that_fails_is_not_the_last_one() -> None:
+    aside, asked = Aside(), threading.Event()
+    aside.ask("wrong", {}.popitem)
+    aside.ask("right", asked.set)
+    assert asked.wait(HANG_S)
+    aside.close()
