@@ -18,6 +18,8 @@ from cep.model.shapes import read
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan, Subquery
 
+DESIRED = ("ready", "run", "drain", "stop", "fail")
+
 
 @dataclass(frozen=True, slots=True)
 class Moving:
@@ -68,6 +70,8 @@ def check_assignment(key: str, document: Any) -> None:
     if (belongs := instance_node(found.query, found.subquery, found.instance)) != key:
         raise ProtocolError(f"this belongs to {belongs!r}")
     checked(found.epoch, "epoch", 0, EPOCH_MAX)
+    if found.desired not in DESIRED:  # others of the loop's commands are not for whoever writes here
+        raise ProtocolError(f"desired: expected one of {', '.join(DESIRED)}, got {found.desired!r:.200}")
 
 
 def check_paths(plan: PhysicalPlan, subquery: Subquery, index: int, folders: Sequence[str]) -> None:

@@ -296,8 +296,9 @@ class Clients:
         if known is None:
             known = self.register(hosted, entry, name, sent_until)
         else:
-            _cancel_closing(known)
+            _cancel_closing(entry, known)
         self.dropped.pop(channel, None)
+        entry.refused.discard(channel)
         self.file_publisher(channel, hosted, entry, known, endpoint)
         credit = {"consumed": known.inbox.consumed, "limit": known.inbox.grant()}
         body = wire.to_json({"here": True, "received": known.inbox.received, **self._here(), **credit})
@@ -350,7 +351,8 @@ class Clients:
             hosted, entry = self.entries[entry_id]
             if (dropped := self.dropped.get(header.channel)) is not None:
                 word |= self._compare(dropped, header.record)
-            entry.source.finish(last, others)
+            # The last word of one that was refused ends nothing, for what it sent is not complete.
+            entry.source.finish(last and header.channel not in entry.refused, others)
             hosted.wake()
         self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), wire.to_json(word))
 
@@ -418,7 +420,8 @@ class Clients:
 
     def _refuse(self, channel: int, reason: str) -> None:
         """It sent what cannot be taken: it counts as closed behind what came before that."""
-        hosted, _, publisher, _ = self.publishers[channel]
+        hosted, entry, publisher, _ = self.publishers[channel]
+        entry.refused.add(channel)
         LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
         publisher.inbox.queue.append((Refused(reason), 0, MIN_TIME))
         hosted.wake()
@@ -536,8 +539,11 @@ def _sent_until(hosted: Hosted, outlet: Outlet) -> int:
     return max((output.sent_until for output in hosted.instance.outputs if output.name == outlet.stream), default=MIN_TIME)
 
 
-def _cancel_closing(publisher: Publisher) -> None:
-    """It comes again before its last word was taken: that was not the last."""
+def _cancel_closing(entry: Entry, publisher: Publisher) -> None:
+    """It comes again before its last word was taken, or that it was refused: that was not the last. Why it was is told all the same."""
     queue = publisher.inbox.queue
-    if queue and isinstance(queue[-1][0], Closing):
+    last = queue[-1][0] if queue else None
+    if isinstance(last, Closing | Refused):
         queue.pop()
+    if isinstance(last, Refused):
+        entry.source.tell_refused(publisher, last.reason)

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from kazoo.client import KazooState
-from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, SessionExpiredError
+from kazoo.exceptions import ConnectionLoss, KazooException, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.states import WatchedEvent
 
 from cep.compile.user_functions import error_text
@@ -41,6 +41,7 @@ _GONE = (ConnectionLoss, SessionExpiredError)
 #: So soon after one change come the others of its transaction, one for each instance; to read them in one go costs half.
 _BURST_S, _BURST_WORDS = 0.0005, 256
 _REFUSED_SHOWN_MAX, _REASON_CHARS_MAX = 100, 1000
+_AGAIN_S = 1.0  # while the loop waits for our word
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +77,19 @@ class Control(threading.Thread):
     def run(self) -> None:
         self.slot.begin()
         self.client.add_listener(self._on_state)
-        self.client.start(timeout=60)
-        self.words.put("register")
+        self.client.start_async()  # whenever ZooKeeper is there the listener says "register"
         while "close" not in (words := self._next()):
             self._try(words)
         self.client.stop()
         self.client.close()
 
     def _next(self) -> list[Word]:
-        """All words that have come; waits for one, and a moment longer for what was written together with it."""
-        words = [self.words.get()]
+        """All words that have come; waits for one, and a moment longer for what was written together with it. Where all could not be
+        read when the loop was back, it waits for our word: then that is tried again."""
+        try:
+            words = [self.words.get(timeout=_AGAIN_S if self.was_away else None)]
+        except queue.Empty:
+            return ["back"]
         with suppress(queue.Empty):
             while len(words) < _BURST_WORDS:
                 words.append(self.words.get(timeout=_BURST_S))
@@ -212,7 +216,7 @@ class Control(threading.Thread):
         found = {key: document for key, document in found.items() if document["process"] == self.process}
         fresh = {key: document for key, document in found.items() if self._is_new(key, document)}
         documents = self._values({document["query"]: node("plans", document["query"]) for document in fresh.values()})
-        plans = {query: plan_of(document) for query, document in documents}
+        plans = {query: document if isinstance(document, ProtocolError) else plan_of(document) for query, document in documents}
         publishers = self._publishers({name for plan in plans.values() if isinstance(plan, PhysicalPlan) for name in plan.streams})
         for key, document in fresh.items():
             self.slot.enter(label_of(document["query"], document["subquery"], document["instance"], ()))
@@ -228,6 +232,8 @@ class Control(threading.Thread):
 
     def _makes_sense(self, key: str, document: Any) -> bool:
         try:
+            if isinstance(document, ProtocolError):
+                raise document
             check_assignment(key, document)
         except CepError as error:
             self._refuse(key, error)
@@ -239,6 +245,8 @@ class Control(threading.Thread):
         try:
             self._oblige(key, document, before)
         except _GONE:
+            # Only its tables are read, so what comes before them has been asked; they and what follows are when ZooKeeper is back.
+            self.known[key] = document | {name: before.get(name, nothing) for name, nothing in (("tables", {}), ("subscriptions", ()))}
             raise
         except Exception as error:  # whatever it is that cannot be done for it
             self._refuse(key, error)
@@ -249,10 +257,12 @@ class Control(threading.Thread):
         LOG.error("%s is not obeyed: %s", key, self.refused[key])
 
     def _values(self, paths: Mapping[str, str], watch: Callable[[WatchedEvent], None] | None = None) -> Iterator[tuple[str, Any]]:
-        """(name, what is in the node of that name; None: no JSON), of those that are there."""
+        """(name, what is in the node of that name; None: no JSON; ProtocolError: it is not for us to read), of those that are there."""
         asked = {name: self.client.get_async(path, watch=watch) for name, path in paths.items()}
         for name, answer in asked.items():
-            if (there := outcome(answer)) is not None:
+            if (unreadable := _unreadable(answer)) is not None:
+                yield name, unreadable
+            elif (there := outcome(answer)) is not None:
                 yield name, decoded(there[0])
 
     def _is_new(self, key: str, document: dict[str, Any]) -> bool:
@@ -304,7 +314,7 @@ class Control(threading.Thread):
         asked = {stream: self.client.get_children_async(node("publishers", stream)) for stream in streams}
         names: dict[str, list[str]] = {}
         for stream, answer in asked.items():
-            if (there := outcome(answer)) is not None:
+            if _unreadable(answer) is None and (there := outcome(answer)) is not None:
                 names[stream] = [unquote(name) for name in there]
         return names
 
@@ -339,6 +349,14 @@ class Control(threading.Thread):
             self.refused.pop(key, None)
         for answer in [self.client.delete_async(node("status", self.config.id, key)) for key in keys]:
             outcome(answer)
+
+
+def _unreadable(answer: Any) -> ProtocolError | None:
+    """What is wrong with this node alone, such as a foreign access list: it harms no other. Not raised, for the reason of `outcome`."""
+    answer.wait()
+    if not isinstance(answer.exception, KazooException) or isinstance(answer.exception, (NoNodeError, *_GONE)):
+        return None
+    return ProtocolError(f"the node cannot be read: {type(answer.exception).__name__}")
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

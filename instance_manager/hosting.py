@@ -62,6 +62,7 @@ class Entry:
     gone_on: dict[str, str] = field(default_factory=dict)  # publishers that send to where it moves, and their endpoints
     early: list[tuple[Header, bytes]] | None = None  # what some have said before it had what it had at its old place; None: it has
     followers: frozenset[str] = frozenset()  # who had gone on from there
+    refused: set[int] = field(default_factory=set)  # channels of publishers of which batches are missing for what they sent
 
 
 @dataclass

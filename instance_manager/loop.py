@@ -124,7 +124,8 @@ class Loop:
         return self.in_doubt
 
     def _await_confirmation(self) -> None:
-        """Until the control thread has read what should be true; who is to fail fails first."""
+        """Until the control thread has read what should be true; who is to fail fails first. Who waits comes round, and is not held."""
+        self.slot.words[SINCE] = time.monotonic_ns()
         self.asked.wait(TICK_NS / 1e9)
         self.asked.clear()
         self._obey()

@@ -194,6 +194,36 @@ def test_a_publisher_hears_why_it_was_closed(station: Station) -> None:
     assert sorted(client.answers, key=_place) == client.expected() != []  # the bad one holds no watermark back
 
 
+def test_the_last_word_of_one_that_was_refused_ends_nothing(station: Station) -> None:
+    """Before, the stream ended as if it were complete, without the batches that were not taken. Who comes again ends it."""
+    station.host("good", 1, "im-0")
+    client = Client(station, "good")
+    station.client.send(station.here, Header(wire.BATCH, client.channel, 0, fingerprint=client.format.fingerprint), b"no batch at all")
+    station.turn()
+    (entry,) = station.hosted["good", 1].entries.values()
+    closing = {"last": True, "others": [], "endpoint": station.client.endpoint, "entry": client.entry}
+    client.say(Header(wire.CLOSE, client.channel), closing)
+    assert client.heard[client.channel][-1] == wire.to_json({"heard": True})
+    assert not entry.source.ended
+    client.say(Header(wire.OPEN, client.entry), {"publisher": "good", "endpoint": station.client.endpoint, "sent_until": 0})
+    client.say(Header(wire.CLOSE, client.channel), closing)
+    assert entry.source.ended
+
+
+def test_who_comes_again_at_once_after_it_was_refused_is_heard(station: Station) -> None:
+    """Before, it was let in, and then closed without a word by what was still to be taken of its refusal."""
+    for number in (1, 2):
+        station.host("good", number, "im-0")
+    client = Client(station, "good")
+    opening = {"publisher": "good", "endpoint": station.client.endpoint, "sent_until": 0}
+    station.client.send(station.here, Header(wire.BATCH, client.channel, 0, fingerprint=client.format.fingerprint), b"no batch at all")
+    client.say(Header(wire.OPEN, client.entry), opening)  # both are heard before anything is taken
+    client.send(40)
+    assert sorted(client.answers, key=_place) == client.expected() != []
+    letters = station.hosted["good", 1].instance.dead_letters.letters
+    assert [letter.reason[:32] for letter in letters] == ["closed: ProtocolError: a batch: "]
+
+
 def test_a_gap_in_what_a_publisher_sent_fails_the_query(station: Station) -> None:
     """Nobody else knows what is missing (DESIGN 4.3)."""
     for number in (1, 2):

@@ -16,7 +16,7 @@ from test_orchestrator import deploy, query, state_is
 from test_state import Cluster, manager
 
 from cep.config import ROOT, instance_node, node
-from cep.errors import CepError, Conflict, NotFound, QueryError
+from cep.errors import CepError, Conflict, NotFound, ProtocolError, QueryError
 from cep.model.query import Output
 from cep.model.query import Query as CepQuery
 from cep.model.schema import Schema
@@ -131,6 +131,15 @@ def test_an_instance_manager_reads_mutants_or_refuses_them(data: st.DataObject) 
     document = _replaced(FULL.nodes[path], data.draw(st.sampled_from(_places(FULL.nodes[path]))), data.draw(WRONG))
     with contextlib.suppress(CepError):
         kinds[kind](path.rpartition("/")[2], document)
+
+
+def test_an_assignment_asks_only_for_what_an_instance_can_be() -> None:
+    """Other commands of the loop have names, too."""
+    path = next(path for path in FULL.nodes if path.startswith(node("assignments") + "/") and "~" in path)
+    key, document = path.rpartition("/")[2], FULL.nodes[path]
+    check_assignment(key, document)
+    with pytest.raises(ProtocolError, match="desired: expected one of ready, run, drain, stop, fail, got 'remove'"):
+        check_assignment(key, document | {"desired": "remove"})
 
 
 @settings(deadline=None, max_examples=100)

@@ -434,8 +434,11 @@ class PublishedSource:
     def _give_up(self, name: str, reason: str) -> None:
         """It was told so; what else it has sent is no loss that nobody knows of."""
         self.vanished[name] = Vanished("", 0, self.records.get(name, 0), complete=True)
-        self.dead_letters.put(Letter(self.stream, f"closed: {reason}", self.publishers[name].described))
+        self.tell_refused(self.publishers[name], reason)
         self.close(name)
+
+    def tell_refused(self, publisher: Publisher, reason: str) -> None:
+        self.dead_letters.put(Letter(self.stream, f"closed: {reason}", publisher.described))
 
     def vanish(self, name: str, endpoint: str = "") -> None:
         """A publisher whose process is silent counts as closed, once what it sent is taken, and never ends the stream."""
