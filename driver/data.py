@@ -46,6 +46,7 @@ class DataPlane:
         self.handlers: dict[int, Handler] = {}
         self.subscribers: dict[str, Handler] = {}
         self.beats: Counter[str] = Counter()  # endpoint -> channels of ours that live by our heartbeat there
+        self.beaten = 0  # so often; an answer names the heartbeat that it is of, for one sent before we were let in says nothing
         self.on_beat: dict[object, Callable[[], None]] = {}
         self.on_tick: dict[object, Callable[[], None]] = {}
         self.lock = threading.RLock()
@@ -217,8 +218,9 @@ class DataPlane:
     def _beat(self) -> None:
         with self.lock:
             endpoints = [endpoint for endpoint, channels in self.beats.items() if channels]
+            self.beaten += 1
         for endpoint in endpoints:
-            self.send(endpoint, Header(wire.BEAT, self.id), self.endpoint.encode())
+            self.send(endpoint, Header(wire.BEAT, self.id, sequence=self.beaten), self.endpoint.encode())
         for call in list(self.on_beat.values()):
             _told_if_it_fails(call)
 

@@ -54,6 +54,7 @@ class Reader:
         self.sequence = 0
         self.watermark = MIN_TIME  # the last one it was told
         self.process = 0  # which it is in, once it has said so
+        self.since = 0  # heartbeats later than this one find us there
         self.opened = self.gone = self.closed = False
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
@@ -382,14 +383,14 @@ class Publisher:
             elif header.kind == wire.CLOSED:
                 self._closed(reader, wire.from_json(body) if len(body) else {})
             elif header.kind == wire.UNKNOWN:
-                self._unknown(reader, wire.from_json(body))
+                self._unknown(reader, header.sequence, wire.from_json(body))
             elif header.kind == wire.REDIRECT and reader.opened:
                 self._redirect(reader, body)
             self.changed.notify_all()
 
     def _opened(self, reader: Reader, header: Header, document: dict[str, Any]) -> None:
         reader.opened, reader.gone = bool(document["here"]), not document["here"]
-        reader.process = document.get("process", 0)
+        reader.process, reader.since = document.get("process", 0), self.plane.beaten
         # Where it was already, by an earlier publisher of our name, its numbering goes on.
         reader.credit.limit, reader.sequence = document.get("limit", 0), header.sequence
         reader.credit.sent, reader.credit.consumed = document.get("received", 0), document.get("consumed", 0)
@@ -421,9 +422,9 @@ class Publisher:
         reader.closed = bool(word)
         reader.gone |= not word
 
-    def _unknown(self, reader: Reader, word: dict[str, Any]) -> None:
+    def _unknown(self, reader: Reader, beat: int, word: dict[str, Any]) -> None:
         """Who is there knows nothing of us: another process, whose predecessor has taken the query along, or it has given us up."""
-        if word["endpoint"] != reader.endpoint or not reader.process or reader.closed or self.closed:
+        if beat <= reader.since or word["endpoint"] != reader.endpoint or not reader.process or reader.closed or self.closed:
             return
         if word["process"] != reader.process:
             reader.gone = True

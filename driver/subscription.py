@@ -45,6 +45,7 @@ class Producer:
         self.consumed = self.granted = 0
         self.sequence = 0
         self.process = 0  # which it is in, once it has said so
+        self.since = 0  # heartbeats later than this one find us there
         self.replaced = False  # that has ended, and another is in its place
         self.open = True
         self.ahead: dict[int, tuple[Header, Any]] | None = None  # since it has moved: what has overtaken what came from its old place
@@ -109,7 +110,7 @@ class Subscription:
         """The instance is there: now, or it has been from the beginning."""
         producer, before = self.producers.get(channel), self.early.get(channel)
         if producer is not None:
-            before, producer.process = producer.endpoint, process
+            before, producer.process, producer.since = producer.endpoint, process, self.plane.beaten
             if endpoint != before:
                 producer.ahead, producer.endpoint = producer.ahead or {}, endpoint
         if before not in (None, endpoint):
@@ -196,7 +197,7 @@ class Subscription:
             producer.open = False
             return 1
         self.schema = Schema.from_json(answer["schema"])
-        producer.process = answer.get("process", 0)
+        producer.process, producer.since = answer.get("process", 0), self.plane.beaten
         sent = Format(self.schema, time=answer["time"])
         try:
             producer.shown = shown(sent, time_column(self.event_time, self.stream, self.schema.names))
@@ -291,7 +292,7 @@ class Subscription:
             case wire.UNSUBSCRIBE:
                 self._break(self._dropped())
             case wire.UNKNOWN:
-                self._unknown(producer, wire.from_json(body))
+                self._unknown(producer, header.sequence, wire.from_json(body))
             case wire.STOP:
                 self._break(QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire"))
             case wire.FAIL:
@@ -299,9 +300,9 @@ class Subscription:
                 self._break(QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"]))
         return None
 
-    def _unknown(self, producer: Producer, word: dict[str, Any]) -> None:
+    def _unknown(self, producer: Producer, beat: int, word: dict[str, Any]) -> None:
         """Who is there knows nothing of us: it has dropped us. Or it is another process: what became of the query is asked elsewhere."""
-        if producer.open and word["endpoint"] == producer.endpoint:
+        if producer.open and beat > producer.since and word["endpoint"] == producer.endpoint:
             if word["process"] == producer.process:
                 self._break(self._dropped())
             producer.replaced = producer.process != 0

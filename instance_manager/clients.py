@@ -455,7 +455,7 @@ class Clients:
             peer.heard = time.monotonic()
         elif body:  # it was given up, or knew the process that was here before
             endpoint = said.endpoint({"endpoint": bytes(body).decode()}, self.sockets.endpoint)
-            self.sockets.send(endpoint, Header(wire.UNKNOWN, header.channel), wire.to_json(self._here()))
+            self.sockets.send(endpoint, Header(wire.UNKNOWN, header.channel, sequence=header.sequence), wire.to_json(self._here()))
             self.sockets.hang_up(endpoint)
 
     # Every turn, and every 100 ms

@@ -137,11 +137,24 @@ def test_what_has_broken_off_breaks_off_again(subscription: Subscription) -> Non
     producer.process = 1
     gone = {"endpoint": producer.endpoint, "process": 1}
     for process in (2, 1):  # that one is another process: it is the orchestrator who knows what became of the query
-        subscription.messages.put((Header(wire.UNKNOWN, producer.channel), wire.to_json({**gone, "process": process})))
+        subscription.messages.put((Header(wire.UNKNOWN, producer.channel, sequence=1), wire.to_json({**gone, "process": process})))
     assert subscription.next_batch().to_pydict() == {"i": [0]}
     for _ in range(2):
         with pytest.raises(ClusterError, match="was silent for too long and was dropped"):
             subscription.next_batch()
+
+
+def test_a_heartbeat_from_before_we_were_let_in_says_nothing(subscription: Subscription) -> None:
+    """It was sent when the channel was known here and not yet there: its answer came first, and was read when all was well."""
+    (producer,) = subscription.producers.values()
+    producer.process, producer.since = 1, 4
+    there = wire.to_json({"endpoint": producer.endpoint, "process": 1})
+    subscription.messages.put((Header(wire.UNKNOWN, producer.channel, sequence=4), there))
+    subscription.messages.put(message(subscription, 0, 9))
+    assert subscription.next_batch().to_pydict() == {"i": [0]}
+    subscription.messages.put((Header(wire.UNKNOWN, producer.channel, sequence=5), there))
+    with pytest.raises(ClusterError, match="was silent for too long and was dropped"):
+        subscription.next_batch()
 
 
 def test_what_is_closed_before_its_end_has_not_ended(subscription: Subscription) -> None:
