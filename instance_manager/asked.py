@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep.config import instance_node
-from cep.elements import Barrier
+from cep.elements import Barrier, Move
 from cep.errors import ProtocolError
 from cep.folders import inside
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, checked
@@ -23,7 +23,7 @@ DESIRED = ("ready", "run", "drain", "stop", "fail")
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """The move of an instance of the query, as an assignment asks for it."""
+    """A move as the assignments name it: `instance` of `subquery`, from `source` to `target`, both endpoints."""
 
     number: int
     step: int
@@ -32,6 +32,14 @@ class Moving:
     im: str
     source: str
     target: str
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return self.subquery, self.instance
+
+    @property
+    def barrier(self) -> Barrier:
+        return Barrier(self.number, move=Move(self.subquery, self.instance, self.target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -19,9 +19,10 @@ from cep.dataflow.build import STATE_FORMAT
 from cep.dataflow.channel import Channel, Inbox, LocalChannel, unwatched
 from cep.dataflow.relocation import Arrival, base_of, belongings, channel_at, document, transfer_name, value_of
 from cep.dataflow.reroute import pieces
-from cep.elements import MIN_TIME, Barrier, Move, State
+from cep.elements import MIN_TIME, Barrier, State
 from cep.errors import ProtocolError
 from cep.wire import Format, Header
+from instance_manager.asked import Moving
 from instance_manager.clients import Clients
 from instance_manager.hosting import NEIGHBOUR_BYTES, Hosted
 from instance_manager.network import Network, RemoteChannel, RemoteInbox
@@ -30,27 +31,6 @@ from instance_manager.subscriptions import Subscription, Terms
 
 Inboxes = dict[tuple[str, int], Inbox]
 Senders = dict[tuple[str, int], tuple[Hosted, LocalChannel]]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A move as the assignments name it: `instance` of `subquery`, from `source` to `target`, both endpoints."""
-
-    number: int
-    step: int
-    subquery: str
-    instance: int
-    im: str
-    source: str
-    target: str
-
-    @property
-    def place(self) -> tuple[str, int]:
-        return self.subquery, self.instance
-
-    @property
-    def barrier(self) -> Barrier:
-        return Barrier(self.number, move=Move(self.subquery, self.instance, self.target))
 
 
 class Departure:
@@ -112,7 +92,7 @@ class Moves:
         if asked is None:
             self._tidy(hosted)
             return
-        move = Asked(**asked)
+        move = Moving(**asked)
         if move.step <= hosted.step:
             return
         if move.number > hosted.step // 2:
@@ -128,7 +108,7 @@ class Moves:
 
     # Those that it talks to
 
-    def _listen(self, hosted: Hosted, move: Asked) -> None:
+    def _listen(self, hosted: Hosted, move: Moving) -> None:
         """Opens the channels from its new place."""
         for base, name in _latest(hosted.inboxes).items():
             if hosted.senders.get(base) == move.place:
@@ -151,7 +131,7 @@ class Moves:
         """The receiving end of a channel, the same for both ends if they are here."""
         return self.inboxes.setdefault((name, epoch), Inbox(name, 0, epoch))
 
-    def _redirect(self, hosted: Hosted, move: Asked) -> None:
+    def _redirect(self, hosted: Hosted, move: Moving) -> None:
         """Behind a Barrier it sends to the new place."""
         there = {base: name for base, name in _latest(hosted.channels).items() if hosted.receivers.get(base, ((), ""))[0] == move.place}
         new: dict[Channel, Channel] = {hosted.channels[name]: self._open_channel(hosted, base, move) for base, name in there.items()}
@@ -163,7 +143,7 @@ class Moves:
             self._followed(hosted, moving.inboxes[index])
             moving.meet(index, new[moving.channels[index]], after)
 
-    def _open_channel(self, hosted: Hosted, base: str, move: Asked) -> Channel:
+    def _open_channel(self, hosted: Hosted, base: str, move: Moving) -> Channel:
         name, (_, stream, wire_format) = channel_at(base, move.number), hosted.receivers[base]
         if move.target == self.sockets.endpoint:
             local = LocalChannel(self._inbox(name, hosted.epoch), hosted.epoch)

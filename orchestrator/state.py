@@ -26,6 +26,7 @@ from cep.model import streams as stream_documents
 from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read
 from cep.plan import physical
+from cep.plan.validate import validate
 from orchestrator import moves
 from orchestrator.blame import Blame
 from orchestrator.catalog import Catalog
@@ -250,6 +251,7 @@ class ClusterState(Known):
         plan = physical.from_json(readable(document))
         if plan.query.name != name:
             raise ProtocolError(f"the plan of query {name!r} is that of {plan.query.name!r}")
+        validate(plan.query, plan.streams)  # whoever asks for its schemas takes this for granted
         tables = read(_Tables, readable(nodes.get(node("tables", name)) or {"tables": {}})).tables
         for head, table in tables.items():
             check_table(plan, head, table.table)
