@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 STAMP = HOME / "installed"
-PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "hibench", "benchmarks")
+PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "numa_cep", "hibench", "simulation", "benchmarks")
 
 
 def main() -> None:
@@ -52,6 +52,7 @@ def install() -> None:
         if STAMP.exists() and STAMP.read_text() == wanted:
             return
         print("bootstrap: installing into .venv (once; about 2 GB with Spark, Java and what the tests need)", file=sys.stderr, flush=True)
+        STAMP.unlink(missing_ok=True)  # what fails half-way leaves neither what was there nor what is wanted
         venv.EnvBuilder(with_pip=True, symlinks=True).create(HOME)
         pip = [str(HOME / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "--editable", f"{ROOT}[test]"], check=True)

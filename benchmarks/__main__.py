@@ -1,4 +1,4 @@
-"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | fuzz`."""
+"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | fuzz | nexmark`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Annotated
 
 import typer
 
-from benchmarks import fuzz, kills, leaks, model, placement, report
+from benchmarks import model, report
+from benchmarks.faults import fuzz, kills, leaks
 from benchmarks.harness import Harness, Outcome
+from benchmarks.measured import placement
+from benchmarks.nexmark import command as nexmark
 from benchmarks.rows import chosen
 
 app = typer.Typer(help="The table of bars, in alternating pairs; what placement costs; a model of many nodes.", no_args_is_help=True)
@@ -19,6 +22,7 @@ app.command("model")(model.command)
 app.command("fuzz")(fuzz.command)
 app.command("kills")(kills.command)
 app.command("leaks")(leaks.command)
+app.command("nexmark")(nexmark.command)
 
 
 def _work_folder() -> Path:

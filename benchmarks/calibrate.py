@@ -15,9 +15,9 @@ import pyarrow as pa
 import zmq
 
 from benchmarks.data import Made, as_texts, made
+from benchmarks.measured.window import query, visits
 from benchmarks.metering import drained, metered
-from benchmarks.window import query, visits
-from cep.dataflow.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX
+from cep.dataflow.outputs.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX
 from driver import LocalCluster
 
 SMALL_BYTES, LARGE_BYTES = 4 << 10, 1 << 20
@@ -79,7 +79,7 @@ def calibrate(cache: Path, records: int = RECORDS) -> Calibration:
 
 def _subqueries(data: Made) -> tuple[float, float]:
     """CPU ns per tuple of the two processes in which the two subqueries run, channel included."""
-    asked = query(visits(data.csv), pre_aggregation="off", parallelism=1)
+    asked = query(visits(data.names()["csv"]), pre_aggregation="off", parallelism=1)
     # Not bound by the planner, which would put both into one process.
     with LocalCluster(instances=2, numa=False, data=[data.folder]) as cluster:
         running = cluster.deploy(asked, start=False)
@@ -91,10 +91,11 @@ def _subqueries(data: Made) -> tuple[float, float]:
 
 
 def bytes_of_a_tuple(data: Made, rows: int = 10_000) -> float:
-    """Of the Arrow message that carries the key and the event time."""
-    addresses, times = (np.fromfile(path, kind, rows) for path, kind in ((data.addresses, np.uint32), (data.times, np.int64)))
+    """The size of the Arrow message that carries the key and the event time."""
+    named = data.names()
+    addresses, times = (np.fromfile(named[name], kind, rows) for name, kind in (("addresses", np.uint32), ("times", np.int64)))
     batch = pa.record_batch({"ip": as_texts(addresses), "__time": times})
-    return len(batch.serialize()) / batch.num_rows
+    return float(len(batch.serialize()) / batch.num_rows)
 
 
 def channel_costs() -> tuple[float, float]:
@@ -115,7 +116,7 @@ def _per_message(size: int, count: int) -> float:
         sent_ns = _send(f"ipc://{folder}/in", size, count)
         received_ns = here.recv()
         receiver.join()
-    return (sent_ns + received_ns) / 2 / count
+    return float((sent_ns + received_ns) / 2 / count)
 
 
 def _send(endpoint: str, size: int, count: int) -> int:

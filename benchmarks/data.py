@@ -1,4 +1,5 @@
-"""The files that rows of the table read, by name, made once and kept: uservisits records of `hibench.records`, in one file.
+"""The files that rows of the table read, by name, made once and kept: bids (`benchmarks.bids`), and uservisits records of
+`hibench.records.records`, in one file.
 
 <folder>/<dataset>/records.csv      creation_ms,source_ip,… , about 133 bytes a record, event times in order
 <folder>/<dataset>/times.i64        the first field of every record, int64
@@ -11,13 +12,15 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hibench.dataset import Dataset, Keys
-from hibench.records import CHUNK_EVENTS, addresses, event_times_ms, lines
+from benchmarks.bids import Bids
+from hibench.records.dataset import AddressKeys, Dataset
+from hibench.records.records import CHUNK_EVENTS, addresses, event_times_ms, lines
 
 WINDOW_S = 30
 RECORDS = 10_000_000
@@ -41,7 +44,7 @@ class Data:
     @property
     def dataset(self) -> Dataset:
         rate = -(-self.records // (self.windows * WINDOW_S))
-        return Dataset(self.records, self.seed, Keys.parse(self.keys), record_bytes=0, event_rate=rate, file_events=self.records)
+        return Dataset(self.records, self.seed, AddressKeys.parse(self.keys), record_bytes=0, event_rate=rate, file_events=self.records)
 
     @property
     def groups_max(self) -> int:
@@ -49,12 +52,41 @@ class Data:
         per_window = self.dataset.event_rate * WINDOW_S
         return min(self.records, per_window, self.dataset.keys.addresses or per_window)
 
+    @property
+    def folder(self) -> str:
+        return f"{self.dataset.name}-{self.windows}w"
+
+    def smaller(self, records: int) -> Data:
+        """Of the same density."""
+        return replace(self, records=records, windows=max(1, self.windows * records // self.records))
+
+    def write(self, folder: Path) -> None:
+        everything = range(self.records)
+        with (folder / "records.csv").open("wb") as file:
+            for piece in lines(self.dataset, everything):
+                file.write(piece)
+        _write_column(folder / "times.i64", everything, lambda numbers: event_times_ms(self.dataset, numbers))
+        _write_column(folder / "addresses.u32", everything, lambda numbers: as_numbers(addresses(self.dataset, numbers)))
+
+    def names(self, folder: Path) -> dict[str, Any]:
+        """What stands in commands."""
+        files = {"csv": folder / "records.csv", "times": folder / "times.i64", "addresses": folder / "addresses.u32"}
+        return {**files, "records": self.records, "groups": self.groups_max}
+
+    def describe(self, folder: Path) -> str:
+        """One line for the report: records, bytes per record, distribution, seed."""
+        size = (folder / "records.csv").stat().st_size
+        keys = f"zipf s = 1.0 over {self.dataset.keys.addresses:,} keys" if self.dataset.keys.addresses else "nearly unique keys"
+        per_window = min(self.records, self.dataset.event_rate * WINDOW_S)
+        return f"{self.records:,} records of {size / self.records:.1f} B, {keys}, {per_window:,} a window, seed {self.seed}"
+
 
 #: Name -> what it is.
-NAMED = {
+NAMED: dict[str, Data | Bids] = {
     "zipf": Data("zipf:100000", windows=20),
     "unique-1m": Data("uniform", windows=10),
     "unique-10m": Data("uniform", windows=1),
+    "bids": Bids(),
 }
 
 
@@ -62,27 +94,16 @@ NAMED = {
 class Made:
     """`data` on disk."""
 
-    data: Data
+    data: Data | Bids
     folder: Path
 
-    @property
-    def csv(self) -> Path:
-        return self.folder / "records.csv"
-
-    @property
-    def times(self) -> Path:
-        return self.folder / "times.i64"
-
-    @property
-    def addresses(self) -> Path:
-        return self.folder / "addresses.u32"
+    def names(self) -> dict[str, Any]:
+        """What stands in commands."""
+        return self.data.names(self.folder)
 
     def describe(self) -> str:
-        """One line for the report: records, bytes per record, distribution, seed."""
-        data, size = self.data, self.csv.stat().st_size
-        keys = f"zipf s = 1.0 over {data.dataset.keys.addresses:,} keys" if data.dataset.keys.addresses else "nearly unique keys"
-        per_window = min(data.records, data.dataset.event_rate * WINDOW_S)
-        return f"{data.records:,} records of {size / data.records:.1f} B, {keys}, {per_window:,} a window, seed {data.seed}"
+        """One line for the report."""
+        return self.data.describe(self.folder)
 
 
 def made(name: str, cache: Path, records: int | None = None) -> Made:
@@ -92,24 +113,15 @@ def made(name: str, cache: Path, records: int | None = None) -> Made:
     """
     data = NAMED[name]
     if records is not None and records < data.records:
-        data = replace(data, records=records, windows=max(1, data.windows * records // data.records))
-    folder = cache / f"{data.dataset.name}-{data.windows}w"
+        data = data.smaller(records)
+    folder = cache / data.folder
     if not folder.is_dir():
         making = folder.with_name(f".making-{folder.name}")
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(parents=True)
-        _write(Made(data, making))
+        data.write(making)
         making.rename(folder)
     return Made(data, folder)
-
-
-def _write(target: Made) -> None:
-    dataset, everything = target.data.dataset, range(target.data.records)
-    with target.csv.open("wb") as file:
-        for piece in lines(dataset, everything):
-            file.write(piece)
-    _write_column(target.times, everything, lambda numbers: event_times_ms(dataset, numbers))
-    _write_column(target.addresses, everything, lambda numbers: as_numbers(addresses(dataset, numbers)))
 
 
 def _write_column(path: Path, numbers: range, column: Callable[[range], np.ndarray]) -> None:
@@ -121,7 +133,8 @@ def _write_column(path: Path, numbers: range, column: Callable[[range], np.ndarr
 def as_numbers(texts: pa.Array) -> np.ndarray:
     """uint32 of addresses written a.b.c.d."""
     parts = pc.split_pattern(texts, ".").flatten().cast(pa.uint32()).to_numpy().reshape(-1, 4)
-    return (parts << np.array([24, 16, 8, 0], np.uint32)).sum(axis=1, dtype=np.uint32)
+    numbers: np.ndarray = (parts << np.array([24, 16, 8, 0], np.uint32)).sum(axis=1, dtype=np.uint32)
+    return numbers
 
 
 def as_texts(numbers: np.ndarray) -> pa.Array:

@@ -1,10 +1,9 @@
-"""Runs a row: a warm-up of both sides, whose answers are compared, then alternating pairs."""
+"""Runs a row: a warm-up of both sides, then alternating pairs. The answers of both are compared after every run."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -17,11 +16,11 @@ from benchmarks.data import Made, made
 from benchmarks.lines import digest
 from benchmarks.memory import ASKED, asked, at_hand
 from benchmarks.pairs import Bar, Measured, measured, middles, ratios
+from benchmarks.programs import compile_here, named
 from benchmarks.rows import LINES, Command, Row
 from benchmarks.sides import STANDING, Run, RunFailed, Side, side
 
 ROOT = Path(__file__).resolve().parent.parent
-NO_COMPILER = "no C compiler (cc) is here: not compared with the C program"
 
 
 @dataclass(frozen=True)
@@ -54,18 +53,15 @@ class Outcome:
 
 
 class Harness:
-    """Where rows are run: `work` holds datasets, the compiled C program and answers; `records` makes datasets smaller."""
+    """Where rows are run: `work` holds datasets, compiled programs and answers; `records` makes datasets smaller."""
 
     def __init__(self, work: Path, pairs: int, records: int | None = None, say: Callable[[str], None] = print) -> None:
         self.work, self.pairs, self.records, self.say = work, pairs, records, say
-        self.limit = compiled(work)
 
     def run(self, row: Row) -> Outcome:
         """What came of it; a command that fails is told of in `problem`."""
         outcome = Outcome(row, load=(os.getloadavg()[0], 0.0))
-        if row.needs_compiler and self.limit is None:
-            outcome.problem = NO_COMPILER
-        elif missing := _missing(row):
+        if missing := _missing(row):
             outcome.problem = f"{missing} is not there yet"
         else:
             try:
@@ -76,6 +72,7 @@ class Harness:
         return outcome
 
     def _measure(self, row: Row, outcome: Outcome) -> None:
+        self._compile((*row.ours, *(row.reference or ())))
         data = made(row.data, self.work / "data", self.records) if row.data else None
         outcome.data = data.describe() if data else ""
         with ExitStack() as stack:
@@ -95,25 +92,24 @@ class Harness:
         """The sides run in turn, as often as the row says."""
         for _ in range(row.turns):
             if reference is not None:
-                outcome.reference.append(self._run(reference))
-            outcome.ours.append(self._run(ours))
+                outcome.reference.append(self._answered(row, reference))
+            outcome.ours.append(self._answered(row, ours))
+            if reference is not None:
+                outcome.unequal = outcome.unequal or _unequal(row, outcome.ours[-1], outcome.reference[-1])
 
     def _warm(self, row: Row, ours: Side, reference: Side | None) -> str:
         """Runs both once; how their answers differ, empty if they do not."""
-        mine, digests = self._run(ours), [digest(self.out)] if row.equal == LINES else []
-        if reference is None:
-            return ""
-        theirs = self._run(reference)
-        if row.equal == LINES:
-            digests.append(digest(self.out))
-        elif row.equal:
-            digests = [str(mine.get(row.equal)), str(theirs.get(row.equal))]
-        return "" if not digests or digests[0] == digests[1] else f"answers differ: ours {digests[0]}, the reference's {digests[1]}"
+        mine = self._answered(row, ours)
+        return "" if reference is None else _unequal(row, mine, self._answered(row, reference))
+
+    def _answered(self, row: Row, command: Side) -> Run:
+        """A run; where lines are compared, with their digest."""
+        run = self._run(command)
+        return run | {LINES: digest(self.out)} if row.equal == LINES else run
 
     def _beside(self, row: Row, command: Command, data: Made | None) -> Run:
-        if "{limit}" in command and self.limit is None:
-            return {"problem": NO_COMPILER}
         try:
+            self._compile(command)
             with self._side(row.cores, command, data) as beside:
                 return self._run(beside)
         except RunFailed as failure:
@@ -125,6 +121,10 @@ class Harness:
         if self.records is not None or STANDING in command:
             environment[ASKED] = "0"
         return side(["taskset", "-c", _available(cores), *words], environment)
+
+    def _compile(self, command: Command) -> None:
+        for name in named(command):
+            compile_here(name, self.programs)
 
     def _run(self, command: Side) -> Run:
         shutil.rmtree(self.out, ignore_errors=True)
@@ -138,12 +138,19 @@ class Harness:
         """The folder for answers, emptied before every run."""
         return self.work / "out"
 
+    @property
+    def programs(self) -> Path:
+        return self.work / "programs"
+
     def _names(self, data: Made | None) -> dict[str, object]:
-        here: dict[str, object] = {"limit": self.limit, "out": self.out, "python": sys.executable}
-        if data is None:
-            return here
-        files: dict[str, object] = {"csv": data.csv, "times": data.times, "addresses": data.addresses}
-        return {**here, **files, "records": data.data.records, "groups": data.data.groups_max}
+        here: dict[str, object] = {"programs": self.programs, "out": self.out, "python": sys.executable}
+        return here if data is None else here | data.names()
+
+
+def _unequal(row: Row, mine: Run, theirs: Run) -> str:
+    """How the answers differ, empty if they do not."""
+    ours, others = (str(run.get(row.equal)) for run in (mine, theirs))
+    return "" if not row.equal or ours == others else f"answers differ: ours {ours}, the reference's {others}"
 
 
 def verdict(bar: Bar, ours: list[Run], reference: list[Run], turns: int = 1) -> Verdict:
@@ -153,17 +160,6 @@ def verdict(bar: Bar, ours: list[Run], reference: list[Run], turns: int = 1) -> 
         return Verdict(bar, measured(mine), None, measured(mine))
     theirs = middles([figure_of(run, bar.figure) for run in reference], turns)
     return Verdict(bar, measured(mine), measured(theirs), measured(ratios(mine, theirs)))
-
-
-def compiled(work: Path) -> Path | None:
-    """The C program, compiled anew where its source is newer; None without a compiler. Raises CalledProcessError."""
-    source, program = Path(__file__).with_name("limit.c"), work / "limit"
-    if shutil.which("cc") is None:
-        return None
-    work.mkdir(parents=True, exist_ok=True)
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run(["cc", "-O3", "-march=native", "-o", str(program), str(source)], check=True)
-    return program
 
 
 def _available(cores: str) -> str:

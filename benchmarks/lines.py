@@ -7,35 +7,44 @@ from pathlib import Path
 
 import numpy as np
 
+from cep.kernels.jit import inlined, kernel
+
 _BLOCK_BYTES = 16 << 20
 _NEWLINE = 10
 
 
 def digest(folder: Path) -> str:
     """How many lines all files below `folder` have, and the sum of the hashes of them all."""
-    count = total = 0
+    found = np.zeros(2, np.uint64)
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         for block in _whole_lines(path):
-            hashes = hashed(np.frombuffer(block, np.uint8))
-            count, total = count + len(hashes), (total + int(hashes.sum(dtype=np.uint64))) % (1 << 64)
-    return f"{count} lines, {total:016x}"
+            add_lines(np.frombuffer(block, np.uint8), found)
+    return f"{found[0]} lines, {found[1]:016x}"
 
 
-def hashed(text: np.ndarray) -> np.ndarray:
-    """uint64, one for each line of `text` (uint8, ending with a newline): its bytes weighted by position, then mixed."""
-    ends = np.flatnonzero(text == _NEWLINE)
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    position = np.arange(len(text)) - np.repeat(starts, ends - starts + 1)
-    weighted = (text + np.uint64(1)) * _mixed(position.astype(np.uint64))
-    return _mixed(np.add.reduceat(weighted, starts))
-
-
-def _mixed(words: np.ndarray) -> np.ndarray:
+@inlined
+def _mixed(word: np.uint64) -> np.uint64:
     """splitmix64: every bit of the result depends on every bit of the word."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    word = word + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@kernel("void(const uint8[:], uint64[:])")
+def add_lines(text: np.ndarray, found: np.ndarray) -> None:
+    """Adds to `found` how many lines `text` has, which ends with a newline, and their hashes: bytes are the digits of a polynomial."""
+    value, seen, total = np.uint64(0), np.uint64(0), np.uint64(0)
+    for i in range(len(text)):
+        byte = text[i]
+        if byte == _NEWLINE:
+            total += _mixed(value)
+            seen += np.uint64(1)
+            value = np.uint64(0)
+        else:
+            value = (value + np.uint64(byte) + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93)
+    found[0] += seen
+    found[1] += total
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:

@@ -32,7 +32,7 @@ import numpy as np
 import typer
 
 from benchmarks.calibrate import Calibration, calibrate
-from benchmarks.placement import CORES, SEED
+from benchmarks.measured.placement import CORES, SEED
 from cep.model.topology import OWN_DISTANCE, Topology
 
 UNDER_WAY = 2

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.harness import Outcome, Verdict
 from benchmarks.pairs import Measured, change
-from hibench.machine import Machine
+from hibench.numa.machine import Machine
 
 Document = dict[str, Any]
 

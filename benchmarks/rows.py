@@ -4,8 +4,9 @@ A command is run in a process of its own, `taskset` to the row's cores, and prin
 once and prints a line for every line that it reads. In commands stand
 
     {csv} {times} {addresses}   files of the row's dataset (`benchmarks/data.py`)
-    {records} {groups}          how many records it has, and groups in a window at most
-    {limit}                     the C program, compiled here
+    {bids} {updates}            files of the dataset "bids" (`benchmarks/bids.py`)
+    {records} {groups} {both}   how many records it has, groups in a window at most, and bids and updates together
+    {programs}                  where `references/NAME.c` is compiled to `NAME`
     {out}                       an empty folder for answers
     {python}                    this Python
 """
@@ -15,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from benchmarks.bids import CHANNEL_ID, FOLDER
 from benchmarks.pairs import Bar
+from benchmarks.programs import PLACE
 from benchmarks.sides import STANDING
 
 Command = tuple[str, ...]
@@ -54,19 +57,20 @@ class Row:
     beside: dict[str, Command] = field(default_factory=dict)
     notes: str = ""
 
-    @property
-    def needs_compiler(self) -> bool:
-        return any("{limit}" in part for part in (*self.ours, *(self.reference or ())))
-
 
 def module(name: str, *arguments: str) -> Command:
-    """`benchmarks/<name>.py`."""
-    return ("{python}", "-m", f"benchmarks.{name}", *arguments)
+    """`benchmarks/measured/<name>.py`."""
+    return ("{python}", "-m", f"benchmarks.measured.{name}", *arguments)
+
+
+def program(name: str, *arguments: str) -> Command:
+    """`benchmarks/references/<name>.c`, or `.cpp`."""
+    return (f"{PLACE}{name}", *arguments)
 
 
 def limit(question: str, *arguments: str) -> Command:
-    """A question to the C program."""
-    return ("{limit}", question, *arguments)
+    """A question to the program that has several."""
+    return program("limit", question, *arguments)
 
 
 _FILE = ("--csv", "{csv}", "--records", "{records}", "--out", "{out}")
@@ -118,6 +122,26 @@ def _latency(rate: int, *bars: Bar) -> Row:
         cores="0-1",
         turns=_PERCENTILES,
         notes="Reference: two bare ZeroMQ relays in two processes. p95 and p99.9 stand among the figures of the runs.",
+    )
+
+
+def _literal(text: str) -> str:
+    """As it stands in a command."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _operator(name: str, what: str, reference: str, *arguments: str, files: str = "{bids}", records: str = "{records}") -> Row:
+    """One kind of operator over bids."""
+    ours = ("--bids", "{bids}", "--updates", "{updates}", "--records", records, "--out", "{out}", STANDING)
+    return Row(
+        name=name,
+        what=f"{what}, text file to answers written, one instance manager on one core",
+        data="bids",
+        reference=program(reference, *files.split(), "{out}/answers.csv", *arguments),
+        ours=module("bids", name, *ours),
+        turns=_PERCENTILES,
+        bars=(Bar(_CPU, ">=", 0.4, f"CPU second of all processes, against {reference}"),),
+        equal=LINES,
     )
 
 
@@ -212,6 +236,26 @@ TABLE: tuple[Row, ...] = (
         bars=(Bar(_CPU, ">=", 0.9, "CPU second of the loop alone, rows in memory on both sides"),),
         equal="sum",
     ),
+    Row(
+        name="trailing",
+        what="count, sum, least and greatest of the ten minutes up to each row, of 10,000 keys, a million rows in all windows",
+        reference=limit("trailing", "8000000"),
+        ours=module("trailing", "--records", "8000000"),
+        bars=(Bar(_CPU, ">=", 0.4, "CPU second of the loop alone, rows in memory on both sides; both two stacks in a ring for each key"),),
+        equal="sum",
+        turns=_SHORT,
+    ),
+    _operator(
+        "interval-join",
+        "each bid with the updates of its auction at most ten seconds before or after it",
+        "interval_join",
+        files="{bids} {updates}",
+        records="{both}",
+    ),
+    _operator("top-n", "the ten highest bids of each auction and minute", "top_n"),
+    _operator("keep-last", "the last bid of each bidder and minute, a text key", "keep_last"),
+    _operator("distinct", "bids, distinct bidders and distinct auctions of each channel and minute", "distinct"),
+    _operator("regex", "two regular expressions over each url, a filter and an extract", "regex", _literal(FOLDER), _literal(CHANNEL_ID)),
     _latency(10_000, Bar("p50_ms", "<=", 1.5, "against the bare relay"), Bar("p99_ms", "<=", 2.0, "against the bare relay")),
     _latency(100_000, Bar("p50_ms", "<=", 2.0, "against the bare relay")),
     Row(

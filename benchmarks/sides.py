@@ -6,9 +6,9 @@ import json
 import select
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 TIMEOUT_S = 600
 
@@ -23,15 +23,17 @@ class RunFailed(Exception):
     """A command did not end well, or said something else than a line of JSON."""
 
 
-Side = Callable[[], Run]
-"""Runs a command once. Raises RunFailed."""
+class Side(Protocol):
+    """Runs a command once; one that stands is told `line`. Raises RunFailed."""
+
+    def __call__(self, line: str = "") -> Run: ...
 
 
 @contextmanager
 def side(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Side]:
     """A command, in a process for each run, or in one that stands until the block is left, and is gone then."""
     if STANDING not in words:
-        yield lambda: _said(words, *_once(words, environment))
+        yield lambda line="": _said(words, *_once(words, environment))
         return
     pipe = subprocess.PIPE
     with (
@@ -39,7 +41,7 @@ def side(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Side]
         subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, stderr=errors, text=True) as process,
     ):
         try:
-            yield lambda: _said(words, *_again(words, process, errors))
+            yield lambda line="": _said(words, *_again(words, process, errors, line))
         finally:
             _end(process)
 
@@ -52,17 +54,17 @@ def _once(words: Sequence[str], environment: Mapping[str, str]) -> tuple[int, st
     return done.returncode, done.stdout, done.stderr
 
 
-def _again(words: Sequence[str], process: subprocess.Popen[str], errors: IO[str]) -> tuple[int, str, str]:
+def _again(words: Sequence[str], process: subprocess.Popen[str], errors: IO[str], line: str) -> tuple[int, str, str]:
     """One more run: as of a process that has ended, its status, what it said, its errors."""
     asked, said = process.stdin, process.stdout
     assert asked is not None and said is not None
     with suppress(BrokenPipeError):  # it is over, and its status says how
-        asked.write("\n")
+        asked.write(f"{line}\n")
         asked.flush()
         if not select.select([said], [], [], TIMEOUT_S)[0]:
             raise RunFailed(f"{' '.join(words)}: said nothing within {TIMEOUT_S} s")
-        if line := said.readline():
-            return 0, line, ""
+        if answer := said.readline():
+            return 0, answer, ""
     status = process.wait(TIMEOUT_S)
     errors.seek(0)
     return status, "", errors.read()

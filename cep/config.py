@@ -1,12 +1,11 @@
 """What all processes of one cluster agree on: its configuration, one JSON word on the command line, and ZooKeeper paths.
 
-Only the standard library is imported, for instance managers read this before they bind themselves (DESIGN §7).
+Only the standard library is imported, for instance managers read this before they bind themselves (rule 7.1).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
@@ -19,8 +18,6 @@ SESSION_TIMEOUT_S = 6.0
 GRACE_S = 10.0
 TOKEN_VARIABLE = "CEP_TOKEN"
 RUN_VARIABLE = "CEP_RUN"
-_TRANSACTION_BYTES = 100_000  # ZooKeeper keeps the last 500 in memory, each twice; a tenth of what its packets hold
-_OPERATION_BYTES = 100  # what an operation takes beside its path and value, generously
 
 
 _LISTS = ("data", "modules", "module_path", "rest_names")
@@ -35,7 +32,7 @@ class ClusterConfig:
         zookeeper: its servers, `host:port,host:port`.
         rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs a token.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
-        metrics_in: the metric server's endpoint for reports, of the same kind as the instance managers' own (`cep.transport`).
+        metrics_in: the metric server's endpoint for reports, of the same kind as the instance managers' own (`cep.transport.sockets`).
         metrics_out: ZeroMQ endpoint at which it answers questions.
         data: the folders under which file sources and sinks may be; none: no files.
         modules: the modules whose functions queries may call; none: no functions of users.
@@ -43,14 +40,16 @@ class ClusterConfig:
         token: what a REST request must carry as `Authorization: Bearer`; None: nothing (loopback only).
         session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
         grace_s: how long a publisher, or a query that reads another, may be silent before it counts as gone; see `silence_s`.
-        budget_bytes: what the inbound channels of one instance manager may hold together (DESIGN §7).
+        budget_bytes: what the inbound channels of one instance manager may hold together (rule 7.4).
         state_limit_bytes: what the state of one subquery instance may take before its query fails.
         numa: instance managers are bound to cores and nodes, and the planner knows distances.
         kernel_cache: the folder of compiled kernels; None: the user's own.
-        rest_fd: a listening socket inherited from whoever started the orchestrator; None: it opens its own.
+        rest_fd: a listening socket inherited from the process that started the orchestrator; None: it opens its own.
         zookeeper_secret: the file with the secret by which the cluster's processes are known to ZooKeeper; None: it is open.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
-        reports: the folder in which supervisors report on the processes they keep up (`cep.reports`); None: nobody does.
+        reports: the folder in which supervisors report on the processes they keep up (`cep.service.reports`); None: none does.
+        fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
+        stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
     """
 
@@ -76,10 +75,12 @@ class ClusterConfig:
     gateway: str | None = None
     reports: str | None = None
     rest_url: str | None = None
+    fast_path: bool = True
+    stock_numba: bool = False
 
     @property
     def silence_s(self) -> float:
-        """What counts: nobody is given up sooner than a process whose session with ZooKeeper has ended (DESIGN 4.11)."""
+        """What counts: no client is given up sooner than a process whose session with ZooKeeper has ended (rule 4.11)."""
         return max(self.grace_s, self.session_timeout_s)
 
     @property
@@ -110,7 +111,7 @@ class ClusterConfig:
 @dataclass(frozen=True, slots=True)
 class InstanceManagerConfig:
     """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, and the page in which it
-    says what it is at (`cep.mark`; None: nobody reads it)."""
+    says what it is at (`cep.service.mark`; None: it is not read)."""
 
     cluster: ClusterConfig
     id: str
@@ -134,13 +135,13 @@ class InstanceManagerConfig:
 
 def argument(config: ClusterConfig | InstanceManagerConfig) -> str:
     """The configuration as the one word that a process gets on its command line, which every user of the machine can
-    read: so without the token, which travels in the environment as TOKEN_VARIABLE to whoever needs it."""
+    read: so without the token, which travels in the environment as TOKEN_VARIABLE to the processes that need it."""
     if isinstance(config, ClusterConfig):
         return json.dumps(config.without_token().to_json(), separators=(",", ":"))
     return json.dumps(replace(config, cluster=config.cluster.without_token()).to_json(), separators=(",", ":"))
 
 
-# --- where things are in ZooKeeper (the table in ARCHITECTURE.md) ------------------------------------------------------
+# --- where things are in ZooKeeper (the table in docs/features/control.md) ------------------------------------------------------
 
 ROOT = "/cep"
 
@@ -153,21 +154,6 @@ def node(*names: str) -> str:
 def instance_node(query: str, subquery: str, instance: int) -> str:
     """The name under `/assignments/<im>` and `/status/<im>` of one subquery instance."""
     return f"{query}~{subquery}~{instance}"
-
-
-def transactions(operations: Iterable[tuple[str, str, bytes]]) -> Iterator[list[tuple[str, str, bytes]]]:
-    """Operations on nodes, (what it is, path, value), as many at a time as a transaction holds."""
-    chunk: list[tuple[str, str, bytes]] = []
-    size = 0
-    for operation in operations:
-        bytes_ = len(operation[1]) + len(operation[2]) + _OPERATION_BYTES
-        if chunk and size + bytes_ > _TRANSACTION_BYTES:
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(operation)
-        size += bytes_
-    if chunk:
-        yield chunk
 
 
 def _segment(name: str) -> str:

@@ -84,15 +84,15 @@ class StreamEnded(CepError):
 
 
 class QueryStopped(CepError):
-    """Closed by somebody's `stop`: windows that were open did not fire."""
+    """Closed by a user's `stop`: windows that were open did not fire."""
 
 
 class QueryFailed(CepError):
     """Broken: a running query failed. Names query, subquery, instance and cause."""
 
     def __init__(self, query: str, subquery: str, instance: int | None, cause: str) -> None:
-        where = f"subquery {subquery!r}" + ("" if instance is None else f" instance {instance}")
-        super().__init__(f"query {query!r} failed in {where}: {cause}")
+        where = (f" in subquery {subquery!r}" if subquery else "") + ("" if instance is None else f" instance {instance}")
+        super().__init__(f"query {query!r} failed{where}: {cause}")
         self.query, self.subquery, self.instance, self.cause = query, subquery, instance, cause
 
 
@@ -105,4 +105,4 @@ class ProtocolError(CepError):
 
 
 class MessagesLost(ProtocolError):
-    """There is a gap in a channel's sequence numbers: what was in between was not taken, and nobody else knows of it."""
+    """There is a gap in a channel's sequence numbers: what was in between was not taken, and no other process knows of it."""

@@ -1,14 +1,14 @@
-"""The machine as the kernel shows it, and the binding of a thread to one core and one NUMA node.
+"""The binding of a thread to one core and one NUMA node of the machine (`cep.machine`), and where its pages are.
 
 How to read this file:
 1. Affinity and memory policy belong to a *thread*, and a page stays at the node where it was first touched. So a
    process binds before it starts threads and before it imports anything large: hence only the standard library here,
    and no work at import. Best is to start bound (`numactl_prefix`): then the interpreter's own pages are at home too.
 2. What is reported is what the kernel answers afterwards (`verify`), never what was asked of it.
-3. An impossible binding is a state, not a failure: the engine says so and runs (DESIGN §7), unless it is `required`.
+3. An impossible binding is a state, not a failure: the engine says so and runs (rule 7.1), unless it is `required`.
 4. There is no libnuma: five system calls by number, for x86-64 and aarch64.
 
-Manual pages: set_mempolicy(2), get_mempolicy(2), move_pages(2), getcpu(2), cpuset(7), cgroups(7), numa(7).
+Manual pages: set_mempolicy(2), get_mempolicy(2), move_pages(2), getcpu(2), numa(7).
 """
 
 from __future__ import annotations
@@ -17,23 +17,20 @@ import ctypes
 import errno
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from cep.errors import ClusterError
-from cep.model.topology import OWN_DISTANCE, Node, Topology, core_list, parse_core_list
+from cep.machine import NODE_ROOT, available_cores, file_text, online_cores
+from cep.model.topology import core_list, parse_core_list
 
-NODE_ROOT = Path("/sys/devices/system/node")
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-CGROUP_MEMBERSHIP = Path("/proc/self/cgroup")
 NUMA_MAPS = Path("/proc/self/numa_maps")
 
 NOT_PRESENT = -1
 """The node of a page that nothing has touched yet."""
 
-_REMOTE_DISTANCE = 20  # the kernel's own REMOTE_DISTANCE, for a machine whose firmware gives no table
 _SYSTEM_CALLS = {
     "x86_64": {"set_mempolicy": 238, "get_mempolicy": 239, "move_pages": 279, "getcpu": 309},
     "aarch64": {"set_mempolicy": 237, "get_mempolicy": 236, "move_pages": 239, "getcpu": 168},
@@ -81,43 +78,6 @@ class Binding:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-# --- what is there ---------------------------------------------------------------------------------------------------
-
-
-def read_topology(root: str | Path = NODE_ROOT) -> Topology:
-    """The online NUMA nodes of this machine, with cores, memory and distances.
-
-    What this process may use of it is `read_topology().restricted(available_cores())`. A kernel without NUMA has no
-    such tree: then the machine is one node with all online cores.
-
-    Args:
-        root: the folder of `node0`, `node1` …, `online`; the machine's own unless a test gives another.
-
-    Raises:
-        ValueError: a file of the tree does not say what the kernel documents.
-    """
-    root = Path(root)
-    ids = _online_nodes(root)
-    try:
-        nodes = tuple(_read_node(root / f"node{id}", id) for id in ids)
-        if not any(node.cores for node in nodes):
-            return Topology.one_node(_online_cores(root), _PAGE_BYTES * os.sysconf("SC_PHYS_PAGES"))
-        return Topology(nodes, tuple(_read_distances(root / f"node{id}", id, ids) for id in ids))
-    except ValueError as error:
-        raise ValueError(f"{root}: {error}") from error
-
-
-def available_cores(cgroup_root: Path = CGROUP_ROOT, membership: Path = CGROUP_MEMBERSHIP) -> frozenset[int]:
-    """The cores this thread may run on: its affinity, within the cpuset of its control group. After `bind` it is one."""
-    affinity = frozenset(os.sched_getaffinity(0))
-    for folder in _cgroup_folders("cpuset", cgroup_root, membership):
-        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
-            cpuset = _text(folder / name).strip()
-            if cpuset:
-                return affinity & set(parse_core_list(cpuset))
-    return affinity
-
-
 def usable_nodes() -> frozenset[int]:
     """The nodes whose memory this process may have; empty where the kernel does not tell.
 
@@ -127,13 +87,7 @@ def usable_nodes() -> frozenset[int]:
         _, allowed = _get_mempolicy(_MEMORY_ALLOWED)
     except OSError:
         return frozenset()
-    return frozenset(allowed) & set(parse_core_list(_text(NODE_ROOT / "has_memory")))
-
-
-def core_quota(cgroup_root: Path = CGROUP_ROOT, membership: Path = CGROUP_MEMBERSHIP) -> float | None:
-    """How many cores' worth of time the control groups grant (2.0 = two cores); None is without limit."""
-    quotas = [_quota(folder) for folder in _cgroup_folders("cpu", cgroup_root, membership)]
-    return min((quota for quota in quotas if quota is not None), default=None)
+    return frozenset(allowed) & set(parse_core_list(file_text(NODE_ROOT / "has_memory")))
 
 
 # --- binding ---------------------------------------------------------------------------------------------------------
@@ -165,7 +119,7 @@ def unbind(cores: Collection[int] | None = None) -> Binding:
     Args:
         cores: where it may run from now on; by default on every core that its control group allows.
     """
-    os.sched_setaffinity(0, _online_cores(NODE_ROOT) if cores is None else cores)
+    os.sched_setaffinity(0, online_cores(NODE_ROOT) if cores is None else cores)
     try:
         _system_call("set_mempolicy", _POLICY_DEFAULT, None, 0)
     except OSError as error:
@@ -226,7 +180,7 @@ def process_pages_by_node(numa_maps: Path = NUMA_MAPS) -> dict[int, int] | None:
     Returns:
         node id → pages; None where the kernel does not tell.
     """
-    text = _text(numa_maps)
+    text = file_text(numa_maps)
     if not text:
         return None
     pages: Counter[int] = Counter()
@@ -239,71 +193,6 @@ def process_pages_by_node(numa_maps: Path = NUMA_MAPS) -> dict[int, int] | None:
     return dict(sorted(pages.items()))
 
 
-# --- reading /sys ----------------------------------------------------------------------------------------------------
-
-
-def _online_nodes(root: Path) -> tuple[int, ...]:
-    folders = (folder.name.removeprefix("node") for folder in root.glob("node[0-9]*") if folder.is_dir())
-    present = {int(name) for name in folders if name.isdecimal()}
-    online = _text(root / "online").strip()
-    return tuple(sorted(present & set(parse_core_list(online)) if online else present))
-
-
-def _read_node(folder: Path, id: int) -> Node:
-    return Node(id, parse_core_list(_text(folder / "cpulist")), _memory_bytes(folder / "meminfo"))
-
-
-def _memory_bytes(meminfo: Path) -> int:
-    for line in _text(meminfo).splitlines():
-        words = line.split()  # Node 0 MemTotal: 7825624 kB
-        if "MemTotal:" in words:
-            return 1024 * int(words[words.index("MemTotal:") + 1])
-    return 0
-
-
-def _read_distances(folder: Path, id: int, ids: tuple[int, ...]) -> tuple[int, ...]:
-    """One row: the kernel writes a column per online node, in ascending order of ids."""
-    words = _text(folder / "distance").split()
-    return tuple(map(int, words)) if words else tuple(OWN_DISTANCE if i == id else _REMOTE_DISTANCE for i in ids)
-
-
-def _online_cores(node_root: Path) -> tuple[int, ...]:
-    online = parse_core_list(_text(node_root.parent / "cpu" / "online"))
-    return online or tuple(range(os.cpu_count() or 1))
-
-
-def _cgroup_folders(controller: str, root: Path, membership: Path) -> Iterator[Path]:
-    """The folders that govern `controller` for this process, from its own control group up to the root of the mount."""
-    for line in _text(membership).splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        mount = root / controllers if controllers else _unified(root)
-        # A container may see its group by the host's name or by a way out of its mount: then the mount is the group
-        own = Path() if ".." in path else Path(path.lstrip("/"))
-        yield from (mount / group for group in (own, *own.parents) if (mount / group).is_dir())
-
-
-def _unified(root: Path) -> Path:
-    """Where version 2 is mounted: alone, or beside version 1."""
-    return root if (root / "cgroup.controllers").exists() else root / "unified"
-
-
-def _quota(folder: Path) -> float | None:
-    quota_us, _, period_us = _text(folder / "cpu.max").strip().partition(" ")
-    if not quota_us:
-        quota_us, period_us = (_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
-    return int(quota_us) / int(period_us) if quota_us.isdecimal() and period_us.isdecimal() and int(period_us) else None
-
-
-def _text(file: Path) -> str:
-    """The file's text, empty where it cannot be read: on /sys and /proc that means the kernel does not tell."""
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
-
-
 # --- asking the kernel -----------------------------------------------------------------------------------------------
 
 
@@ -311,7 +200,7 @@ def _refused_core(core: int | None) -> str:
     """Binds to the core; why not, where that is impossible."""
     if core is None:
         return ""
-    online = _online_cores(NODE_ROOT)
+    online = online_cores(NODE_ROOT)
     if core not in online:
         return f"core {core} is absent or offline; online are {core_list(online)}"
     try:
@@ -329,10 +218,8 @@ def _refused_node(node: int | None) -> str:
     unusable = f"node {node} is absent or has no memory for this process; usable are {core_list(usable_nodes())}"
     if not 0 <= node < _NODE_BITS:
         return unusable
-    mask = _node_mask()
-    mask[node // _WORD_BITS] = 1 << node % _WORD_BITS
     try:
-        _system_call("set_mempolicy", _POLICY_BIND, mask, _MASK_BITS)
+        _system_call("set_mempolicy", _POLICY_BIND, node_mask((node,)), _MASK_BITS)
     except OSError as error:
         if error.errno == errno.EINVAL:
             return unusable
@@ -374,10 +261,9 @@ def _memory_policy() -> tuple[str, tuple[int, ...]]:
 
 
 def _get_mempolicy(flags: int) -> tuple[int, tuple[int, ...]]:
-    mode, mask = ctypes.c_int(), _node_mask()
+    mode, mask = ctypes.c_int(), node_mask()
     _system_call("get_mempolicy", ctypes.byref(mode), mask, _MASK_BITS, None, flags)
-    nodes = (node for node in range(_NODE_BITS) if mask[node // _WORD_BITS] >> node % _WORD_BITS & 1)
-    return mode.value, tuple(nodes)
+    return mode.value, nodes_of(mask)
 
 
 def _running_on() -> tuple[int | None, int | None]:
@@ -397,9 +283,18 @@ def _nodes_of_pages(addresses: range) -> list[int]:
     return [node if node >= 0 else NOT_PRESENT for node in nodes]
 
 
-def _node_mask() -> ctypes.Array[ctypes.c_ulong]:
+def node_mask(nodes: Iterable[int] = ()) -> ctypes.Array[ctypes.c_ulong]:
+    """The nodes as the kernel reads and writes them: a bit each."""
     # One word to spare: the kernel rounds what it copies up to words
-    return (ctypes.c_ulong * (_NODE_BITS // _WORD_BITS + 1))()
+    mask = (ctypes.c_ulong * (_NODE_BITS // _WORD_BITS + 1))()
+    for node in nodes:
+        mask[node // _WORD_BITS] |= 1 << node % _WORD_BITS
+    return mask
+
+
+def nodes_of(mask: ctypes.Array[ctypes.c_ulong]) -> tuple[int, ...]:
+    """The nodes whose bits are set."""
+    return tuple(node for node in range(_NODE_BITS) if mask[node // _WORD_BITS] >> node % _WORD_BITS & 1)
 
 
 def _has_numactl() -> bool:

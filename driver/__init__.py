@@ -1,74 +1,18 @@
-"""What users import: the query builder, clusters, publishers and subscriptions.
+"""The query builder, clusters, publishers and subscriptions; `numa_cep` gives users the same names.
 
-Names are loaded when they are first asked for: the supervisor of a local cluster lives in this package too, and does without them.
+The stub beside this file is the one list of names: type checkers and editors read it, and so does this module, which loads a name
+when it is first asked for. The supervisor of a local cluster lives in this package too, and does without them.
 """
 
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-_HOME = {
-    "CepError": "cep.errors",
-    "Cluster": "driver.cluster",
-    "ClusterError": "cep.errors",
-    "Conflict": "cep.errors",
-    "DataError": "cep.errors",
-    "LocalCluster": "driver.local",
-    "NotFound": "cep.errors",
-    "PlacementError": "cep.errors",
-    "Publisher": "driver.publisher",
-    "Query": "driver.query",
-    "QueryError": "cep.errors",
-    "QueryFailed": "cep.errors",
-    "QueryStopped": "cep.errors",
-    "Running": "driver.cluster",
-    "SESSION": "cep.model.windows",
-    "SIZE": "cep.model.windows",
-    "StreamEnded": "cep.errors",
-    "Subscription": "driver.subscription",
-    "TIME": "cep.model.windows",
-    "TRANSACTION": "cep.model.windows",
-    "UNBOUNDED": "cep.model.windows",
-    "aggregate_function": "driver.functions",
-    "approx_count_distinct": "cep.model.functions",
-    "arg_max": "cep.model.functions",
-    "arg_min": "cep.model.functions",
-    "atan2": "cep.model.expr_functions",
-    "avg": "cep.model.functions",
-    "coalesce": "cep.model.expr",
-    "col": "cep.model.expr",
-    "collect": "cep.model.functions",
-    "concat": "cep.model.expr_functions",
-    "count": "cep.model.functions",
-    "count_distinct": "cep.model.functions",
-    "deploy": "driver.engines",
-    "files": "driver.query",
-    "first": "cep.model.functions",
-    "from_epoch": "cep.model.expr_functions",
-    "greatest": "cep.model.expr_functions",
-    "hash_": "cep.model.expr_functions",
-    "last": "cep.model.functions",
-    "least": "cep.model.expr_functions",
-    "lit": "cep.model.expr",
-    "max_": "cep.model.functions",
-    "median": "cep.model.functions",
-    "min_": "cep.model.functions",
-    "now": "cep.model.expr",
-    "nullif": "cep.model.expr_functions",
-    "quantile": "cep.model.functions",
-    "stddev": "cep.model.functions",
-    "stddev_pop": "cep.model.functions",
-    "stream": "driver.query",
-    "sum_": "cep.model.functions",
-    "try_": "cep.model.expr_functions",
-    "udf": "driver.functions",
-    "var": "cep.model.functions",
-    "var_pop": "cep.model.functions",
-    "when": "cep.model.expr_functions",
-    "window_end": "cep.model.functions",
-    "window_start": "cep.model.functions",
-}
+_STUB = Path(__file__).with_suffix(".pyi").read_text()
+_HOME = {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \2$", _STUB, re.MULTILINE)}
 
-__all__ = list(_HOME)
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
@@ -22,35 +18,23 @@ from rich.text import Text
 from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
-from cep.yaml_documents import load_yaml, load_yaml_documents
-from driver import roles
+from cep.service.yaml_documents import load_yaml, load_yaml_documents
+from driver import looking
 from driver.cluster import Cluster, Running
-from driver.flame import record, targets
-from driver.health import Report, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.local import LocalCluster
-from driver.run_folder import token_or_run_folders
-from driver.top import Frame, Sort, drawn, frame
-from driver.watch import HOLD_S
+from driver.processes import roles
+from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
+from driver.processes.watch import HOLD_S
+from driver.terminal import PORT, URL, Token, Url, err, out
 
-PORT = 8765
-TOP_S = 1.0  # between two frames
 CHECK_S = 0.5  # between two looks at whether the cluster is there
-URL = f"http://127.0.0.1:{PORT}"
 
+# typer makes an option of each parameter of a command: hence so many.
 app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
 roles.register(app)
-PIPED_WIDTH = 200
-"""Columns of a table that no terminal's width limits."""
 
-err = Console(stderr=True, soft_wrap=True)
-out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-
-Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address; of several, theirs with commas.")]
-Token = Annotated[
-    str | None, typer.Option(envvar="CEP_TOKEN", callback=token_or_run_folders, help="The cluster's token; default: that of $CEP_RUN.")
-]
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
-Name = Annotated[str, typer.Argument(help="The query's name.")]
+NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
 @app.command()
@@ -66,14 +50,17 @@ def up(
         list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
     ] = None,
     hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
+    fast_path: roles.FastPathOption = True,
+    stock_numba: roles.StockNumbaOption = False,
     token: Token = None,
 ) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    code = {"modules": module or [], "module_path": module_path or []}
-    rest = {"rest_host": host, "rest_port": port, "rest_names": rest_name or [], "token": token, "hold_s": hold}
-    with LocalCluster(instances, numa, data or [], **code, **rest) as cluster:
+    code = module or [], module_path or []
+    rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
+    rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
+    with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
@@ -155,7 +142,7 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
         out.print(line, markup=False, highlight=False)
 
 
-def _tell_without(reports: Sequence[Report], why: str) -> None:
+def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
     """What the supervisors' own files say, where no orchestrator can be asked."""
     err.print(f"[red]error:[/] {escape(why)}; the supervisor says:", highlight=False)
     dead = [gone(report) for report in reports if not is_alive(report)]
@@ -165,7 +152,7 @@ def _tell_without(reports: Sequence[Report], why: str) -> None:
 
 @app.command()
 def stop(
-    name: Name,
+    name: NameArgument,
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
     url: Url = URL,
     token: Token = None,
@@ -179,7 +166,7 @@ def stop(
 
 @app.command()
 def move(
-    name: Name,
+    name: NameArgument,
     instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
     url: Url = URL,
@@ -196,12 +183,12 @@ def move(
 
 @app.command()
 def delete(
-    name: Name,
+    name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
     url: Url = URL,
     token: Token = None,
 ) -> None:
-    """Stops a query and forgets it; or forgets a stream that nobody reads."""
+    """Stops a query and forgets it; or forgets a stream that no query reads."""
     with Cluster(url, token) as cluster:
         if stream:
             cluster.undeclare(name)
@@ -212,7 +199,7 @@ def delete(
 
 @app.command()
 def dead_letters(
-    name: Name,
+    name: NameArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
@@ -229,59 +216,7 @@ def dead_letters(
         out.print(_letter_table(found["letters"]))
 
 
-@app.command()
-def metrics(url: Url = URL, token: Token = None) -> None:
-    """Prints everything measured, as Prometheus reads it."""
-    with Cluster(url, token) as cluster:
-        print(cluster.metrics(), end="")
-
-
-@app.command()
-def top(
-    name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="One frame, and no more.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable, a line for each frame.")] = False,
-    sort: Annotated[Sort, typer.Option(help="What comes first: the instances that have most of it.")] = Sort.CPU,
-    url: Url = URL,
-    token: Token = None,
-) -> None:
-    """Shows, each second, what every query, instance and operator does and costs. Ctrl-C ends it."""
-    with Cluster(url, token) as cluster:
-        frames = _frames(cluster, name, sort)
-        if once or as_json:
-            for shown in islice(frames, 1) if once else frames:
-                print(json.dumps(shown.to_json()), flush=True) if as_json else out.print(drawn(shown))
-            return
-        with Live(console=out, screen=True, auto_refresh=False) as live:
-            for shown in frames:
-                live.update(drawn(shown, out.height // 8 + 1), refresh=True)
-
-
-@app.command()
-def flame(
-    wanted: Annotated[str, typer.Argument(metavar="QUERY|IM", help="A query: all instance managers that it runs on; or one of those.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="An .svg file; one for each if there are several.")],
-    seconds: Annotated[float, typer.Option(min=1, help="For how long to look.")] = 5,
-    native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
-    url: Url = URL,
-    token: Token = None,
-) -> None:
-    """Draws a flame graph of running instance managers, with py-spy."""
-    with Cluster(url, token) as cluster:
-        managers, names = cluster.instance_managers(), [each["name"] for each in cluster.queries()]
-        placed = cluster.query(wanted).status()["placed"] if wanted in names else []
-        found = targets(wanted, managers, names, {place["im"] for place in placed})
-    for file, samples in record(found, seconds, output, native).items():
-        out.print(f"{file}: {samples}", markup=False, highlight=False)
-
-
-def _frames(cluster: Cluster, name: str | None, sort: Sort) -> Iterator[Frame]:
-    """One each second."""
-    before, second = cluster.figures(), threading.Event()
-    while not second.wait(TOP_S):
-        after = cluster.figures()
-        yield frame(before, after, cluster.instance_managers(), name, sort)
-        before = after
+looking.register(app)
 
 
 def _is_document(query: str) -> bool:
@@ -342,9 +277,10 @@ def _set_aside(node: dict[str, str]) -> str:
 
 
 def _letter_table(letters: list[dict[str, Any]]) -> Table:
-    table = Table("operator", *(Column(name, overflow="fold") for name in ("reason", "source", "position", "record")))
+    facts = ("reason", "source", "position", "record")
+    table = Table("operator", *(Column(name, overflow="fold") for name in facts))
     for letter in letters:
-        table.add_row(*(Text(letter.get(column.header, "")) for column in table.columns))
+        table.add_row(*(Text(letter.get(name, "")) for name in ("operator", *facts)))
     return table
 
 
@@ -379,8 +315,9 @@ def main() -> None:
         err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
         raise SystemExit(1) from None
     except Exception as error:
-        if not hasattr(error, "exit_code"):
+        show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+        if show is None or code is None:
             raise
-        error.show()  # a click usage error
-        raise SystemExit(error.exit_code) from None
+        show()  # a usage error of click, or of the copy of it that newer versions of typer have
+        raise SystemExit(code) from None
     raise SystemExit(status)

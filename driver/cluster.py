@@ -6,20 +6,22 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 from cep.errors import CepError, ClusterError, QueryFailed
 from cep.model import query as model
 from cep.model import streams as stream_documents
+from cep.model.growth import wider
 from cep.model.streams import Stream
-from driver.data import DataPlane
+from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
-from driver.following import Following
-from driver.publisher import Publisher
-from driver.query import Query
 from driver.rest import PATIENCE_S, Rest, error_of, path
-from driver.subscription import BUDGET_BYTES, Subscription
-from driver.subscriptions import Subscriptions
+from driver.streams.data_plane import DataPlane
+from driver.streams.following import Following
+from driver.streams.publisher import Publisher
+from driver.streams.subscription import Subscription
+from driver.streams.subscription_core import BUDGET_BYTES, SubscriptionOptions
+from driver.streams.subscriptions import Subscriptions
 
 Deployable = Query | model.Query | Mapping[str, Any]
 """A query from the builder, as a value or as a document."""
@@ -33,7 +35,7 @@ TOGETHER = 500
 LEAVE_S = 2.0
 """How long a client that closes waits for an orchestrator that is away."""
 TOGETHER_BYTES = 1 << 20
-"""Of their documents, of which each may have as much."""
+"""How much the documents of one request hold together; a single one may hold as much."""
 
 MOVED_S = 50.0
 """How long `rebalance` and `move` wait until all is there: less than an answer may take."""
@@ -90,8 +92,8 @@ class Running:
             QueryFailed: it has failed.
             QueryError: the stream has a column of the name that the event time is to have.
         """
-        options = (on_slow, keep_s, event_time, budget_bytes)
-        return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, *options).attach(self.name)
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes)
+        return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, options).attach(self.name)
 
     def status(self) -> dict[str, Any]:
         """State, cause, instances and what each of them waits for."""
@@ -170,7 +172,7 @@ def _failed(query: str, cause: dict[str, Any] | None) -> QueryFailed:
 
 
 def _document(query: Deployable) -> dict[str, Any]:
-    """Of a builder, a value or a document."""
+    """The document of a query that is a builder, a value or a document."""
     return query.to_json() if isinstance(query, Query) else model.to_json(query) if isinstance(query, model.Query) else dict(query)
 
 
@@ -189,11 +191,13 @@ def _batched(documents: Iterable[dict[str, Any]], most: int) -> Iterator[list[di
 
 
 class Cluster:
-    """A running cluster at `url`. Publishers and subscribers reach its instance managers directly, on this machine.
+    """A running cluster at `url`: a method for each thing that can be asked of one. Publishers and subscribers reach its instance managers
+    directly, on this machine.
 
     Args:
-        patience_s: how long nobody may answer for the cluster before what waits for it raises ClusterError, which names what is gone. An
-            orchestrator that is away stops nothing that flows: whoever publishes or reads raises only if the instance manager that it
+        patience_s: how long the cluster may stay without an answer before what waits for it raises ClusterError, which names what is gone.
+        An
+            orchestrator that is away stops nothing that flows: a publisher or subscription raises only if the instance manager that it
             speaks to has ended, too.
     """
 
@@ -203,7 +207,7 @@ class Cluster:
         self.plane: DataPlane | None = None
         self.following: Following | None = None
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -270,7 +274,7 @@ class Cluster:
         return list(self.rest.get("/queries"))
 
     def declare(self, stream: Stream) -> None:
-        """Declares a stream without a query. Raises Conflict if it is declared otherwise."""
+        """Declares a stream without a query, or gives it nullable columns more. Raises Conflict if it is declared otherwise."""
         self.rest.put(path("streams", stream.name), stream_documents.to_json(stream))
 
     def undeclare(self, stream: str) -> None:
@@ -278,13 +282,25 @@ class Cluster:
         self.rest.delete(path("streams", stream))
 
     def publisher(self, stream: str | Stream, name: str | None = None, keep_open: bool = False) -> Publisher:
-        """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was."""
+        """Opens a publisher of a declared stream; use it as a context manager. `name`: the same name goes on where it was. Of a `Stream`,
+        which it declares, its rows have the columns; of a name, all that the stream has by now."""
         if isinstance(stream, Stream):
             self.declare(stream)
-            stream = stream.name
+            return self.open_publishers([stream], name, keep_open)[0]
+        return self.open_publishers([self._declaration(stream)], name, keep_open)[0]
+
+    def renew(self, publisher: Publisher) -> bool:
+        """Has the stream of an open publisher got columns since? Then it may send them from now on."""
+        declared = self._declaration(publisher.stream.name)
+        if wider(publisher.stream, declared) is publisher.stream:
+            return False
+        publisher.grow(declared)
+        return True
+
+    def _declaration(self, stream: str) -> Stream:
+        """What is declared by that name now. Raises NotFound."""
         document = self.rest.get(path("streams", stream))
-        known = {key: document[key] for key in _DECLARED if key in document}
-        return self.open_publishers([stream_documents.from_json(known)], name, keep_open)[0]
+        return stream_documents.from_json({key: document[key] for key in _DECLARED if key in document})
 
     def open_publishers(self, streams: Iterable[Stream], name: str | None = None, keep_open: bool = False) -> list[Publisher]:
         """Opens a publisher of each of many streams, which are declared already, by a query for example; close them with
@@ -302,7 +318,7 @@ class Cluster:
 
     def data_plane(self) -> DataPlane:
         """The sockets that all our publishers and subscriptions share."""
-        self.plane = self.plane or DataPlane(self.folder or self._run_folder())
+        self.plane = self.plane or DataPlane.open(self.folder or self._run_folder())
         return self.plane
 
     def _run_folder(self) -> str | None:
@@ -320,16 +336,16 @@ class Cluster:
         budget_bytes: int = BUDGET_BYTES,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        options = (on_slow, keep_s, event_time, budget_bytes)
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:
-                return Subscription(self.rest, self.data_plane(), stream, *options).attach(name)
-        return Subscription(self.rest, self.data_plane(), stream, *options).register()
+                return Subscription(self.rest, self.data_plane(), stream, options).attach(name)
+        return Subscription(self.rest, self.data_plane(), stream, options).register()
 
     def subscribe_all(self, streams: Sequence[str], **options: Any) -> Subscriptions:
         """Answers of many output streams of queries that are deployed, in one place; options as those of `subscribe`."""
-        return Subscriptions(self.rest, self.data_plane(), streams, **options).attach()
+        return Subscriptions(self.rest, self.data_plane(), streams, SubscriptionOptions(**options)).attach()
 
     def explain(self, query: Query | Mapping[str, Any]) -> str:
         """The plan that a query would get now; nothing is deployed."""
@@ -346,6 +362,10 @@ class Cluster:
     def figures(self) -> dict[str, Any]:
         """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
         return dict(self.rest.get("/figures"))
+
+    def trace(self) -> dict[str, Any]:
+        """What has held each instance manager up, by place and cause: pieces of work that took more than a millisecond."""
+        return dict(self.rest.get("/trace"))
 
     def info(self) -> dict[str, Any]:
         """`supervisors`: what each says of the processes it keeps up, which are down, since when, and why; `quarantined`: the nodes of
@@ -366,7 +386,7 @@ class Cluster:
         if self.following is not None:
             self.following.stop()
             with suppress(CepError):  # the cluster is gone, and the publishers with it
-                self.following.close([p for each in list(self.following.publishers.values()) for p in each], keep_open=True)
+                self.following.close(self.following.core.open, keep_open=True)
         if self.plane is not None:
             self.plane.close()
         self.rest.close()

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cep.errors import QueryError
 
 if TYPE_CHECKING:
-    from driver.spark.running import Running
-
-    SparkRunning = Running
+    from driver.spark.running import SparkRunning as SparkRunning
 else:
     SparkRunning = Any  # is loaded with Spark
 
@@ -20,10 +18,10 @@ ENGINES = ("cep", "spark")
 def deploy(query: Any, engine: str = "spark", *, master: str = "local[*]", start: bool = True) -> SparkRunning:
     """Runs a query (builder, value or document) without a cluster of ours: on Spark, in a JVM of its own or on the cluster at `master`.
 
-    Returns a `driver.spark.running.Running`, which has the methods of one that runs on a cluster; use it as a context manager.
+    Returns a `driver.spark.running.SparkRunning`, which has the methods of one that runs on a cluster; use it as a context manager.
 
     Raises:
-        QueryError: it is no query, or Spark cannot run it (docs/SPARK.md): names operator and reason.
+        QueryError: it is no query, or Spark cannot run it (docs/spark.md): names operator and reason.
         ClusterError: Spark cannot be started.
     """
     if engine == "cep":

@@ -1,10 +1,10 @@
 """The data doors of REST, for clients without a data plane of their own: a small process that publishes and subscribes on their behalf.
 
 The orchestrator forwards to it over a Unix socket, so that its own death closes no publisher, and so that it needs no data plane.
-`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.json_rows`).
+`python -m driver.gateway '<config>' FD`, FD a listening socket. Rows are JSON (`driver.streams.json_rows`).
 
-Whoever publishes to a stream, and every reader of a stream, has at most one thread here, and there is room for all of them: a slow query
-holds up those who publish to it or read it, and nobody else.
+The publishers of a stream, and every reader of one, have at most one thread each here, and there is room for all of them: a slow query
+holds up its own publishers and readers, and no others.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import anyio
@@ -27,13 +28,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.documents import LIST_BYTES_MAX, read_json
 from cep.errors import CepError, ClusterError, DataError, ProtocolError
-from cep.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
+from cep.service.documents import LIST_BYTES_MAX, read_json
+from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from driver.cluster import Cluster
-from driver.json_rows import written
-from driver.publisher import Publisher
-from driver.subscription import Subscription
+from driver.streams.json_rows import written
+from driver.streams.publisher import Publisher
+from driver.streams.subscription import Subscription
 
 PUBLISHER = "rest"
 IDLE_S = 60.0
@@ -45,7 +46,7 @@ BUDGET_BYTES = 16 << 20
 """What is held for one reader, by each instance."""
 
 ANSWER_BYTES_MAX = 4 << 20
-"""Of an answer, as Arrow has it."""
+"""How much an answer holds at most, as Arrow has it."""
 
 SENT_S = 30.0
 """How long an answer to rows waits for those that were sent before, and for the query's readiness to take them."""
@@ -56,15 +57,15 @@ Saying = Callable[[Publisher], int]
 """What a publisher is to do, and how many rows it sends by it."""
 
 
-class TooMuch(CepError):
+class OverLimit(CepError):
     """Yours: more is asked for at a time than there is room for."""
 
 
 class Slow(CepError):
-    """Nobody's: the query is slower than what is sent to it."""
+    """No fault of any side: the query is slower than what is sent to it."""
 
 
-class Reader:
+class GatewayReader:
     """One reader of a stream: a subscription, which is made when it asks for the first time."""
 
     def __init__(self) -> None:
@@ -112,7 +113,7 @@ class Reader:
         return found
 
 
-class Publishing:
+class GatewayPublisher:
     """REST's publisher of a stream, which is opened when rows come for the first time."""
 
     def __init__(self) -> None:
@@ -120,14 +121,21 @@ class Publishing:
         self.publisher: Publisher | None = None
         self.wanted = 0  # by so many requests, those that wait for their turn among them: only at 0 may another take its place
 
-    def send(self, open_: Callable[[], Publisher], body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
-        """How many rows were sent. In a thread."""
+    def send(
+        self,
+        open_: Callable[[], Publisher],
+        renew: Callable[[Publisher], bool],
+        body: bytes,
+        read: Callable[[bytes], Saying],
+        end: bool,
+    ) -> int:
+        """How many rows were sent. `renew`: has the stream got columns since the publisher was opened? In a thread."""
         say = read(body)
         if self.publisher is None:
             self.publisher = open_()
         try:
-            sent = say(self.publisher)
-        except ClusterError:  # it counts as closed somewhere; who sends again opens another one
+            sent = _said(self.publisher, renew, say)
+        except ClusterError:  # it counts as closed somewhere; the next rows open another one
             with suppress(ClusterError):
                 self._close(keep_open=True)
             raise
@@ -141,13 +149,22 @@ class Publishing:
             publisher.close(keep_open)
 
 
+def _said(publisher: Publisher, renew: Callable[[Publisher], bool], say: Saying) -> int:
+    try:
+        return say(publisher)
+    except DataError:
+        if not renew(publisher):
+            raise
+    return say(publisher)
+
+
 class Gateway:
     """Publishers by stream, readers by stream and name."""
 
     def __init__(self, cluster: Cluster, sent_s: float = SENT_S) -> None:
         self.cluster, self.sent_s = cluster, sent_s
-        self.publishing: dict[str, Publishing] = {}
-        self.readers: dict[tuple[str, str], Reader] = {}
+        self.publishing: dict[str, GatewayPublisher] = {}
+        self.readers: dict[tuple[str, str], GatewayReader] = {}
         self._threads = anyio.CapacityLimiter(READERS_MAX + PUBLISHERS_MAX)
         self._sending: set[asyncio.Task[int]] = set()
 
@@ -158,7 +175,7 @@ class Gateway:
         try:
             async with asyncio.timeout(self.sent_s):
                 await one.turn.acquire()
-        except asyncio.CancelledError:  # whoever asked has gone
+        except asyncio.CancelledError:  # the client has gone
             self._let_go(stream, one)
             raise
         except TimeoutError:
@@ -199,29 +216,30 @@ class Gateway:
             for stream, reader in [key for key, one in self.readers.items() if one.used < late and not one.turn.locked()]:
                 await self._drop(stream, reader)
 
-    async def _send(self, one: Publishing, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
+    async def _send(self, one: GatewayPublisher, stream: str, body: bytes, read: Callable[[bytes], Saying], end: bool) -> int:
+        open_ = partial(self.cluster.publisher, stream, PUBLISHER)
         try:
-            return await self._in_thread(lambda: one.send(lambda: self.cluster.publisher(stream, PUBLISHER), body, read, end))
+            return await self._in_thread(lambda: one.send(open_, self.cluster.renew, body, read, end))
         finally:
             one.turn.release()
             self._let_go(stream, one)
 
-    def _let_go(self, stream: str, one: Publishing) -> None:
-        """One request less wants it. Whether its lock is held says nothing: who waits for it has it only a moment after it is free."""
+    def _let_go(self, stream: str, one: GatewayPublisher) -> None:
+        """One request less wants it. Whether its lock is held says nothing: a waiting thread has it only a moment after it is free."""
         one.wanted -= 1
         if one.publisher is None and not one.wanted:
             self.publishing.pop(stream, None)
 
-    def _publishing(self, stream: str) -> Publishing:
+    def _publishing(self, stream: str) -> GatewayPublisher:
         if stream not in self.publishing and len(self.publishing) == PUBLISHERS_MAX:
-            raise TooMuch(f"REST publishes to {PUBLISHERS_MAX} streams already; end one, or publish with the driver")
-        return self.publishing.setdefault(stream, Publishing())
+            raise OverLimit(f"REST publishes to {PUBLISHERS_MAX} streams already; end one, or publish with the driver")
+        return self.publishing.setdefault(stream, GatewayPublisher())
 
-    def _reader(self, stream: str, reader: str) -> Reader:
+    def _reader(self, stream: str, reader: str) -> GatewayReader:
         key = stream, reader
         if key not in self.readers and len(self.readers) == READERS_MAX:
-            raise TooMuch(f"{READERS_MAX} readers read by REST already; one that does not ask for {IDLE_S:g} s makes room")
-        return self.readers.setdefault(key, Reader())
+            raise OverLimit(f"{READERS_MAX} readers read by REST already; one that does not ask for {IDLE_S:g} s makes room")
+        return self.readers.setdefault(key, GatewayReader())
 
     def _subscribe(self, stream: str) -> Subscription:
         # A small client that stops asking must not slow the query.

@@ -1,4 +1,4 @@
-"""`LocalCluster`: the real thing on this machine, for as long as a `with` block lasts (DESIGN §9)."""
+"""`LocalCluster`: the real thing on this machine, for as long as a `with` block lasts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from typing import IO, Any
 
 from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
+from driver.builder.own_functions import forget, module_source, register_functions
 from driver.cluster import Cluster
-from driver.own_functions import forget, module_source, register
-from driver.processes import ending
+from driver.processes.process import ending
 from driver.rest import PATIENCE_S
 
 STOP_S = 20.0
@@ -65,8 +65,8 @@ class LocalCluster(Cluster):
         modules: modules whose functions queries may call, by name or themselves, which this program can import or which lie in
             `module_path`.
         functions: functions and classes of this script or notebook that queries may call.
-        patience_s: how long nobody may answer for the cluster before that is an error; see `driver.cluster.Cluster`.
-        options: further fields of `driver.supervisor.LocalConfig`, such as `rest_port`, `token`, `keep_home`.
+        patience_s: how long the cluster may stay without an answer before that is an error; see `driver.cluster.Cluster`.
+        options: further fields of `driver.processes.supervisor.LocalConfig`, such as `rest_port`, `token`, `keep_home`.
 
     Raises:
         ClusterError: a part could not be started; names it, with the end of its log.
@@ -90,7 +90,7 @@ class LocalCluster(Cluster):
         config |= _code(modules, [str(Path(folder).resolve()) for folder in module_path], self.functions)
         # A session of its own: a Ctrl-C at the terminal is ours to answer, the supervisor sees the end of its stdin.
         self.supervisor = subprocess.Popen(
-            [sys.executable, "-P", "-m", "driver.supervisor", json.dumps(config)],
+            [sys.executable, "-P", "-m", "driver.processes.supervisor", json.dumps(config)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -106,7 +106,7 @@ class LocalCluster(Cluster):
         super().__init__(self.facts["rest"], token, patience_s)
         self.folder = self.home
         self.rest.gone = self._gone
-        register(self.functions)
+        register_functions(self.functions)
 
     @property
     def home(self) -> str:
@@ -139,9 +139,6 @@ class LocalCluster(Cluster):
         super().close()
         forget(self.functions)
         self._take_down()
-
-    def __enter__(self) -> LocalCluster:
-        return self
 
     def _line(self) -> dict[str, Any]:
         output: IO[str] | None = self.supervisor.stdout

@@ -1,6 +1,6 @@
 """Several orchestrators behind one client: requests go to the one that led last, and to the next where that does not answer or lead.
 
-Who asks tries again (`driver.rest`), which is then a try at another one.
+The caller tries again (`driver.rest`), which is then a try at another one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import httpx
 _NOT_LEADING = 503
 
 
-def addresses(url: str) -> list[str]:
+def address_list(url: str) -> list[str]:
     """The orchestrators' addresses, as options have them: with commas."""
     return [each.strip().rstrip("/") for each in url.split(",") if each.strip()]
 

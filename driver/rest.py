@@ -10,8 +10,8 @@ from urllib.parse import quote
 import httpx
 
 from cep.errors import CepError, ClusterError, Conflict, DataError, DiskFull, NotFound, PlacementError, QueryError
-from driver.aside import Aside
-from driver.orchestrators import Orchestrators, addresses
+from driver.orchestrators import Orchestrators, address_list
+from driver.streams.background import Aside
 
 TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
 PATIENCE_S = 15.0
@@ -25,11 +25,13 @@ def path(*names: str) -> str:
 
 
 class Unreachable(ClusterError):
-    """No orchestrator answers at `url`, since `since`; `refused`: nobody takes requests there, so its process has ended. `gone`: why it
+    """No orchestrator answers at `url`, since `since`; `refused`: no process takes requests there, so its process has ended. `gone`: why it
     will not answer any more, where that is known."""
 
     def __init__(self, url: str, since: float, refused: bool, why: Exception, gone: str = "") -> None:
-        what = "cannot be reached" if refused else "takes requests and does not answer"
+        broke_off = isinstance(why, httpx.NetworkError | httpx.RemoteProtocolError)
+        silent = "broke a request off, which it may have obeyed" if broke_off else "takes requests and does not answer"
+        what = "cannot be reached" if refused else silent
         super().__init__(gone or f"the orchestrator at {url} {what}, since {clock(since)} ({type(why).__name__}: {why})")
         self.url, self.since, self.refused = url, since, refused
 
@@ -40,7 +42,7 @@ def clock(when: float) -> str:
 
 
 class Rest:
-    """`url` is the orchestrator's, such as http://127.0.0.1:8080, or theirs, with commas. `aside` asks for those who do not wait.
+    """`url` is the orchestrator's, such as http://127.0.0.1:8080, or theirs, with commas. `aside` asks for callers that do not wait.
 
     An orchestrator that is out of reach is tried again for `patience_s` seconds; one that takes a request has TIMEOUT_S to answer it.
     """
@@ -52,8 +54,8 @@ class Rest:
         self.aside = Aside()
         self.gone: Callable[[], str] = lambda: ""  # why it will not answer any more; empty: it may
         self.away_since = 0.0  # by the clock; 0: its last word was an answer
-        way = Orchestrators(addresses(url), httpx.HTTPTransport(limits=limits, trust_env=False))
-        self.client = httpx.Client(base_url=addresses(url)[0], headers=headers, timeout=TIMEOUT_S, transport=way, trust_env=False)
+        way = Orchestrators(address_list(url), httpx.HTTPTransport(limits=limits, trust_env=False))
+        self.client = httpx.Client(base_url=address_list(url)[0], headers=headers, timeout=TIMEOUT_S, transport=way, trust_env=False)
 
     def get(self, path: str, timeout: float = TIMEOUT_S) -> Any:
         return self._call("GET", path, timeout=timeout)
@@ -124,5 +126,5 @@ def error_of(problem: dict[str, Any]) -> CepError:
     detail = problem["detail"]
     if problem.get("error") == "QueryError":
         return QueryError(detail, problem.get("pointer") or "")
-    kinds = {**_BY_NAME, "NotLeading": NotLeading}
+    kinds: dict[str, type[CepError]] = {**_BY_NAME, "NotLeading": NotLeading}
     return kinds.get(problem.get("error", ""), ClusterError)(detail)

@@ -1,4 +1,4 @@
-"""`cep top`: who does how much now. Two answers of `GET /figures` make a frame: rates are their differences."""
+"""`cep top`: what does how much now. Two answers of `GET /figures` make a frame: rates are their differences."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from rich.console import Group
 from rich.table import Column, Table
 
-Figures = Mapping[str, Any]
+ReportedFigures = Mapping[str, Any]
 
 STALE_S = 3.0
 """An instance whose last report is older is not shown: it is over, or its instance manager is."""
 
 
-class Sort(StrEnum):
+class SortBy(StrEnum):
     """What instances are sorted by; the greatest comes first."""
 
     CPU = "cpu"
@@ -26,11 +26,11 @@ class Sort(StrEnum):
     BLOCKED = "blocked"
 
 
-_FIELDS = {Sort.CPU: "cpu", Sort.ROWS: "rows_s", Sort.QUEUE: "queue_bytes", Sort.LAG: "lag_s", Sort.BLOCKED: "blocked"}
+_FIELDS = {SortBy.CPU: "cpu", SortBy.ROWS: "rows_s", SortBy.QUEUE: "queue_bytes", SortBy.LAG: "lag_s", SortBy.BLOCKED: "blocked"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StepRow:
     """An operator, or another step, in the time between two reports.
 
     Args:
@@ -47,7 +47,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class InstanceRow:
     """A subquery instance.
 
     Args:
@@ -67,11 +67,11 @@ class Instance:
     lag_s: float | None
     blocked: float
     waits_for: str
-    steps: tuple[Line, ...]
+    steps: tuple[StepRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class InstanceManagerRow:
     """An instance manager: its core and node, None where it is not bound; CPU of the whole process."""
 
     im: str
@@ -82,17 +82,23 @@ class Manager:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TopView:
     """What `cep top` shows at one moment."""
 
-    managers: tuple[Manager, ...]
-    instances: tuple[Instance, ...]
+    managers: tuple[InstanceManagerRow, ...]
+    instances: tuple[InstanceRow, ...]
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def frame(before: Figures, after: Figures, managers: Sequence[Mapping[str, Any]], query: str | None = None, sort: Sort = Sort.CPU) -> Frame:
+def view_between(
+    before: ReportedFigures,
+    after: ReportedFigures,
+    managers: Sequence[Mapping[str, Any]],
+    query: str | None = None,
+    sort: SortBy = SortBy.CPU,
+) -> TopView:
     """What has happened between two answers; `managers` as they registered. What has not reported twice has no rates yet."""
     known = {_where(each): each for each in before["instances"]}
     shown = [each for each in after["instances"] if after["time"] - each["reported"] < STALE_S and query in (None, each["query"])]
@@ -101,28 +107,28 @@ def frame(before: Figures, after: Figures, managers: Sequence[Mapping[str, Any]]
     reported = {each["im"]: (earlier.get(each["im"], each), each) for each in after["managers"]}
     field = _FIELDS[sort]
     in_order = sorted(instances, key=lambda each: (-(getattr(each, field) or 0), each.query, each.subquery, each.instance))
-    return Frame(tuple(_managers(managers, reported)), tuple(in_order))
+    return TopView(tuple(_managers(managers, reported)), tuple(in_order))
 
 
-def _where(figures: Figures) -> tuple[Any, ...]:
+def _where(figures: ReportedFigures) -> tuple[Any, ...]:
     return tuple(figures[key] for key in ("query", "subquery", "instance", "epoch"))
 
 
-def _rate(before: Figures, after: Figures, field: str, seconds: float) -> float:
+def _rate(before: ReportedFigures, after: ReportedFigures, field: str, seconds: float) -> float:
     return (after.get(field, 0) - before.get(field, 0)) / seconds if seconds > 0 else 0.0
 
 
-def _line(before: Figures, after: Figures, seconds: float) -> Line:
+def _line(before: ReportedFigures, after: ReportedFigures, seconds: float) -> StepRow:
     rows_s, cpu = (_rate(before, after, field, seconds) for field in ("rows_in", "cpu_ns"))
-    return Line(after.get("step", ""), after.get("name", ""), rows_s, cpu / 1e9, cpu / rows_s if rows_s else None)
+    return StepRow(after.get("step", ""), after.get("name", ""), rows_s, cpu / 1e9, cpu / rows_s if rows_s else None)
 
 
-def _instance(before: Figures, after: Figures, now: float) -> Instance:
+def _instance(before: ReportedFigures, after: ReportedFigures, now: float) -> InstanceRow:
     seconds = after["reported"] - before["reported"]
     known = {(each["step"], each["name"]): each for each in before["operators"]}
     steps = [_line(known.get((each["step"], each["name"]), {}), each, seconds) for each in after["operators"]]
     whole, watermark = _line(before, after, seconds), after["watermark"]
-    return Instance(
+    return InstanceRow(
         after["query"],
         after["subquery"],
         after["instance"],
@@ -138,23 +144,25 @@ def _instance(before: Figures, after: Figures, now: float) -> Instance:
     )
 
 
-def _blocked(before: Figures, after: Figures, seconds: float) -> float:
+def _blocked(before: ReportedFigures, after: ReportedFigures, seconds: float) -> float:
     known = {output["name"]: output for output in before["outputs"]}
     shares = (_rate(known.get(output["name"], {}), output, "blocked_ns", seconds) / 1e9 for output in after["outputs"])
     return min(1.0, max(shares, default=0.0))
 
 
-def _managers(registered: Sequence[Mapping[str, Any]], reported: Mapping[str, tuple[Figures, Figures]]) -> Iterator[Manager]:
+def _managers(
+    registered: Sequence[Mapping[str, Any]], reported: Mapping[str, tuple[ReportedFigures, ReportedFigures]]
+) -> Iterator[InstanceManagerRow]:
     for each in registered:
         before, after = reported.get(each["id"], ({}, {}))
         cpu = _rate(before, after, "cpu_ns", after.get("reported", 0) - before.get("reported", 0)) / 1e9
-        yield Manager(each["id"], each["core"], each["node"], cpu, after.get("rss_bytes", 0))
+        yield InstanceManagerRow(each["id"], each["core"], each["node"], cpu, after.get("rss_bytes", 0))
 
 
 # --- as text ---------------------------------------------------------------------------------------------------------
 
 
-def drawn(shown: Frame, instances_max: int | None = None) -> Group:
+def view_table(shown: TopView, instances_max: int | None = None) -> Group:
     """For the terminal: the instance managers, and under each instance its operators, those that cost most first."""
     left = len(shown.instances) - (instances_max or len(shown.instances))
     shown = replace(shown, instances=shown.instances[:instances_max])
@@ -162,14 +170,14 @@ def drawn(shown: Frame, instances_max: int | None = None) -> Group:
     return Group(_managers_table(shown), _instances_table(shown), *more)
 
 
-def _managers_table(shown: Frame) -> Table:
+def _managers_table(shown: TopView) -> Table:
     table = _table("instance manager", _right("core"), _right("node"), _right("CPU %"), _right("memory"))
     for each in shown.managers:
         table.add_row(each.im, _or_dash(each.core), _or_dash(each.node), f"{each.cpu:.1%}"[:-1], size(each.memory_bytes))
     return table
 
 
-def _instances_table(shown: Frame) -> Table:
+def _instances_table(shown: TopView) -> Table:
     figures = ("rows/s", "CPU %", "ns/row", "queue", "lag", "blocked %")
     table = _table("query · instance · operator", "on", *map(_right, figures))
     for each in shown.instances:
@@ -181,7 +189,7 @@ def _instances_table(shown: Frame) -> Table:
     return table
 
 
-def _rates(of: Line | Instance) -> tuple[str, str, str]:
+def _rates(of: StepRow | InstanceRow) -> tuple[str, str, str]:
     return f"{of.rows_s:,.0f}", f"{100 * of.cpu:.1f}", _or_dash(of.ns_per_row, lambda ns: f"{ns:,.1f}")
 
 

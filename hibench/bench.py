@@ -7,40 +7,41 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hibench import open_loop
-from hibench.answers import Expected
-from hibench.cache import cache_folder, locked, waiting
-from hibench.cep_engine import run_on_cep
-from hibench.clusters import given_cluster
-from hibench.dataset import FIRST_EVENT_MS, Dataset, Prepared
-from hibench.machine import Machine
+from hibench.engines.cep_engine import run_on_cep
+from hibench.engines.clusters import given_cluster
+from hibench.engines.spark_engine import run_on_spark, spark_at
+from hibench.engines.spark_loop import run_at_rate_on_spark
+from hibench.numa.machine import Machine
 from hibench.options import Comparison, Pace
-from hibench.outcome import Outcome
-from hibench.prepare import prepare
-from hibench.reference import reference
-from hibench.report import Report
-from hibench.run_record import RunRecord, now, run_folder
+from hibench.records.cache import locked, records_cache, waiting
+from hibench.records.dataset import FIRST_EVENT_MS, Dataset, Prepared
+from hibench.records.prepare import prepare_dataset
+from hibench.report import ComparisonReport
+from hibench.runs.answers import Expected
+from hibench.runs.outcome import RunOutcome
+from hibench.runs.record import RunRecord, now_text, records_folder
+from hibench.runs.reference import reference_answers
 from hibench.screen import Screen
-from hibench.spark_engine import run_on_spark, spark_at
-from hibench.spark_loop import run_at_rate_on_spark
-from hibench.workloads.workload import Terms
+from hibench.searching import open_loop
+from hibench.searching.open_loop import OpenLoop
+from hibench.workloads.workload import RunTerms
 
 _SCRATCH = ".run-"
 
 
-def compare(options: Comparison, screen: Screen) -> Report:
+def run_comparison(options: Comparison, screen: Screen) -> ComparisonReport:
     """Runs all that `options` ask for. One at a time per cache folder: a second hibench waits its turn and says so.
 
     Raises what the parts raise: HibenchError, or CepError of our engine.
     """
-    cache = cache_folder(options.cache)
+    cache = records_cache(options.cache)
     with (
         locked(cache, lambda holder: screen.say(waiting(cache, holder))),
         tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=cache, ignore_cleanup_errors=True) as scratch,
     ):
         comparing = _Comparing(options, screen, cache, Path(scratch))
-        records = tuple(record.write(run_folder(cache)) for record in comparing.records())
-    return Report(
+        records = tuple(record.write(records_folder(cache)) for record in comparing.records())
+    return ComparisonReport(
         workload=options.workload.name,
         mode=options.mode,
         events=options.dataset.events,
@@ -57,7 +58,7 @@ def compare(options: Comparison, screen: Screen) -> Report:
 
 def prepared_on_screen(cache: Path, dataset: Dataset, cores: int, screen: Screen) -> Prepared:
     with screen.step("prepare", dataset.events) as progress:
-        return prepare(cache, dataset, cores, progress=progress)
+        return prepare_dataset(cache, dataset, cores, progress=progress)
 
 
 @dataclass
@@ -71,7 +72,7 @@ class _Comparing:
 
     def __post_init__(self) -> None:
         self.facts: dict[str, object] = dict(self.options.dataset.options())
-        self.series = f"{now()}-{self.options.workload.name}"
+        self.series = f"{now_text()}-{self.options.workload.name}"
 
     @property
     def numa_modes(self) -> tuple[str, ...]:
@@ -84,12 +85,12 @@ class _Comparing:
     def records(self) -> Iterator[RunRecord]:
         """A record of every run, as soon as it is over."""
         runs = self._over_files() if self.options.pace is None else self._at_pace(self.options.pace)
-        began = now()
+        began = now_text()
         for outcome in runs:
             yield self._record(began, outcome)
-            began = now()
+            began = now_text()
 
-    def _over_files(self) -> Iterator[Outcome]:
+    def _over_files(self) -> Iterator[RunOutcome]:
         options = self.options
         prepared = prepared_on_screen(self.cache, options.dataset, options.cores, self.screen)
         self.facts.update(bytes=prepared.bytes, sha256=prepared.sha256)
@@ -115,29 +116,29 @@ class _Comparing:
                 )
                 yield outcome.checked(expected)
 
-    def _expected(self, prepared: Prepared, terms: Terms, last_only: bool = False) -> Expected:
+    def _expected(self, prepared: Prepared, terms: RunTerms, last_only: bool = False) -> Expected:
         with self.screen.step(f"expected answers{', the last of each key' if last_only else ''}", prepared.dataset.events) as progress:
-            return reference(self.options.workload, prepared, terms, last_only, progress)
+            return reference_answers(self.options.workload, prepared, terms, last_only, progress)
 
-    def _at_pace(self, pace: Pace) -> Iterator[Outcome]:
+    def _at_pace(self, pace: Pace) -> Iterator[RunOutcome]:
         options = self.options
         for numa in self.numa_modes if "cep" in options.engines else ():
             terms = self._terms(*open_loop.horizon_ms(options.dataset, pace))
             with self.screen.step(f"run cep at {pace.rate:,}/s, numa {numa}", options.dataset.events) as progress:
+                loop = OpenLoop(options.workload, options.dataset, terms, pace)
                 how = (options.instances, numa == "on", self.scratch, progress, options.cluster)
-                outcome, expected = open_loop.run_at_rate(options.workload, options.dataset, terms, pace, *how)
+                outcome, expected = open_loop.run_at_rate(loop, *how)
                 yield outcome.checked(expected)
 
         if "spark" in options.engines and pace.reports:
             terms = self._terms(*open_loop.horizon_ms(options.dataset, pace))
             step = self.screen.step(f"run spark at {pace.rate:,}/s", options.dataset.events)
             with step as progress, spark_at(options.master, options.cores) as engine:
-                outcome, expected = run_at_rate_on_spark(
-                    options.workload, options.dataset, terms, pace, engine, self.scratch, lambda stage, done: progress(done)
-                )
+                loop = OpenLoop(options.workload, options.dataset, terms, pace)
+                outcome, expected = run_at_rate_on_spark(loop, engine, self.scratch, lambda stage, done: progress(done))
                 yield outcome.checked(expected)
 
-    def _terms(self, first_ms: int, last_ms: int) -> Terms:
+    def _terms(self, first_ms: int, last_ms: int) -> RunTerms:
         """Those of the options; the side stream of the workload, if it has one, is written for these event times."""
         side = self.options.workload.side
         if side is None:
@@ -146,7 +147,7 @@ class _Comparing:
         file.write_text(side(self.options.terms(file), first_ms, last_ms))
         return self.options.terms(file)
 
-    def _record(self, began: str, outcome: Outcome) -> RunRecord:
+    def _record(self, began: str, outcome: RunOutcome) -> RunRecord:
         options = self.options
         return RunRecord(
             workload=options.workload.name,

@@ -5,17 +5,26 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
-from hibench.dataset import Dataset
 from hibench.errors import OptionError
-from hibench.workloads.workload import Terms, Workload
+from hibench.records.dataset import Dataset
+from hibench.workloads import WORKLOADS
+from hibench.workloads.workload import RunTerms, Workload
 
 ENGINES = ("cep", "spark")
 NUMA_MODES = ("on", "off")
 RATED_SECONDS = 20
+WorkloadName = StrEnum("WorkloadName", [(name, name) for name in WORKLOADS])  # type: ignore[misc]  # its names are data
 _MASTER = r"local(\[(\d+|\*)\])?|spark://\S+|standalone:[1-9]\d{0,2}"
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+class Numa(StrEnum):
+    on = "on"
+    off = "off"
+    both = "both"
 
 
 @dataclass(frozen=True)
@@ -94,9 +103,9 @@ class Comparison:
             raise OptionError(f"--slide: expected at most the window, {self.window_ms}ms, got {self.slide_ms}ms")
         expect_writable("--json", self.json_file)
 
-    def terms(self, side: Path | None) -> Terms:
+    def terms(self, side: Path | None) -> RunTerms:
         """What decides the answers; `side`: where the workload's side stream lies."""
-        return Terms(self.window_ms, self.slide_ms, self.dataset.disorder_ms, self.dataset.seed, side)
+        return RunTerms(self.window_ms, self.slide_ms, self.dataset.disorder_ms, self.dataset.seed, side)
 
 
 def duration_ms(option: str, text: str, least: int) -> int:

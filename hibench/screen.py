@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from hibench.report import Step
+from hibench.report import TimedStep
 
 
 class Screen:
@@ -17,7 +17,7 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.steps: list[Step] = []
+        self.steps: list[TimedStep] = []
 
     def say(self, message: str) -> None:
         self._console.print(message, highlight=False, markup=False)
@@ -29,7 +29,7 @@ class Screen:
         with self._bars() as bars:
             task = bars.add_task(name, total=total)
             yield lambda done: bars.update(task, completed=done)
-        self.steps.append(Step(name, time.perf_counter() - start))
+        self.steps.append(TimedStep(name, time.perf_counter() - start))
         self.say(f"✓ {name}: {self.steps[-1].seconds:.1f} s")
 
     def _bars(self) -> Progress:

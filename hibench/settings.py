@@ -42,7 +42,7 @@ class Settings:
     ignored: tuple[str, ...] = ()
 
 
-def read(file: Path, faithful: bool) -> Settings:
+def read_settings(file: Path, faithful: bool) -> Settings:
     """The settings of `file`; those of the original's sender are for the `faithful` mode alone.
 
     Raises OptionError, with file and line: it cannot be read, a key is unknown, a value makes no sense.
@@ -163,7 +163,7 @@ _APPLIED: dict[str, Callable[[Setting], dict[str, str]]] = {
     f"{_STREAM}fixWindowSlideStep": _milliseconds("slide"),
     f"{_STREAM}datagen.recordLength": _count("record-bytes"),
     f"{_STREAM}datagen.totalRecords": _count("events"),
-    "hibench.spark.master": _master,
+    "hibench.engines.spark.master": _master,
     **dict.fromkeys(_SENDER, _nothing_yet),
 }
 
@@ -206,8 +206,8 @@ _IGNORED = {
 _FAMILIES = {
     **dict.fromkeys((f"{_STREAM}{engine}" for engine in ("flink.", "flinkbench.", "storm.", "stormbench.", "gearpump.")), _OTHER_ENGINE),
     "hibench.flink.": _OTHER_ENGINE,
-    **dict.fromkeys(("hibench.yarn.", "hibench.spark.yarn.", "hibench.hdfs.", "hibench.hadoop."), "there is no Hadoop here"),
-    **dict.fromkeys(("hibench.spark.", "spark."), "Spark comes with the package, and is configured by it"),
+    **dict.fromkeys(("hibench.yarn.", "hibench.engines.spark.yarn.", "hibench.hdfs.", "hibench.hadoop."), "there is no Hadoop here"),
+    **dict.fromkeys(("hibench.engines.spark.", "spark."), "Spark comes with the package, and is configured by it"),
     "hibench.report.": "records of runs are kept in the cache (--cache)",
     **dict.fromkeys(
         (

@@ -1,17 +1,25 @@
 """`python -m instance_manager '<config>'`: binds itself to its core and node, and only then imports anything that touches memory."""
 
 import json
+import os
 import sys
 
-from cep.config import InstanceManagerConfig
+from cep.config import ClusterConfig, InstanceManagerConfig
 from cep.numa import bind, verify
+
+
+def environment(cluster: ClusterConfig) -> dict[str, str]:
+    """What is read where kernels are declared, which is at import: so it is set before that."""
+    found = {"CEP_STOCK_NUMBA": "1"} if cluster.stock_numba else {}
+    return found if cluster.kernel_cache is None else found | {"CEP_KERNEL_CACHE": cluster.kernel_cache}
 
 
 def main() -> int:
     config = InstanceManagerConfig.from_json(json.loads(sys.argv[1]))
     bound = config.core is not None or config.node is not None
     binding = bind(config.core, config.node) if bound else verify()
-    # After the binding, by intention: pages stay on the node where they were first touched (DESIGN 7).
+    os.environ |= environment(config.cluster)
+    # After the binding, by intention: pages stay on the node where they were first touched (rule 7.1).
     from instance_manager.service import serve
 
     return serve(config, binding)

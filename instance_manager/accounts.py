@@ -13,9 +13,9 @@ from typing import Any
 
 from cep.dataflow.meter import Account
 from cep.dataflow.nodes import Node
-from cep.dataflow.operators import AggregateOperator
-from cep.dataflow.sink import MeteredSink
-from instance_manager.hosting import Hosted
+from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.outputs.sink import SinkChannel
+from instance_manager.hosting import InstanceHost
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,20 @@ class Step:
         }
 
 
-def steps(hosted: Hosted) -> Iterator[Step]:
+def step_accounts(hosted: InstanceHost) -> Iterator[Step]:
     """All of an instance: the sum of their CPU time is the instance's."""
-    instance, query = hosted.instance, hosted.instance.name.rsplit("/", 2)[0]
+    instance, query = hosted.instance, hosted.instance.query
     for entry in hosted.entries.values():
         yield Step("receive", entry.source.stream, entry.account)
-    for name, account in hosted.received.items():
-        yield Step("receive", name.removeprefix(f"{query}/"), account)
+    for name, account in hosted.ports.received.items():
+        yield Step("receive", name, account)
     read = {id(node) for _, node in instance.sources}
     for node in instance.nodes:
         step = "read" if id(node) in read else "operator"
         yield Step(step, node.operator.name, node.account, node.rows_out, _more(node))
     for output in instance.outputs:
         yield Step("output", output.name.removeprefix(f"{query}/"), output.account)
-        sinks = [target.channel for target in output.targets if isinstance(target.channel, MeteredSink)]
+        sinks = [target.channel for target in output.targets if isinstance(target.channel, SinkChannel)]
         yield from (Step("sink", output.name, sink.account) for sink in sinks)
     yield Step("instance", instance.subquery, instance.account)
 
@@ -66,6 +66,23 @@ def _more(node: Node) -> dict[str, int]:
     if isinstance(node.operator, AggregateOperator) and node.operator.spec.stage == "partial":
         return {"bypassed": node.operator.reduction.bypassed}
     return {}
+
+
+@dataclass
+class LoopAccounts:
+    """What of the loop belongs to no instance; `rest`: finding out what is next."""
+
+    rest: Account = field(default_factory=Account)
+    commands: Account = field(default_factory=Account)
+    ticks: Account = field(default_factory=Account)
+    reports: Account = field(default_factory=Account)
+
+    def settle(self, share: float) -> int:
+        """The CPU time of all, in ns."""
+        own = (self.rest, self.commands, self.ticks, self.reports)
+        for account in own:
+            account.settle(share)
+        return sum(account.cpu_ns for account in own)
 
 
 def settle(billed: Sequence[Step], share: float) -> int:

@@ -4,56 +4,57 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import threading
-import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from cep import wire
-from cep.compile.user_functions import error_text
+from cep.compile.user.functions import error_text
 from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.meter import Account, Meter
-from cep.dataflow.relocation import base_of
-from cep.elements import Barrier, Fail, Stop
-from cep.mark import SINCE, Mark, Slot
+from cep.elements import Fail, Stop
 from cep.model.limits import CAUSE_CHARS_MAX
-from cep.transport import Sockets
-from cep.wire import Header
-from instance_manager.clients import SILENCE_S, Clients
+from cep.plan.channels import ChannelId
+from cep.service.mark import SINCE, Mark, Slot
+from cep.transport import wire
+from cep.transport.sockets import Sockets
+from cep.transport.wire import Header
+from cep.world.clock import Clock, SystemClock
+from instance_manager.accounts import LoopAccounts, step_accounts
+from instance_manager.clients.clients import SILENCE_S, Clients
+from instance_manager.control.commands import (
+    AddInstance,
+    AddSubscriptions,
+    Command,
+    Confirm,
+    DrainInstance,
+    FailInstance,
+    InstanceCommand,
+    LoseStreams,
+    RemoveInstance,
+    RerouteBuckets,
+    RunInstance,
+    StopInstance,
+    TakeMoveStep,
+)
+from instance_manager.fast_path.fast_path import FastPaths
 from instance_manager.feeds import Feeds
-from instance_manager.hosting import Hosted
+from instance_manager.hosting import InstanceHost
 from instance_manager.moves import Moves
-from instance_manager.network import Network, RemoteChannel, RemoteInbox
+from instance_manager.network import Network
+from instance_manager.ports import PLAIN, InPort, RemoteChannel
 from instance_manager.ready import Ready
-from instance_manager.short_way import ShortWays
+from instance_manager.telling import Telling
 
 SLICE_NS = 5_000_000
 POLL_NS = 1_000_000  # how long the loop waits awake where a query asks for it
 TICK_NS = 100_000_000
 
-Report = Callable[[Hosted], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What the control thread asks of the loop, for one instance: add | run | drain | stop | fail | remove | subscribe | lose | reroute |
-    move. Or, for none, confirm: what should be true has been read since it was away."""
-
-    verb: str
-    key: str
-    hosted: Hosted | None = None
-    cause: str = ""
-    subquery: str = ""
-    instance: int | None = None
-    subscriptions: Sequence[dict[str, Any]] = ()
-    lost: Mapping[str, str] = field(default_factory=dict)
-    tables: Mapping[str, Barrier] = field(default_factory=dict)  # subquery -> its new table of buckets
-    move: Mapping[str, Any] | None = None  # of an instance of its query
+Report = Callable[[InstanceHost], None]
 
 
 class Loop:
@@ -69,69 +70,77 @@ class Loop:
         silence_s: float = SILENCE_S,
         lease_s: float = math.inf,
         on_return: Callable[[], None] = lambda: None,
+        clock: Clock | None = None,
+        process: int | None = None,
+        fast_path: bool = True,
     ) -> None:
-        self.sockets, self.report, self.on_tick = sockets, report, on_tick
-        self.slot = slot or Mark.open(None).loop
-        self.meter = Meter(time.perf_counter_ns, self.slot.words)
-        self.account, self.idle = Account(), Account()  # what belongs to no instance; what was slept
-        self.clients = Clients(sockets, budget_bytes, silence_s)
-        self.network = Network(sockets, self._on_control, self.clients.published, self._on_broken, self.meter)
+        self.sockets, self.on_tick = sockets, on_tick
+        self.telling = Telling(lambda: on_tick(self, True), report)
+        self.clock = clock or SystemClock()
+        self.slot = slot or Mark.open(None, self.clock.steady_ns).loop
+        self.meter = Meter(self.clock.steady_ns, self.slot.words)
+        self.accounts, self.idle = LoopAccounts(), Account()  # what belongs to no instance; what was slept
+        self.account = self.accounts.rest
+        self.clients = Clients(sockets, budget_bytes, silence_s, self.clock, process or int.from_bytes(os.urandom(6), "little"))
+        self.network = Network(sockets, self._on_control, self.clients.publishers.published, self._on_broken, self.meter)
         self.feeds = Feeds(self.network)
-        self.short_ways = ShortWays(sockets, self.clients, self.meter)
-        self.network.passed_by = self.short_ways.entered
-        self.clients.leave_short_way = self.short_ways.leave
-        self.lease_s, self.on_return = lease_s, on_return
-        self.turned = time.monotonic()
+        self.fast_paths = FastPaths(sockets, self.clients, self.meter, fast_path)
+        self.network.relays = self.fast_paths.entered
+        self.lease_ns, self.on_return = lease_s * 1e9, on_return
+        self.turned = self.clock.steady_ns()
         self.in_doubt = False  # whether it still counts as alive
         self.asked = threading.Event()
-        self.hosted: dict[str, Hosted] = {}
+        self.hosted: dict[str, InstanceHost] = {}
         self.ready = Ready()
-        self.senders: dict[tuple[str, int], tuple[Hosted, LocalChannel]] = {}  # by channel, of those that end in this process
-        self.leaving: list[Hosted] = []  # over and withdrawn, but not read to the end
+        self.senders: dict[int, tuple[InstanceHost, LocalChannel]] = {}  # by channel, of those that end in this process
+        self.leaving: list[InstanceHost] = []  # over and withdrawn, but not read to the end
         self.commands: deque[Command] = deque()
-        self.inboxes: dict[tuple[str, int], Inbox] = {}  # by channel name and epoch, for both ends in this process
-        self.moves = Moves(self.network, self.clients, self.inboxes, self.senders)
+        self.inboxes: dict[int, Inbox] = {}  # by channel, for both ends in this process
+        self.moves = Moves(self.network, self.clients, self.inbox, self.inboxes, self.senders)
         self.stopping = self.polls = False
-        self._next_tick = 0
+        self.next_tick = 0  # by the steady clock, in ns
 
     def run(self) -> None:
         self.slot.begin()
         while not self.stopping:
-            if self._was_away():
-                self._await_confirmation()
-            elif not self.turn():
+            if not self.turn():
                 self.meter.charge(self.account)
-                self.short_ways.meanwhile = self.idle
+                self.fast_paths.meanwhile = self.idle
                 self._park()
                 self.meter.charge(self.idle)
-                self.short_ways.meanwhile = self.account
+                self.fast_paths.meanwhile = self.account
 
     def _park(self) -> None:
-        """Until there is something to do, at most until the next tick; as the most eager of the queries here asks (ISE 4.3)."""
-        if self.polls and self.sockets.poll(POLL_NS):
-            return
-        # Rounded up: what is less than a millisecond would be spent awake, and others want the core.
-        self.sockets.park(max(0, -((time.monotonic_ns() - self._next_tick) // 1_000_000)))
+        """Until there is something to do, at most until the next tick; as the most eager of the queries here asks."""
+        if self.in_doubt:  # it waits for nothing else
+            self.asked.wait(TICK_NS / 1e9)
+            self.asked.clear()
+        elif not self.polls or not self.sockets.poll(POLL_NS):
+            # Rounded up: what is less than a millisecond would be spent awake, and others want the core.
+            self.sockets.park(max(0, -((self.clock.steady_ns() - self.next_tick) // 1_000_000)))
 
     def _was_away(self) -> bool:
-        """Who was away for longer than its session with ZooKeeper may count as dead, and its queries as failed. Before that is known it
-        gives out nothing: an end that nobody else believes in looks complete."""
-        now, before = time.monotonic(), self.turned
+        """A process that was away for longer than its session with ZooKeeper may count as dead, and its queries as failed. Before that is
+        known it gives out nothing: an end that no other process believes in looks complete."""
+        now, before = self.clock.steady_ns(), self.turned
         self.turned = now
-        if now - before > self.lease_s and not self.in_doubt and self.hosted:
+        if now - before > self.lease_ns and not self.in_doubt and self.hosted:
             self.in_doubt = True
             self.on_return()
         return self.in_doubt
 
-    def _await_confirmation(self) -> None:
-        """Until the control thread has read what should be true; who is to fail fails first. Who waits comes round, and is not held."""
-        self.slot.words[SINCE] = time.monotonic_ns()
-        self.asked.wait(TICK_NS / 1e9)
-        self.asked.clear()
+    def _await_confirmation(self) -> bool:
+        """The control thread reads what should be true; what is to fail fails first. What waits comes round, and is not held. Has it
+        come?"""
+        self.slot.words[SINCE] = self.turned
         self._obey()
+        return not self.in_doubt
 
     def turn(self) -> bool:
         """Receive · process · emit. Is there more to do, whatever comes meanwhile?"""
+        if self._was_away():
+            return self._await_confirmation()
+        self.meter.came_round(self.turned)
         self.network.receive()
         self._obey()
         self._emit(self._process())
@@ -149,129 +158,125 @@ class Loop:
         self.stopping = True
         self.sockets.wake()
 
-    def inbox(self, name: str, epoch: int) -> Inbox:
-        """The receiving end of a channel of one deployment, the same for whoever asks first."""
-        return self.inboxes.setdefault((name, epoch), Inbox(name, 0, epoch))
+    def inbox(self, channel: ChannelId) -> Inbox:
+        """The receiving end of a channel, the same for both ends."""
+        return self.inboxes.setdefault(channel.id, Inbox(str(channel), 0))
 
     # process
 
-    def _process(self) -> list[Hosted]:
+    def _process(self) -> list[InstanceHost]:
         """A slice to each instance that has something to do; an idle one is not looked at."""
         stepped = self.ready.take(self.hosted)
         for hosted in stepped:
+            self.ready.serve(hosted.key)
             if self._step(hosted) and not hosted.instance.exhausted:
                 self.ready.wake(hosted.key)
         return stepped
 
-    def _step(self, hosted: Hosted) -> bool:
+    def _step(self, hosted: InstanceHost) -> bool:
         end = self.slot.enter(hosted.label) + SLICE_NS
-        self.short_ways.leave(hosted)
+        hosted.ports.relay.leave()
         self.meter.charge(self.account)
         try:
-            moved = hosted.instance.step(lambda: time.monotonic_ns() > end)
-            if hosted.departure is not None:
-                moved |= hosted.departure.pump()
+            moved = hosted.instance.step(lambda: self.clock.steady_ns() > end)
+            if hosted.instance.switched or hosted.movement.place.left is not None:
+                moved |= self.moves.stepped(hosted)
         except BaseException as error:  # whatever an operator does wrong is its query's failure, also SystemExit; others go on
             hosted.traceback = traceback.format_exc()
             hosted.instance.fail(error_text(error, CAUSE_CHARS_MAX))
             moved = True
         if moved:
             self.meter.charge(hosted.instance.account)
-        self._tell(hosted)
+        self.telling.tell(hosted)
         self.slot.leave()
         return moved
 
-    def _tell(self, hosted: Hosted) -> None:
-        """Reports a new state, an end only when all that it means has been sent."""
-        state = hosted.instance.state
-        if state == "ready" and any(attachment.source.expected for attachment in hosted.attachments):
-            return  # it would miss what comes out meanwhile
-        told = state, hosted.table_version, hosted.step
-        if told != hosted.reported and not (hosted.instance.done and any(o.blocked for o in hosted.instance.outputs)):
-            hosted.reported = told
-            if hosted.instance.done:
-                self.on_tick(self, True)
-            self.report(hosted)
-
     # emit
 
-    def _emit(self, stepped: Sequence[Hosted]) -> None:
-        """Credit, and watermarks that have risen, go back to those who sent what has been taken."""
+    def _emit(self, stepped: Sequence[InstanceHost]) -> None:
+        """Credit, and watermarks that have risen, go back to the senders of what has been taken."""
         for hosted in stepped:
-            if hosted.remotes:
-                self.network.emit(hosted.remotes)
+            ports = hosted.ports
+            if ports.remote:
+                self.network.emit(ports.remote)
             if hosted.entries:
-                self.clients.emit(hosted)
-            for name in (*hosted.inboxes, *hosted.channels):
-                sender = self.senders.get((name, hosted.epoch))
+                self.clients.publishers.emit(hosted)
+            for id_ in (*ports.incoming, *ports.outgoing):
+                sender = self.senders.get(id_)
                 if sender is not None and sender[1].settle():
                     self.ready.wake(sender[0].key)
-            self.short_ways.enter(hosted)
+            hosted.ports.relay.enter()
         self.meter.charge(self.network.account)
 
     def _tick(self) -> None:
-        now = time.monotonic_ns()
+        now = self.clock.steady_ns()
         self.slot.words[SINCE] = now
-        if now < self._next_tick:
+        if now < self.next_tick:
             return
-        self._next_tick = now + TICK_NS
+        self.next_tick = now + TICK_NS
         for hosted in self.ready.untold():
-            if not self.short_ways.leads_around(hosted):
+            if not hosted.ports.relay.entered:
                 hosted.instance.tick()
+        self.telling.tick()
         self.clients.tick()
         self.feeds.tick()
-        for hosted in [each for each in self.leaving if not self.clients.unread(each)]:
+        for hosted in [each for each in self.leaving if not self.clients.subscribers.unread(each)]:
             self._remove(hosted)
+        self.meter.charge(self.accounts.ticks)
         self.on_tick(self, False)
 
     @contextmanager
     def settled(self) -> Iterator[None]:
-        """Everything that is counted is where it is looked for, and who has passed something on is to be reported."""
-        passed = self.short_ways.leave_all()
-        for hosted in passed:
+        """Everything that is counted is where it is looked for, and what was relayed is to be reported."""
+        relayed = self.fast_paths.leave_all()
+        for hosted in relayed:
             self.ready.report(hosted)
         yield
-        for hosted in passed:
-            self.short_ways.enter(hosted)
+        for hosted in relayed:
+            hosted.ports.relay.enter()
 
     # messages
 
     def _on_control(self, header: Header, body: Any) -> None:
-        """Of a client; or of an instance that feeds one here, which is told by what it says or by whom it says it to."""
+        """Of a client; or of an instance that feeds one here, which is told by what it says or by where it says it."""
         if header.kind == wire.SUBSCRIBED or (header.kind == wire.UNSUBSCRIBE and not self.clients.knows(header.channel)):
             self.feeds.handle(header, body)
         elif header.kind not in (wire.OPEN, wire.CLOSE) or not self.moves.redirects.handle(header, body):
             self.clients.handle(header, body)
 
-    def _on_broken(self, channel: str, error: Exception) -> None:
+    def _on_broken(self, port: InPort, error: Exception) -> None:
         for hosted in self.hosted.values():
-            if channel in hosted.inboxes:
+            if hosted.ports.incoming.get(port.id) is port:
                 hosted.instance.fail(f"{type(error).__name__}: {error}")
                 hosted.wake()
 
     # commands
 
     def _obey(self) -> None:
+        if not self.commands:
+            return
         added = False
         while self.commands:
             command = self.commands.popleft()
-            added |= command.verb == "add"
-            hosted = command.hosted or self.hosted.get(command.key)
-            if command.verb == "confirm":
+            if isinstance(command, Confirm):
                 self.in_doubt = False
-            elif hosted is not None:
+                continue
+            added |= isinstance(command, AddInstance)
+            hosted = command.hosted if isinstance(command, AddInstance) else self.hosted.get(command.key)
+            if hosted is not None:
                 self.slot.enter(hosted.label)
                 self._do(command, hosted)
                 self.slot.leave()
         if added:
-            # What was made for them lives as long as they do, and a full collection would walk it, too. Whoever leaves is freed because
-            # nobody knows him any more; so nothing that he has may lead back to him. What is garbage by now would stay for ever.
+            # What was made for them lives as long as they do, and a full collection would walk it, too. What leaves is freed because
+            # nothing refers to it any more; so nothing that it has may refer back to it. What is garbage by now would stay for ever.
             gc.collect()
             gc.freeze()
+        self.meter.charge(self.accounts.commands)
 
-    def _do(self, command: Command, hosted: Hosted) -> None:
+    def _do(self, command: InstanceCommand, hosted: InstanceHost) -> None:
         try:
-            if command.verb == "add":
+            if isinstance(command, AddInstance):
                 self._add(hosted)
             else:
                 self._change(command, hosted)
@@ -284,76 +289,78 @@ class Loop:
             hosted.instance.fail(f"{type(error).__name__}: {error}")
             hosted.wake()
 
-    def _change(self, command: Command, hosted: Hosted) -> None:
+    def _change(self, command: InstanceCommand, hosted: InstanceHost) -> None:
         instance = hosted.instance
-        self.short_ways.leave(hosted)
+        hosted.ports.relay.leave()
         hosted.wake()
-        match command.verb:
-            case "subscribe" if instance.arriving:
-                hosted.wanted += command.subscriptions
-            case "run" | "drain" | "reroute" if instance.arriving:
-                hosted.to_drain |= command.verb == "drain"  # the rest is so where it comes from, and comes with it
-            case "move":
-                self.moves.ask(hosted, command.move)
-            case "run" if instance.state == "ready":
-                instance.state = "running"
-                self._tell(hosted)  # before its first slice, together with the others of its query
-            case "drain":
+        match command:
+            case AddSubscriptions() if instance.state == "arriving":
+                hosted.move.wanted += command.subscriptions
+            case RunInstance() | DrainInstance() | RerouteBuckets() if instance.state == "arriving":
+                hosted.move.to_drain |= isinstance(command, DrainInstance)  # the rest is so where it comes from, and comes with it
+            case TakeMoveStep(_, move):
+                self.moves.ask(hosted, move)
+            case RunInstance() if instance.state == "ready":
+                instance.run()
+                self.telling.tell(hosted)  # before its first slice, together with the others of its query
+            case DrainInstance():
                 instance.drain()
-            case "stop":
-                instance.close(Stop(), "stopped")
-            case "fail":
-                instance.close(Fail(command.subquery, command.instance, command.cause), "failed", command.cause)
-            case "reroute":
-                for head, barrier in command.tables.items():
-                    instance.reroute(head, barrier)
-            case "subscribe":
-                self.clients.subscribe_all(hosted, command.subscriptions)
-            case "lose":
+            case StopInstance():
+                instance.close(Stop())
+            case FailInstance(_, subquery, index, cause):
+                instance.close(Fail(subquery, index, cause))
+            case RerouteBuckets(_, tables):
+                for head, barrier in tables.items():
+                    hosted.movement.reroute(head, barrier)
+            case AddSubscriptions(_, subscriptions):
+                self.clients.subscribe_all(hosted, subscriptions)
+            case LoseStreams(_, streams):
                 for attachment in hosted.attachments:
-                    if attachment.source.stream in command.lost:
-                        attachment.source.lose(command.lost[attachment.source.stream])
-            case "remove" if self.clients.unread(hosted):
+                    if attachment.source.stream in streams:
+                        attachment.source.lose(streams[attachment.source.stream])
+            case RemoveInstance() if self.clients.subscribers.unread(hosted):
                 self.leaving.append(hosted)  # its readers are still at it; those that are gone are noticed by their silence
-            case "remove":
+            case RemoveInstance():
                 self._remove(hosted)
 
-    def _add(self, hosted: Hosted) -> None:
+    def _add(self, hosted: InstanceHost) -> None:
         if hosted.key in self.hosted:
             self._remove(self.hosted[hosted.key])
         self.hosted[hosted.key] = hosted
+        for step in step_accounts(hosted):
+            step.account.owner = hosted.key
         hosted.wake = partial(self.ready.wake, hosted.key)
-        for name, (inbox, wire_format, endpoint) in hosted.inboxes.items():
-            inbox.on_arrival = hosted.wake
-            if endpoint is not None:
-                remote = RemoteInbox(inbox, wire_format, endpoint, hosted.receiving(name), base_of(name) in hosted.paced)
-                self.network.inboxes[wire.name_id(name)] = hosted.remotes[wire.name_id(name)] = remote
-        for name, channel in hosted.channels.items():
-            if isinstance(channel, RemoteChannel):
-                self.network.channels[wire.name_id(name)] = channel
-                channel.on_credit = hosted.wake
+        for port in hosted.ports.incoming.values():
+            port.inbox.on_arrival = hosted.wake
+        self.network.incoming |= hosted.ports.remote
+        for id_, out in hosted.ports.outgoing.items():
+            if isinstance(out.way, RemoteChannel):
+                self.network.channels[id_] = out.way
+                out.way.on_credit = hosted.wake
             else:
-                self.senders[name, hosted.epoch] = (hosted, channel)
+                self.senders[id_] = (hosted, out.way)
         self.clients.add(hosted)
         self.feeds.add(hosted)
         self.moves.add(hosted)
-        self.short_ways.add(hosted)
+        hosted.ports.relay = self.fast_paths.relay(hosted)
         self.polls |= hosted.polls
         hosted.wake()
-        self._tell(hosted)
+        self.telling.tell(hosted)
 
-    def _remove(self, hosted: Hosted) -> None:
+    def _remove(self, hosted: InstanceHost) -> None:
         self.leaving = [each for each in self.leaving if each is not hosted]
         del self.hosted[hosted.key]
-        self.short_ways.remove(hosted)
+        hosted.ports.relay.leave()
+        hosted.ports.relay = PLAIN  # a fast path refers to what has it
         if hosted.polls:
             self.polls = any(each.polls for each in self.hosted.values())
         self.ready.forget(hosted)
-        self.network.forget(map(wire.name_id, hosted.inboxes), map(wire.name_id, hosted.channels))
-        for name in (*hosted.inboxes, *hosted.channels):
-            self.inboxes.pop((name, hosted.epoch), None)
-            if self.senders.get((name, hosted.epoch), (None,))[0] is hosted:
-                del self.senders[name, hosted.epoch]
+        self.telling.forget(hosted)
+        self.network.forget(hosted.ports.incoming, hosted.ports.outgoing)
+        for id_ in (*hosted.ports.incoming, *hosted.ports.outgoing):
+            self.inboxes.pop(id_, None)
+            if self.senders.get(id_, (None,))[0] is hosted:
+                del self.senders[id_]
         self.moves.redirects.give_up(hosted)
         self.clients.remove(hosted)
         self.feeds.remove(hosted)

@@ -8,52 +8,53 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from cep import wire
 from cep.config import InstanceManagerConfig
-from cep.dataflow.balancer import RouteKey
-from cep.dataflow.operators import AggregateOperator
-from cep.dataflow.output import Output
-from cep.dataflow.query_source import QuerySource
-from cep.dataflow.sequential_aggregate import SequentialAggregate
-from cep.dataflow.source import PublishedSource
+from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.operators.sequential_aggregate import SequentialAggregate
+from cep.dataflow.outputs.balancer import RouteKey
+from cep.dataflow.outputs.output import EdgeOutput
+from cep.dataflow.reports import notes_of, waits_for, watermark_of
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
-from cep.transport import Sockets
-from cep.wire import Header
-from instance_manager.accounts import settle, steps
-from instance_manager.hosting import Hosted, clock_us
+from cep.transport import wire
+from cep.transport.sockets import Sockets
+from cep.transport.wire import Header
+from cep.world.clock import Clock
+from cep.world.stalls import Stalls
+from cep.world.usage import Usage
+from instance_manager.accounts import settle, step_accounts
+from instance_manager.hosting import InstanceHost
 from instance_manager.loop import Loop
 
 LOG = logging.getLogger(__name__)
 INTERVAL_NS = 500_000_000
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LETTERS_MAX = 500  # per instance and report
 REPORT_NS = INTERVAL_NS // 100
 ROUND = 500  # reports in which every instance comes at least once: 250 s
 
 
 class Reporter:
-    """Sends a report when it is due; `tick` is called by the loop."""
+    """Sends a report when it is due; `tick` is called by the loop, in whose thread this is made."""
 
-    def __init__(self, config: InstanceManagerConfig, sockets: Sockets) -> None:
-        self.config, self.sockets = config, sockets
+    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, clock: Clock, usage: Usage, stalls: Stalls | None = None) -> None:
+        self.config, self.sockets, self.clock, self.usage, self.stalls = config, sockets, clock, usage, stalls
         self._due = 0
-        self._cpu_ns, self._mark = time.thread_time_ns(), time.perf_counter_ns()
-        self._round: deque[str] = deque()  # who has not come in this round
+        self._cpu_ns, self._mark = usage.thread_cpu_ns(), clock.steady_ns()
+        self._round: deque[str] = deque()  # those that have not come in this round
         self._made: dict[str, Any] | None = None  # and not yet sent
 
     def tick(self, loop: Loop, at_once: bool) -> None:
         """Makes a report if one is due, and sends it with the next tick, so that tuples that come meanwhile wait for one half of the work
-        only. Or both at once: an instance is over, and whoever sees its end asks for its dead letters next."""
-        now = time.monotonic_ns()
+        only. Or both at once: an instance is over, and a client that sees its end asks for its dead letters next."""
+        now = self.clock.steady_ns()
+        if self.stalls is not None:
+            self.stalls.look_at_others()
         try:
             if self._made is not None:
                 self._send()
@@ -64,6 +65,7 @@ class Reporter:
                 self._make(loop, now)
         except Exception:  # a report that cannot be made must not end the queries it is about
             LOG.exception("no report this time")
+        loop.meter.charge(loop.accounts.reports)
 
     def _make(self, loop: Loop, now: int) -> None:
         self._due = now + INTERVAL_NS
@@ -76,40 +78,42 @@ class Reporter:
 
     def _report(self, loop: Loop) -> dict[str, Any]:
         share = self._cpu_share(loop)
-        for account in (loop.account, loop.network.account):
-            account.settle(share)
-        told = [(hosted, _instance(hosted, share)) for hosted in self._due_now(loop)]
+        loop_cpu_ns = loop.accounts.settle(share)
+        loop.network.account.settle(share)
+        now_us = self.clock.wall_ns() // 1000
+        told = [(hosted, _instance(hosted, share, now_us)) for hosted in self._due_now(loop)]
         complete = not loop.ready.has_unreported
         for hosted, _ in told:
             if _goes_on(hosted):
                 loop.ready.report(hosted)
         return {
             "im": self.config.id,
-            "time": time.time(),
+            "time": self.clock.wall_ns() / 1e9,
             "instances": [figures for _, figures in told],
             "complete": complete,  # what is not among them has done nothing since it was
-            "withdrawn": [name.rsplit("/", 2) for name in loop.ready.withdrawn()],
+            "stalls": None if self.stalls is None else self.stalls.report(),
+            "withdrawn": [list(place) for place in loop.ready.withdrawn()],
             "process": {
                 "pid": os.getpid(),
-                "cpu_ns": time.process_time_ns(),
+                "cpu_ns": self.usage.process_cpu_ns(),
                 "engine_cpu_ns": self._cpu_ns,
-                "loop_cpu_ns": loop.account.cpu_ns,
+                "loop_cpu_ns": loop_cpu_ns,
                 "network_cpu_ns": loop.network.account.cpu_ns,
-                "rss_bytes": _resident_bytes(),
+                "rss_bytes": self.usage.resident_bytes(),
                 "strays": loop.network.strays,
                 "compilations": compilations(),
             },
         }
 
-    def _due_now(self, loop: Loop) -> Iterator[Hosted]:
+    def _due_now(self, loop: Loop) -> Iterator[InstanceHost]:
         """All that are over, and of the others as many as there is time for."""
-        end, told = time.monotonic_ns() + REPORT_NS, set()
+        end, told = self.clock.steady_ns() + REPORT_NS, set()
         for hosted in loop.ready.unreported():
             if not _tells(hosted):
                 continue
             told.add(hosted.key)
             yield hosted
-            if time.monotonic_ns() > end and not hosted.instance.done:
+            if self.clock.steady_ns() > end and not hosted.instance.done:
                 break
         if not self._round:
             self._round.extend(loop.hosted)
@@ -119,59 +123,48 @@ class Reporter:
 
     def _cpu_share(self, loop: Loop) -> float:
         """How much of the time that the loop has worked since the last report its thread had a core."""
-        cpu_ns, mark = time.thread_time_ns(), loop.meter.mark
+        cpu_ns, mark = self.usage.thread_cpu_ns(), loop.meter.mark
         worked = mark - self._mark - loop.idle.busy_ns
         share = min(1.0, (cpu_ns - self._cpu_ns) / worked) if worked > 0 else 1.0
         self._cpu_ns, self._mark, loop.idle.busy_ns = cpu_ns, mark, 0
         return share
 
 
-def _tells(hosted: Hosted) -> bool:
+def _tells(hosted: InstanceHost) -> bool:
     """Of the two places of an instance that moves: the old one until all is on its way, the new one once it has its totals."""
     instance = hosted.instance
-    return instance.state != "moved" and (instance.done or not instance.arriving)
+    return instance.state not in ("moved", "arriving")
 
 
-def _goes_on(hosted: Hosted) -> bool:
+def _goes_on(hosted: InstanceHost) -> bool:
     """Is there more to tell although it does nothing? The time that an output waits, letters that were too many for one report."""
     return bool(hosted.instance.dead_letters.letters) or any(output.blocked for output in hosted.instance.outputs)
 
 
-def _resident_bytes() -> int:
-    return int(os.pread(_statm(), 128, 0).split()[1]) * PAGE_BYTES
-
-
-@cache
-def _statm() -> int:
-    """Kept open: to look the name up takes as long as an instance's figures."""
-    return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
-    billed, instance = list(steps(hosted)), hosted.instance
+def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]:
+    billed, instance = list(step_accounts(hosted)), hosted.instance
     cpu_ns = settle(billed, share)
-    query, subquery, index = instance.name.rsplit("/", 2)
+    query = instance.query
     letters = instance.dead_letters.take(LETTERS_MAX)
     stateful = [node.stateful for node in instance.nodes if node.stateful is not None]
     aggregates = [operator for operator in stateful if isinstance(operator, AggregateOperator)]
     return {
         "query": query,
-        "subquery": subquery,
-        "instance": int(index),
+        "subquery": instance.subquery,
+        "instance": instance.index,
         "epoch": hosted.epoch,
         "state": instance.state,
-        "watermark": None if instance.watermark in (MIN_TIME, MAX_TIME) else instance.watermark,
-        "waits_for": instance.waits_for(clock_us()),
+        "watermark": None if (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
+        "waits_for": waits_for(instance, now_us),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),
-        "queue_bytes": sum(inbox.held() for inbox, _, _ in hosted.inboxes.values()) + _published_bytes(hosted),
+        "queue_bytes": sum(port.inbox.held() for port in hosted.ports.incoming.values()) + _published_bytes(hosted),
         "cpu_ns": cpu_ns,
         "bytes_in": sum(step.account.bytes for step in billed),
         "bytes_out": sum(output.bytes for output in instance.outputs),
         "late": sum(source.late_rows for source, _ in instance.sources),
         "odd_times": sum(source.odd_times for source, _ in instance.sources),
-        "before_since": sum(source.before_since for source, _ in instance.sources if isinstance(source, PublishedSource | QuerySource)),
-        "stale": sum(inbox.stale for inbox, _, _ in hosted.inboxes.values()),
+        "before_since": sum(source.before_since for source, _ in instance.sources),
         "state_bytes": sum(operator.state_bytes for operator in stateful),
         "open_panes_max": max((operator.open_panes_max for operator in aggregates), default=0),
         "incomplete": sum(operator.incomplete for operator in stateful),
@@ -181,7 +174,7 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
         "vanished_publishers": sorted({name for entry in hosted.entries.values() for name in entry.source.vanished}),
         **_moves(hosted),
         "buckets": _buckets(hosted),
-        "notes": instance.notes,
+        "notes": notes_of(instance),
         "operators": [step.to_json() for step in billed],
         "outputs": [_output(output, query, instance.meter.mark) for output in instance.outputs],
         "dead_letters": {
@@ -191,17 +184,17 @@ def _instance(hosted: Hosted, share: float) -> dict[str, Any]:
     }
 
 
-def _moves(hosted: Hosted) -> dict[str, int]:
-    moving = hosted.instance.moving
+def _moves(hosted: InstanceHost) -> dict[str, int]:
+    moving = hosted.movement.buckets
     if moving is None:
         return {}
     figures = {"moves": moving.moves, "moved_rows": moving.rows_moved, "moved_bytes": moving.bytes_moved}
     return figures | {"move_ns": moving.paused_us * 1000, "table": moving.version}
 
 
-def _buckets(hosted: Hosted) -> dict[str, list[int]]:
+def _buckets(hosted: InstanceHost) -> dict[str, list[int]]:
     """Subquery that it routes to -> a sample of rows by bucket."""
-    balancers = [(head, output.balancer) for head, outputs in hosted.instance.routes.items() for output in outputs]
+    balancers = [(head, output.balancer) for head, outputs in hosted.movement.routes.items() for output in outputs]
     counts: dict[str, np.ndarray] = {}
     for head, balancer in balancers:
         if isinstance(balancer, RouteKey):
@@ -209,7 +202,7 @@ def _buckets(hosted: Hosted) -> dict[str, list[int]]:
     return {head: each.tolist() for head, each in counts.items()}
 
 
-def _output(output: Output, query: str, now: int) -> dict[str, Any]:
+def _output(output: EdgeOutput, query: str, now: int) -> dict[str, Any]:
     """Backpressure, how long it has waited for credit; and, of what leaves the query, how old its tuples were."""
     figures: dict[str, Any] = {"name": output.name.removeprefix(f"{query}/"), "blocked": output.blocked}
     figures["blocked_ns"] = output.stall.until(now)
@@ -218,12 +211,12 @@ def _output(output: Output, query: str, now: int) -> dict[str, Any]:
     return figures
 
 
-def _published_bytes(hosted: Hosted) -> int:
+def _published_bytes(hosted: InstanceHost) -> int:
     """Of publishers, waiting to be read."""
     return sum(publisher.inbox.held() for entry in hosted.entries.values() for publisher in entry.source.publishers.values())
 
 
-def _dropped(hosted: Hosted) -> int:
-    """Answers that nobody subscribed to, and those dropped for subscribers that were slow or went away."""
+def _dropped(hosted: InstanceHost) -> int:
+    """Answers without a subscriber, and those dropped for subscribers that were slow or went away."""
     subscribers = sum(o.dropped_rows + sum(s.dropped for s in o.subscriptions.values()) for o in hosted.outlets.values())
     return subscribers + sum(output.discarded for output in hosted.instance.outputs)

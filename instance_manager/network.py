@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from cep import wire
-from cep.dataflow.channel import Credit, Inbox, watermark_after
+from cep.dataflow.channel import Inbox
 from cep.dataflow.meter import Account, Meter
-from cep.elements import MIN_TIME, Batch, Element
+from cep.elements import Batch
 from cep.errors import ProtocolError
-from cep.transport import Sockets
-from cep.wire import Format, Header
+from cep.transport import wire
+from cep.transport.sockets import Sockets
+from cep.transport.wire import Header
+from instance_manager.ports import InPort, Relay, RemoteChannel
 
 LOGGED = 20
 RECEIVE_MESSAGES_MAX = 256  # per turn of the loop
@@ -28,61 +28,6 @@ ControlHandler = Callable[[Header, Any], None]
 PublishedHandler = Callable[[Header, Any], Account | None]
 
 
-class RemoteChannel:
-    """The sending end of a channel to another process."""
-
-    shares = False
-
-    def __init__(self, sockets: Sockets, name: str, stream: str, endpoint: str, wire_format: Format, share: int, epoch: int = 0) -> None:
-        self.sockets, self.endpoint, self.format = sockets, endpoint, wire_format
-        self.id, self.stream, self.epoch = wire.name_id(name), wire.stream_id(stream), epoch
-        self.credit = Credit()
-        self.credit.limit = share
-        self.sequence = 0
-        self.on_credit: Callable[[], None] = lambda: None  # for whoever waits for it
-
-    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
-        body = wire.body_of(element, self.format)
-        header = self.header(element, watermark, since)
-        self.sequence += 1
-        if isinstance(element, wire.COSTLY):
-            self.credit.spend(len(body or b""))
-        self.sockets.send(self.endpoint, header, body)
-
-    def header(self, element: Element, watermark: int, since: int) -> Header:
-        created = element.created if isinstance(element, Batch) else 0
-        return Header(
-            wire.kind_of(element),
-            self.id,
-            self.sequence,
-            self.epoch,
-            self.stream,
-            self.format.fingerprint,
-            watermark_after(element, watermark),
-            created,
-            since=since,
-        )
-
-
-@dataclass
-class RemoteInbox:
-    """The receiving end of a channel from another process, and whom to give credit."""
-
-    inbox: Inbox
-    format: Format
-    endpoint: str
-    account: Account  # of receiving and decoding
-    paced: bool = True  # the sender may read files: it waits for our watermark
-    told: int = MIN_TIME  # the combined watermark that the sender knows of
-
-
-class Passage(Protocol):
-    """A way around what follows (`instance_manager.short_way`)."""
-
-    def leave(self) -> bool:
-        """Whoever it leads around is looked at next."""
-
-
 class Network:
     """Moves messages between the sockets and the channels."""
 
@@ -91,14 +36,14 @@ class Network:
         sockets: Sockets,
         on_control: ControlHandler,
         on_published: PublishedHandler,
-        on_broken: Callable[[str, Exception], None],
+        on_broken: Callable[[InPort, Exception], None],
         meter: Meter,
     ) -> None:
         self.sockets, self.on_control, self.on_published, self.on_broken = sockets, on_control, on_published, on_broken
         self.meter, self.account = meter, Account()  # the account: credits, and messages that belong to no stream
-        self.inboxes: dict[int, RemoteInbox] = {}
+        self.incoming: dict[int, InPort] = {}
         self.channels: dict[int, RemoteChannel] = {}
-        self.passed_by: Mapping[int, Passage] = {}  # instances whose messages do not come here unless they have to, by what these may name
+        self.relays: Mapping[int, Relay] = {}  # those entered, by each id that a message about their instances may bear
         self.strays = 0  # messages for channels that are not (any more) here
 
     def receive(self) -> None:
@@ -114,17 +59,17 @@ class Network:
             self.meter.charge(self._dispatch(*message))
 
     def _dispatch(self, header: Header, body: Any) -> Account:
-        """Who the message was for."""
-        if header.channel in self.passed_by:
-            self.passed_by[header.channel].leave()
+        """The channel that the message was for."""
+        if header.channel in self.relays:  # the instance is looked at next
+            self.relays[header.channel].leave()
         if header.kind == wire.CREDIT and header.channel in self.channels:
             channel = self.channels[header.channel]
             channel.credit.grant(header.sequence, header.record, header.watermark)
             channel.on_credit()
         elif header.kind >= wire.CREDIT:
             self._control(header, body)
-        elif header.channel in self.inboxes:
-            return self._accept(self.inboxes[header.channel], header, body)
+        elif header.channel in self.incoming:
+            return self._accept(self.incoming[header.channel], header, body)
         elif (account := self.on_published(header, body)) is not None:
             return account
         else:
@@ -134,7 +79,7 @@ class Network:
     def _control(self, header: Header, body: Any) -> None:
         try:
             self.on_control(header, body)
-        except ProtocolError as error:  # a client that talks nonsense gets no answer; nobody else is harmed
+        except ProtocolError as error:  # a client that talks nonsense gets no answer; no other is harmed
             self._stray("message of a client not understood: %s: %s", header, error)
         except Exception:
             self._stray("message of a client not understood: %s\n%s", header, traceback.format_exc())
@@ -145,20 +90,20 @@ class Network:
         if self.strays <= LOGGED or not self.strays & self.strays - 1:
             LOG.warning(text + " (%d so far)", *values, self.strays)
 
-    def _accept(self, remote: RemoteInbox, header: Header, body: Any) -> Account:
+    def _accept(self, remote: InPort, header: Header, body: Any) -> Account:
         try:
             element = wire.element_of(header, body, remote.format)
             size = len(body) if header.kind in wire.COSTLY_KINDS else 0
             if isinstance(element, Batch):
                 remote.account.take(len(element), size)
-            remote.inbox.accept(element, size, header.sequence, header.epoch, header.watermark, header.since)
+            remote.inbox.accept(element, size, header.sequence, header.watermark, header.since)
         except Exception as error:  # a broken channel is its query's failure, not the process's
-            self.on_broken(remote.inbox.name, error)
+            self.on_broken(remote, error)
         return remote.account
 
-    def emit(self, inboxes: Mapping[int, RemoteInbox]) -> None:
+    def emit(self, ports: Mapping[int, InPort]) -> None:
         """Gives back credit, and the combined watermark where it is waited for (CREDIT: sequence = bytes consumed, record = limit)."""
-        for id_, remote in inboxes.items():
+        for id_, remote in ports.items():
             inbox, returned = remote.inbox, remote.inbox.returned
             if inbox.credit_due or (returned > remote.told and (remote.paced or _is_idle(inbox))):
                 remote.told = returned
@@ -167,7 +112,7 @@ class Network:
 
     def forget(self, inboxes: Iterable[int], channels: Iterable[int]) -> None:
         for id_ in inboxes:
-            self.inboxes.pop(id_, None)
+            self.incoming.pop(id_, None)
         for id_ in channels:
             self.channels.pop(id_, None)
 

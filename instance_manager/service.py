@@ -9,18 +9,25 @@ import signal
 import socket
 from typing import Any
 
-from cep.compile.user_functions import allow
+from cep.compile.user.functions import allow
 from cep.config import InstanceManagerConfig
-from cep.kernels.jit import no_garbage, warm
-from cep.kernels.text import LATENESS
-from cep.mark import Mark
+from cep.kernels.jit import compilations, no_garbage, warm
+from cep.kernels.lateness import LATENESS
 from cep.numa import Binding
-from cep.transport import open_sockets
-from instance_manager.control import Control
-from instance_manager.hosting import Preparation, clock_us
+from cep.service.mark import Mark
+from cep.transport.sockets import open_sockets
+from cep.world.clock import SystemClock
+from cep.world.stalls import Stalls
+from cep.world.thread_usage import SystemThreadUsage
+from cep.world.usage import SystemUsage
+from cep.world.zookeeper import ZooKeeperSession
+from instance_manager.control.control import Control
+from instance_manager.control.control_thread import ControlThread
+from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
 from instance_manager.metrics import Reporter
 from instance_manager.own_memory import take
+from instance_manager.watch import Watch
 
 VERSION = 1
 
@@ -31,11 +38,13 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     allow(config.cluster.modules, config.cluster.module_path)
     logging.info("binding: %s", binding.to_json())
     take()
-    # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: whoever starts a process waits for that, not who deploys.
+    # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: the start of a process waits for that, not a deployment.
     with no_garbage():
         warm(*LATENESS)
     sockets = open_sockets(config.endpoint)
-    reporter = Reporter(config, sockets)
+    stalls = Stalls(SystemClock(), SystemThreadUsage(), compilations)
+    stalls.watch_garbage()
+    reporter = Reporter(config, sockets, SystemClock(), SystemUsage(), stalls)
     mark, own = Mark.open(config.mark), facts(config, binding)
     mark.begin(own["started"])
     loop = Loop(
@@ -46,16 +55,21 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         mark.loop,
         config.cluster.silence_s,
         config.cluster.session_timeout_s,
-        lambda: control.words.put("back"),
+        lambda: control.loop_is_back(),
+        fast_path=config.cluster.fast_path,
     )
-    control = Control(config, own, Preparation(config, sockets, loop.inbox, loop.meter), loop.ask, mark.control)
+    Watch(loop, stalls)
+    cluster = config.cluster
+    session = ZooKeeperSession(cluster.zookeeper, cluster.session_timeout_s, cluster.zookeeper_secret)
+    control = Control(config, own, Preparation(config, sockets, loop.inbox, loop.meter), loop.ask, mark.control, session)
+    controlling = ControlThread(control, mark.control)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
-    control.start()
+    controlling.start()
     # Batches and columns are freed by reference counts; a full collection would walk all of Numba's and Arrow's objects.
     gc.freeze()
     loop.run()
-    control.close()
+    controlling.close()
     sockets.close()
     return 0
 
@@ -66,7 +80,7 @@ def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, Any]:
         "id": config.id,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "started": clock_us(),
+        "started": SystemClock.wall_ns() // 1000,
         "core": config.core,
         "node": config.node,
         "endpoint": config.endpoint,

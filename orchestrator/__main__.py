@@ -15,15 +15,15 @@ import uvicorn
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
-from cep.numa import available_cores, read_topology
-from cep.serving import CONNECTIONS_MAX, raise_descriptor_limit, served, share_interpreter
-from orchestrator.balancing import Balancing
-from orchestrator.door import Gateway
-from orchestrator.guard import check_exposure
-from orchestrator.metric_client import MetricClient
-from orchestrator.rest import Api
-from orchestrator.rest_many import make_app
-from orchestrator.service import Service
+from cep.machine import available_cores, read_topology
+from cep.service.serving import CONNECTIONS_MAX, raise_descriptor_limit, served, share_interpreter
+from orchestrator.balance.buckets import Balancing
+from orchestrator.metrics.client import MetricClient
+from orchestrator.rest.api import Api
+from orchestrator.rest.app import make_rest_app
+from orchestrator.rest.gateway_proxy import GatewayProxy
+from orchestrator.rest.guard import check_exposure
+from orchestrator.service_thread import ServiceThread
 
 _GRACE_S = 1  # long-polls are cut off after it
 
@@ -32,33 +32,34 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         config = ClusterConfig.from_json(json.loads(arguments[0]))
-        serve(replace(config, token=config.token or os.environ.get(TOKEN_VARIABLE)))
+        serve_rest(replace(config, token=config.token or os.environ.get(TOKEN_VARIABLE)))
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def serve(config: ClusterConfig) -> None:
+def serve_rest(config: ClusterConfig) -> None:
     """Until SIGTERM or SIGINT. Raises ClusterError: it may not, or cannot, listen where it should."""
     check_exposure(config)
     listener = listen(config)
-    service = Service(config, read_topology().restricted(available_cores()))
+    running = ServiceThread(config, read_topology().restricted(available_cores()))
+    service = running.service
     metrics = MetricClient(config.metrics_out)
-    app = make_app(Api(service, metrics, Gateway(config.gateway), config))
+    app = make_rest_app(Api(service, metrics, GatewayProxy(config.gateway), config))
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
     settings = uvicorn.Config(app, http=protocol, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
     balancing = Balancing(service, metrics)
     share_interpreter()
-    service.start()
+    running.start()
     balancing.start()
     try:
         uvicorn.Server(settings).run(sockets=[listener])
     finally:
         balancing.close()
-        service.close()
+        running.close()
 
 
 def listen(config: ClusterConfig) -> socket.socket:

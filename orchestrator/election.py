@@ -11,21 +11,19 @@ import json
 import logging
 import os
 import re
-import uuid
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError, NotEmptyError
-
 from cep.config import node
 from cep.errors import ProtocolError
-from cep.model.shapes import read
+from cep.model.shapes import read_shape
+from cep.world.coordination import Coordination, NodeRefused, NodeWatch, NoNode, NotEmpty, Znode
 
 _LOG = logging.getLogger(__name__)
-_CANDIDATE = re.compile(r"[0-9a-f]{32}-[0-9]{10}")
+_WORD = (1 << 64) - 1
+_CANDIDATE = re.compile(r"[0-9a-f]{16}-[0-9]{10}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,72 +47,85 @@ class Candidate:
     @staticmethod
     def from_json(document: Any) -> Candidate:
         """Raises ProtocolError: it is none."""
-        return read(Candidate, document)
+        return read_shape(Candidate, document)
 
     def to_json(self) -> dict[str, Any]:
         return {"rest": self.rest, "machine": self.machine, "pid": self.pid, "born": self.born}
 
 
 class Election:
-    """This orchestrator's candidacy. `wake` is called, from kazoo's thread, when it is worth asking again."""
+    """This orchestrator's candidacy. `wake` is a watch: it is called when it is worth asking again."""
 
-    def __init__(self, client: KazooClient, candidate: Candidate, wake: Callable[[], None]) -> None:
-        self._client, self._candidate, self._wake = client, candidate, wake
-        self._id = uuid.uuid4().hex  # in the node's name: a creation that was answered by a lost connection is found again
+    def __init__(self, coordination: Coordination, candidate: Candidate, wake: NodeWatch) -> None:
+        self._coordination, self._candidate, self._wake = coordination, candidate, wake
 
     def leads(self) -> bool:
         """Stands for election if it does not yet; is it first?"""
         while True:
-            standing = sorted(filter(_CANDIDATE.fullmatch, self._children()), key=_number)
-            mine = next((name for name in standing if name.startswith(self._id)), None)
+            own = self._own_name()
+            standing = sorted(filter(_CANDIDATE.fullmatch, self._names()), key=_number)
+            mine = next((name for name in standing if name.startswith(own)), None)
             if mine is None:
-                self._stand()
+                self._stand(own)
                 continue
             ahead = [name for name in standing[: standing.index(mine)] if not self._swept(name)]
             if not ahead:
                 return True
-            if self._client.exists(node("election", ahead[-1]), watch=lambda event: self._wake()) is not None:
+            [before] = self._coordination.get([node("election", ahead[-1])], self._wake)
+            if isinstance(before, Znode):
                 return False
 
     def take_office(self) -> int:
         """Names itself in `/orchestrator`; the version of that node is the fence of all its writes."""
-        self._client.ensure_path(node("orchestrator"))
-        stat = self._client.set(node("orchestrator"), json.dumps(self._candidate.to_json()).encode())
-        return int(stat.version)
+        self._coordination.ensure([node("orchestrator")])
+        return self._coordination.set(node("orchestrator"), json.dumps(self._candidate.to_json()).encode())
 
     def leader(self) -> str | None:
-        """The REST address of whoever leads, or led last."""
-        try:
-            data, _ = self._client.get(node("orchestrator"))
-        except NoNodeError:
+        """The REST address of the one that leads, or led last."""
+        [found] = self._coordination.get([node("orchestrator")])
+        if not isinstance(found, Znode):
             return None
         try:
-            return Candidate.from_json(json.loads(data)).rest if data else None
+            return Candidate.from_json(json.loads(found.data)).rest if found.data else None
         except (ValueError, RecursionError, ProtocolError):
-            return None  # anybody may have written it; whoever leads next writes it anew
+            return None  # any process may have written it; the next leader writes it anew
 
-    def _children(self) -> list[str]:
-        self._client.ensure_path(node("election"))
-        return list(self._client.get_children(node("election")))
+    def _own_name(self) -> str:
+        """How the name of its node begins. It names the session, with which the node goes: where a creation was answered by a lost
+        connection the node is found again, and the node of a session that is over is not taken for its own."""
+        return f"{self._coordination.session & _WORD:016x}-"
 
-    def _stand(self) -> None:
+    def _names(self) -> list[str]:
+        self._coordination.ensure([node("election")])
+        [names] = self._coordination.children([node("election")])
+        if isinstance(names, NodeRefused):
+            raise names
+        return names or []
+
+    def _stand(self, name: str) -> None:
         data = json.dumps(self._candidate.to_json()).encode()
-        self._client.create(node("election", f"{self._id}-"), data, ephemeral=True, sequence=True)
+        self._coordination.create(node("election", name), data, ephemeral=True, sequence=True)
 
     def _swept(self, name: str) -> bool:
         """Whether a candidate ahead is gone; it is removed if it was of this machine."""
         path = node("election", name)
+        [found] = self._coordination.get([path])
         try:
-            data, stat = self._client.get(path)
-            if stat.ephemeralOwner == 0:
-                raise ProtocolError("it would stay when its process has gone, so no orchestrator has made it")
-            if not Candidate.from_json(json.loads(data)).is_gone:
-                return False
-            self._client.delete(path)
-        except NoNodeError:
-            pass
-        except (ValueError, RecursionError, ProtocolError, NotEmptyError) as error:
+            if isinstance(found, NodeRefused):
+                raise found
+            return found is None or self._is_swept(path, found)
+        except (ValueError, RecursionError, ProtocolError, NotEmpty, NodeRefused) as error:
             _LOG.error("%s is no candidate: %s: %s", path, type(error).__name__, error)
+        return True
+
+    def _is_swept(self, path: str, found: Znode) -> bool:
+        if found.owner == 0:
+            raise ProtocolError("it would stay when its process has gone, so no orchestrator has made it")
+        # Its own: it stood for election while one session followed another.
+        if found.owner != self._coordination.session and not Candidate.from_json(json.loads(found.data)).is_gone:
+            return False
+        with suppress(NoNode):
+            self._coordination.delete(path)
         return True
 
 

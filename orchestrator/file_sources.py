@@ -14,27 +14,28 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from cep.dataflow.static_table import check_inline
-from cep.errors import QueryError
-from cep.folders import inside
+from cep.dataflow.operators.static_table import check_inline
+from cep.dataflow.sources.opening import check_file
+from cep.errors import DataError, QueryError
 from cep.model.operators import Lookup
 from cep.model.query import Query
-from cep.model.streams import Stream, TextFiles
+from cep.model.streams import SourceFiles, Stream
 from cep.model.tables import StaticTable
-from cep.plan.physical import Files
+from cep.plan.physical import FilesByStream
+from cep.service.folders import inside
 
 PATH_BYTES_MAX = 4095
 """As Linux has it."""
 
 
-def checked_files(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
+def checked_files(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> FilesByStream:
     """`files_of`, once all other paths of the query have been checked too."""
     check_tables(query, folders)
     check_folders(query, folders)
     return files_of(query, known, folders)
 
 
-def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> Files:
+def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]) -> FilesByStream:
     """Stream -> (path, size in bytes) of its files, sorted by path, of every stream the query declares or reads.
 
     Raises:
@@ -43,7 +44,11 @@ def files_of(query: Query, known: Mapping[str, Stream], folders: tuple[str, ...]
     own = {stream.name: f"/streams/{i}/files/paths" for i, stream in enumerate(query.streams)}
     read = {name for operator in query.operators for name in operator.inputs} | {o.input for o in query.outputs}
     streams = [*query.streams, *(known[name] for name in sorted(read - own.keys()) if name in known)]
-    return {s.name: resolve(s.files, folders, own.get(s.name, "")) for s in streams if s.files is not None}
+    found = {s.name: resolve_paths(s.files, folders, own.get(s.name, "")) for s in streams if s.files is not None}
+    for stream in streams:
+        for path, _ in found.get(stream.name, ()):
+            _check_format(stream, path, own.get(stream.name, ""))
+    return found
 
 
 def check_tables(query: Query, folders: tuple[str, ...]) -> None:
@@ -69,7 +74,7 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
 
 
 def _column_names(path: str, format: str) -> list[str]:
-    """Of what is there, whatever is declared."""
+    """The names of the columns that are there, whatever is declared."""
     match format:
         case "parquet":
             return list(pyarrow.parquet.read_schema(path).names)
@@ -90,7 +95,7 @@ def check_folders(query: Query, folders: tuple[str, ...]) -> None:
             inside(output.files.folder, allowed, where)
 
 
-def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:
+def resolve_paths(files: SourceFiles, folders: tuple[str, ...], pointer: str = "") -> tuple[tuple[str, int], ...]:
     """The files that paths and globs name. Raises QueryError, pointing at `pointer` / index of the path."""
     allowed = [Path(folder).resolve() for folder in folders]
     found: dict[str, int] = {}
@@ -102,6 +107,13 @@ def resolve(files: TextFiles, folders: tuple[str, ...], pointer: str = "") -> tu
     return tuple(sorted(found.items()))
 
 
+def _check_format(stream: Stream, path: str, pointer: str) -> None:
+    try:
+        check_file(stream, path)
+    except (DataError, OSError) as error:
+        raise QueryError(f"stream {stream.name!r}: {error}", pointer) from None
+
+
 def _matches(pattern: str, allowed: list[Path], pointer: str) -> list[str]:
     _check_path("file", pattern, pointer)
     if not glob.has_magic(pattern) or os.path.exists(pattern):
@@ -109,7 +121,7 @@ def _matches(pattern: str, allowed: list[Path], pointer: str) -> list[str]:
     inside(_fixed_part(pattern), allowed, pointer)
     found = (path for path in glob.glob(pattern, recursive=True) if not os.path.isdir(path))
     paths = sorted(path for path in found if _is_inside(os.path.dirname(path), allowed))
-    if not paths:  # a folder behind a link that leads outside has no files that anybody may hear of
+    if not paths:  # a folder behind a link that leads outside has no files that a user may hear of
         raise QueryError(f"no file matches {pattern!r}", pointer)
     return paths
 

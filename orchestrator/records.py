@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from cep.errors import ProtocolError, QueryFailed
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint, shown
-from cep.model.shapes import read
-from orchestrator.life_cycle import LIFE_CYCLE
+from cep.model.shapes import read_shape
+from cep.world.clock import Clock
+from orchestrator.state.life_cycle import LIFE_CYCLE
 
 KEEP_S = 60.0
-"""How long what is over stays readable, unless a subscription says otherwise (DESIGN 5.9)."""
+"""How long what is over stays readable, unless a subscription says otherwise (rule 5.9)."""
 
 
 class Now(NamedTuple):
@@ -20,6 +21,10 @@ class Now(NamedTuple):
 
     steady: float
     wall: float
+
+    @staticmethod
+    def by(clock: Clock) -> Now:
+        return Now(clock.steady_ns() / 1e9, clock.wall_ns() / 1e9)
 
 
 class Process(NamedTuple):
@@ -32,7 +37,7 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Registration:
-    """Of what an instance manager says of itself, what is needed here."""
+    """What is needed here of what an instance manager says of itself."""
 
     id: str
     endpoint: str
@@ -44,7 +49,7 @@ class _Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Manager:
+class InstanceManager:
     """An instance manager as it registered itself; `info` is everything it said."""
 
     im: str
@@ -56,11 +61,11 @@ class Manager:
     refused: Mapping[str, str] = field(default_factory=dict)  # assignments that it cannot read, and why
 
     @staticmethod
-    def from_json(d: Mapping[str, Any]) -> Manager:
+    def from_json(d: Mapping[str, Any]) -> InstanceManager:
         """Raises ProtocolError: it is no registration."""
-        found = read(_Registration, d)
+        found = read_shape(_Registration, d)
         process = Process(found.pid, found.started)
-        return Manager(found.id, checked_endpoint(found.endpoint), process, found.node, found.core, d, found.refused)
+        return InstanceManager(found.id, checked_endpoint(found.endpoint), process, found.node, found.core, d, found.refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +102,14 @@ class Status:
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
         """Raises ProtocolError: it is no status."""
-        found = read(Status, {key: value for key, value in d.items() if value is not None} if isinstance(d, dict) else d)
+        found = read_shape(Status, {key: value for key, value in d.items() if value is not None} if isinstance(d, dict) else d)
         check_operators(found.operators)
-        read(_FailedAt, {"at": list(found.failed_at) or ["", None]})
-        return found if len(found.cause or "") <= CAUSE_CHARS_MAX else replace(found, cause=found.cause[:CAUSE_CHARS_MAX])  # type: ignore[index]
+        read_shape(_FailedAt, {"at": list(found.failed_at) or ["", None]})
+        return replace(found, cause=None if found.cause is None else found.cause[:CAUSE_CHARS_MAX])
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """Why a query failed, and where."""
 
     subquery: str
@@ -128,7 +133,7 @@ class BucketTable:
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> BucketTable:
         """Raises ProtocolError: it is no table."""
-        return read(BucketTable, d)
+        return read_shape(BucketTable, d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +165,8 @@ class Relocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
-    """Somebody who reads an output stream."""
+class SubscriptionRecord:
+    """A reader of an output stream."""
 
     stream: str
     id: str
@@ -173,9 +178,9 @@ class Subscription:
         return asdict(self)
 
     @staticmethod
-    def from_json(d: Mapping[str, Any]) -> Subscription:
+    def from_json(d: Mapping[str, Any]) -> SubscriptionRecord:
         """Raises ProtocolError or QueryError: it is no subscription."""
-        found = read(Subscription, d)
+        found = read_shape(SubscriptionRecord, d)
         checked(found.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX)
         checked_endpoint(found.endpoint)
         if found.on_slow not in ("block", "drop"):
@@ -184,7 +189,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Publisher:
+class PublisherRecord:
     """A partition of a published stream."""
 
     stream: str
@@ -195,9 +200,9 @@ class Publisher:
         return asdict(self)
 
     @staticmethod
-    def from_json(d: Mapping[str, Any]) -> Publisher:
+    def from_json(d: Mapping[str, Any]) -> PublisherRecord:
         """Raises ProtocolError or QueryError: it is no publisher."""
-        found = read(Publisher, d)
+        found = read_shape(PublisherRecord, d)
         checked_endpoint(found.endpoint)
         return found
 
@@ -232,7 +237,7 @@ class QueryRecord:
     start: bool = True
     state: str = "accepted"
     desired: str = "ready"
-    cause: Cause | None = None
+    cause: FailureCause | None = None
     times: Mapping[str, float] = field(default_factory=dict)
     released: bool = False
     forget: bool = False
@@ -248,7 +253,7 @@ class QueryRecord:
     def broken(self) -> str:
         """Why its outputs have not ended and will not go on; empty if they may, or if they have, as those of a drained query."""
         if self.state == "failed":
-            cause = self.cause or Cause("", None, "no cause is known")
+            cause = self.cause or FailureCause("", None, "no cause is known")
             return str(QueryFailed(self.name, cause.subquery, cause.instance, cause.text))
         return f"query {self.name!r} was stopped" if self.state == "stopped" and "stopping" in self.times else ""
 
@@ -269,7 +274,7 @@ class QueryRecord:
     def from_json(d: Mapping[str, Any]) -> QueryRecord:
         """Raises ProtocolError: it is no record."""
         cause = d.get("cause") if isinstance(d, dict) else None
-        found = read(QueryRecord, d | {"cause": cause | {"text": cause.get("cause")}} if isinstance(cause, dict) else d)
+        found = read_shape(QueryRecord, {**d, "cause": cause | {"text": cause.get("cause")}} if isinstance(cause, dict) else d)
         if found.state not in LIFE_CYCLE:
             raise ProtocolError(f"QueryRecord.state: expected one of {', '.join(LIFE_CYCLE)}, got {shown(found.state)}")
         checked(found.epoch, "epoch", 0, EPOCH_MAX)
@@ -281,12 +286,12 @@ class QueryRecord:
 def check_operators(figures: Iterable[Mapping[str, Any]]) -> None:
     """Raises ProtocolError: these are not what `added_up` adds up."""
     for each in figures:
-        read(_Figures, each)
+        read_shape(_Figures, each)
 
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Of an operator, or of a step that is none."""
+    """The figures of an operator, or of a step that is none."""
 
     name: str
     step: str
@@ -295,7 +300,7 @@ class _Figures:
 
 
 def added_up(figures: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of operators and other steps, those of one name together: every instance of a subquery has the same."""
+    """Operators and other steps, those of one name together: every instance of a subquery has the same."""
     sums: dict[tuple[str, str], dict[str, Any]] = {}
     for each in figures:
         known = sums.setdefault((each["step"], each["name"]), {"name": each["name"], "step": each["step"]})

@@ -1,8 +1,7 @@
 """ZooKeeper as the orchestrator sees it: what is there, what changes, and writes that only the leader can make.
 
 Rules:
-1. All calls come from one thread, the service's. kazoo's callbacks only put on its queue: a ZooKeeper call inside a callback
-   would deadlock the connection (kazoo#381).
+1. All calls come from one thread, the service's. Watches only put a word in its mailbox.
 2. Reads are pipelined: all requests go out before the first answer is waited for.
 3. Writes are absolute and wait in `pending`, the last value winning. `flush` makes as few transactions of them as their size
    allows, pipelined, each checking the fence: the version of `/orchestrator`, which every new leader raises. A deposed
@@ -14,31 +13,32 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
-    NodeExistsError,
-    NoNodeError,
-    RolledBackError,
-    RuntimeInconsistency,
-    SessionExpiredError,
-)
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, WatchedEvent
-
-from cep.config import ROOT, node, transactions
+from cep.config import node
 from cep.errors import ClusterError, TooLarge
-from cep.zookeeper import outcome
-from orchestrator.events import Command, Put
-from orchestrator.quarantine import Quarantine, decode, readable
-from orchestrator.records import Manager, Status
+from cep.world.coordination import (
+    BadVersion,
+    Check,
+    ConnectionLost,
+    Coordination,
+    CoordinationError,
+    Create,
+    FailedTransaction,
+    NodeExists,
+    NodeRefused,
+    NodeWatch,
+    NoNode,
+    Operation,
+    Remove,
+    SetData,
+    transactions,
+)
+from orchestrator.records import InstanceManager, Status
+from orchestrator.state.events import ClusterCommand, Put
+from orchestrator.state.quarantine import Quarantine, decode, readable
 
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
@@ -47,11 +47,7 @@ _KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", 
 _GONE = None
 _DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen
 _TRIES_MAX = 10
-_OF_OTHERS = (RolledBackError, RuntimeInconsistency, ConnectionLoss, SessionExpiredError)
 T = TypeVar("T")
-
-LOST = (ConnectionLoss, ConnectionClosedError, SessionExpiredError, KazooTimeoutError)
-"""The connection went away: nothing is wrong that its return does not mend."""
 
 
 class Deposed(Exception):
@@ -61,7 +57,7 @@ class Deposed(Exception):
 class _Unwritable(Exception):
     """A node that ZooKeeper does not let us write, whatever else is written: it has children, say."""
 
-    def __init__(self, path: str, error: KazooException) -> None:
+    def __init__(self, path: str, error: CoordinationError) -> None:
         super().__init__(path)
         self.path, self.error = path, error
 
@@ -78,10 +74,10 @@ def encode(path: str, value: Any) -> bytes:
 
 
 class Registry:
-    """Reads with watches, and fenced writes. `changed` is called, from kazoo's thread, with the path that changed."""
+    """Reads with watches, and fenced writes. `changed` is a watch: it is called with the path that changed."""
 
-    def __init__(self, client: KazooClient, timeout_s: float, changed: Callable[[str], None], quarantine: Quarantine | None = None) -> None:
-        self._client, self._timeout_s, self._changed = client, timeout_s, changed
+    def __init__(self, coordination: Coordination, changed: NodeWatch, quarantine: Quarantine | None = None) -> None:
+        self._coordination, self._changed = coordination, changed
         self.quarantine = quarantine or Quarantine()
         self._known: dict[str, bytes] = {}
         self._parents: set[str] = set()
@@ -95,17 +91,20 @@ class Registry:
         """path -> value of every node the orchestrator writes; what was pending or seen before is forgotten."""
         self._known, self._pending, self._uncertain, self._seen = {}, {}, set(), {}
         self._ensure(node(kind) for kind in (*_KINDS, "ims", "status"))
-        self._client.sync(ROOT)
+        self._coordination.sync()
         level = [node(kind) for kind in _KINDS]
         for _ in range(_DEPTH_MAX):
             self._known |= {path: data for path, data in self._values(level) if data is not None}
             level = [f"{path}/{name}" for path, names in self._children(level) for name in names]
         return {path: decode(data) if data else None for path, data in self._known.items()}
 
-    def managers(self) -> dict[str, Manager]:
+    def managers(self) -> dict[str, InstanceManager]:
         """The instance managers that are registered, by id; `changed` tells when to ask again."""
-        paths = [node("ims", name) for name in self._client.get_children(node("ims"), watch=self._watch)]
-        read = [self._understood(path, data, Manager.from_json) for path, data in self._values(paths, self._watch) if data]
+        names = self._names(node("ims"))
+        if names is None:
+            raise NoNode(f"{node('ims')}: it was removed, so nothing tells when an instance manager comes")
+        paths = [node("ims", name) for name in names]
+        read = [self._understood(path, data, InstanceManager.from_json) for path, data in self._values(paths, self._changed) if data]
         found = {manager.im: manager for manager in read if manager is not None}
         for path in [path for path in paths if (im := unquote(path.rpartition("/")[2])) in found and path != node("ims", im)]:
             self.quarantine.set_aside(path, "another instance manager has this id")
@@ -120,9 +119,9 @@ class Registry:
             names: only these are looked at, whether known or not; None: which there are, and of these the new ones.
         """
         seen = self._seen.setdefault(im, {})
-        there = {*seen, *names} if names is not None else self._names(node("status", im))
+        there = {*seen, *names} if names is not None else self._names(node("status", im)) or set()
         wanted = set(names) if names is not None else there - seen.keys()
-        read = self._values([f"{node('status', im)}/{name}" for name in sorted(wanted)], self._watch)
+        read = self._values([f"{node('status', im)}/{name}" for name in sorted(wanted)], self._changed)
         found = {path.rpartition("/")[2]: self._understood(path, data, Status.from_json) if data else None for path, data in read}
         for path in [path for path, data in read if not data]:
             self.quarantine.release(path)
@@ -139,55 +138,48 @@ class Registry:
 
     def all_statuses(self, im: str) -> dict[str, Status | None]:
         """The same, with every one read and watched anew: after a reconnection no watch is left."""
-        return self.statuses(im, self._names(node("status", im)) | self._seen.get(im, {}).keys())
+        return self.statuses(im, (self._names(node("status", im)) or set()) | self._seen.get(im, {}).keys())
 
     def _understood(self, path: str, data: bytes, read: Callable[[Any], T]) -> T | None:
         """What a node holds; None: it makes no sense."""
         try:
             found = read(readable(decode(data)))
-        except Exception as error:  # anybody may have written it
+        except Exception as error:  # any process may have written it
             self.quarantine.set_aside(path, error)
             return None
         self.quarantine.release(path)
         return found
 
-    def _names(self, path: str) -> set[str]:
-        try:
-            return set(self._client.get_children(path, watch=self._watch))
-        except NoNodeError:
-            return set()
+    def _names(self, path: str) -> set[str] | None:
+        """The names of the nodes below it, under a watch; None: there is no such node, and no watch."""
+        [names] = self._coordination.children([path], self._changed)
+        if isinstance(names, NodeRefused):
+            raise names
+        return None if names is None else set(names)
 
-    def _values(self, paths: Iterable[str], watch: Any = None) -> list[tuple[str, bytes | None]]:
-        asked = [(path, self._client.get_async(path, watch)) for path in paths]
-        return [(path, self._result(path, answer, lambda found: bytes(found[0]))) for path, answer in asked]
+    def _values(self, paths: Iterable[str], watch: NodeWatch | None = None) -> list[tuple[str, bytes | None]]:
+        asked = list(paths)
+        found = [self._readable(*each) for each in zip(asked, self._coordination.get(asked, watch), strict=True)]
+        return [(path, None if there is None else there.data) for path, there in zip(asked, found, strict=True)]
 
     def _children(self, paths: Iterable[str]) -> list[tuple[str, list[str]]]:
-        asked = [(path, self._client.get_children_async(path)) for path in paths]
-        return [(path, self._result(path, answer, sorted) or []) for path, answer in asked]
+        asked = list(paths)
+        return [(path, self._readable(path, names) or []) for path, names in zip(asked, self._coordination.children(asked), strict=True)]
 
-    def _result(self, path: str, answer: Any, convert: Callable[[Any], Any]) -> Any:
-        try:
-            result = outcome(answer, self._timeout_s)
-            return None if result is None else convert(result)
-        except LOST:
-            raise
-        except KazooException as error:
-            self.quarantine.set_aside(path, error)
+    def _readable(self, path: str, found: T | NodeRefused | None) -> T | None:
+        if isinstance(found, NodeRefused):
+            self.quarantine.set_aside(path, found)
             return None
-
-    def _watch(self, event: WatchedEvent) -> None:
-        if event.type != EventType.NONE:  # that one says that the connection is lost, which the listener says too
-            self._changed(event.path)
+        return found
 
     def _ensure(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            if path not in self._parents:
-                self._client.ensure_path(path)
-                self._parents.add(path)
+        missing = [path for path in paths if path not in self._parents]
+        self._coordination.ensure(missing)
+        self._parents.update(missing)
 
     # --- writing
 
-    def put(self, commands: Iterable[Command]) -> None:
+    def put(self, commands: Iterable[ClusterCommand]) -> None:
         """These are to be written by the next flush. Raises ClusterError, with all others noted: one cannot be written."""
         wrong = None
         for command in commands:
@@ -211,7 +203,7 @@ class Registry:
 
         Raises:
             Deposed: the fence has another version.
-            one of LOST: the connection is away; what is pending stays so.
+            ConnectionLost: what is pending stays so.
         """
         tries = 0
         while self._pending:
@@ -220,9 +212,9 @@ class Registry:
                 self._uncertain = set(self._pending)
                 self._ensure_parents()
                 self._commit(fence)
-            except (NodeExistsError, NoNodeError) as error:  # somebody else's hand: read what is there, and try again
+            except (NodeExists, NoNode) as error:  # another hand: read what is there, and try again
                 if (tries := tries + 1) > _TRIES_MAX:
-                    raise ConnectionLoss("what is there changes all the time") from error
+                    raise ConnectionLost("what is there changes all the time") from error
                 continue
             except _Unwritable as unwritable:
                 self.quarantine.set_aside(unwritable.path, unwritable.error)
@@ -250,52 +242,33 @@ class Registry:
                 continue  # made before it
             try:
                 self._ensure([path.rpartition("/")[0]])
-            except LOST:
-                raise
-            except KazooException as error:
+            except NodeRefused as error:
                 raise _Unwritable(path, error) from error
 
     def _commit(self, fence: int) -> None:
-        chunks = list(transactions(self._operations()))
-        asked = [self._transaction(chunk, fence) for chunk in chunks]
-        for chunk, answer in zip(chunks, [transaction.commit_async() for transaction in asked], strict=True):
-            _check([path for _, path, _ in chunk], answer.get(timeout=self._timeout_s))
+        fenced = [[Check(node("orchestrator"), fence), *operations] for operations in transactions(self._operations())]
+        for operations, failure in zip(fenced, self._coordination.commit(fenced), strict=True):
+            if failure is not None:
+                raise _what_failed(operations, failure)
 
-    def _operations(self) -> Iterator[tuple[str, str, bytes]]:
+    def _operations(self) -> Iterator[Operation]:
         for path, data in self._pending.items():
             if data is _GONE:
                 if path in self._known:
-                    yield "delete", path, b""
+                    yield Remove(path)
             elif path not in self._known:
-                yield "create", path, data
+                yield Create(path, data)
             elif self._known[path] != data:
-                yield "set", path, data
-
-    def _transaction(self, operations: Iterable[tuple[str, str, bytes]], fence: int) -> Any:
-        transaction = self._client.transaction()
-        transaction.check(node("orchestrator"), fence)
-        for verb, path, data in operations:
-            if verb == "create":
-                transaction.create(path, data)
-            elif verb == "set":
-                transaction.set_data(path, data)
-            else:
-                transaction.delete(path)
-        return transaction
+                yield SetData(path, data)
 
 
-def _check(paths: list[str], results: list[Any]) -> None:
-    """Raises what made a transaction fail; the first operation is the check of the fence."""
-    if isinstance(results[0], BadVersionError | NoNodeError):
-        raise Deposed
-    failures = [(path, result) for path, result in zip(paths, results[1:], strict=True) if isinstance(result, KazooException)]
-    for path, failure in failures:
-        if isinstance(failure, NodeExistsError | NoNodeError):
-            raise failure
-        if not isinstance(failure, _OF_OTHERS):
-            raise _Unwritable(path, failure)
-    if failures:
-        raise failures[0][1]
+def _what_failed(operations: Sequence[Operation], failure: FailedTransaction) -> Exception:
+    """What a transaction that was not done means; its first operation is the check of the fence."""
+    if isinstance(failure.error, BadVersion) or failure.position == 0:
+        return Deposed()
+    if isinstance(failure.error, NodeExists | NoNode):
+        return failure.error
+    return _Unwritable(operations[failure.position].path, failure.error)
 
 
 def unquoted(statuses: Mapping[str, Status | None]) -> dict[str, Status | None]:

@@ -1,6 +1,6 @@
 """What instance managers report, as the metric server believes it: what could not be shown later is refused when it comes.
 
-A report stays until the next, and is in every page and every answer meanwhile: an odd figure of one query would be in everybody's way.
+A report stays until the next, and is in every page and every answer meanwhile: an odd figure of one query would be in the way of all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WHOLE = ("instance", "epoch", "cpu_ns")
 #: Figures of an instance, with which others reckon.
 _FIGURES = frozenset(
     (
-        *("rows_in", "rows_out", "bytes_in", "bytes_out", "queue_bytes", "state_bytes", "late", "odd_times", "before_since", "stale"),
+        *("rows_in", "rows_out", "bytes_in", "bytes_out", "queue_bytes", "state_bytes", "late", "odd_times", "before_since"),
         *("dropped_rows", "incomplete", "outside", "dead", "cpu_ns", "moves", "moved_rows", "moved_bytes", "move_ns", "watermark"),
         "open_panes_max",
     )
@@ -27,7 +27,7 @@ _FIGURES = frozenset(
 def read_report(message: bytes) -> dict[str, Any]:
     """Raises ValueError: it is none."""
     try:
-        report = json.loads(message, parse_constant=_refuse)
+        report: dict[str, Any] = json.loads(message, parse_constant=_refuse)
         if b"\\u" in message:  # half of a character would be found where an answer is written
             json.dumps(report, ensure_ascii=False).encode()
     except RecursionError:
@@ -35,6 +35,8 @@ def read_report(message: bytes) -> dict[str, Any]:
     _expect(isinstance(report, dict), "an object", report)
     _text(report.get("im"))
     _numbers(report.get("process", {}))
+    if report.get("stalls") is not None:
+        _stalls(_object(report["stalls"]))
     for where in _list(report.get("withdrawn", [])):
         _expect(isinstance(where, list) and len(where) == 3, "a query, a subquery and an instance", where)
         _expect(all(isinstance(each, str) for each in where[:2]) and str(where[2]).isdecimal(), "an instance", where)
@@ -78,6 +80,18 @@ def _dead_letters(found: Any) -> None:
     for letter in _list(found.get("letters", [])):
         for text in _object(letter).values():
             _text(text)
+
+
+def _stalls(report: Mapping[str, Any]) -> None:
+    _each_number([report.get("began")], known=True)
+    for total in _list(report.get("totals")):
+        _each_number([_object(total).get(figure) for figure in ("count", "total_ns", "worst_ns")], known=True)
+    for each in _list(report.get("slowest")):
+        _each_number([_object(each).get(figure) for figure in ("at", "took_ns", "cpu_ns", "delay_ns")], known=True)
+    for each in [*report["totals"], *report["slowest"]]:
+        texts = ("step", "name", "query", "subquery", "cause")
+        _named(each, texts, ("by",))
+        _text(each.get("by", ""))
 
 
 def _named(found: Any, names: Iterable[str], but: Iterable[str] = ()) -> None:

@@ -13,18 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cep.compile.chain import Chain, Loop, chain_of, ready
-from cep.compile.chain_expr import Value, Writer
-from cep.compile.chain_source import LoopSource, LoopWriter
-from cep.compile.chain_steps import Assign, Step
+from cep.compile.chain.chain import Chain, CompiledLoop, chain_of, ready
+from cep.compile.chain.expressions import Value, Writer
+from cep.compile.chain.source import LoopSource, LoopWriter
+from cep.compile.chain.steps import Assign, ChainStep
 from cep.compile.stateful_lowering import StateLowering, word_of
 from cep.errors import QueryError, escaped
 from cep.kernels.jit import generate, warm
-from cep.model.expr import Column, Literal
+from cep.model.expr import ColumnRef, Literal
 from cep.model.operators import StatefulMap
 from cep.model.schema import BOOL, DataType, Field, Schema
-from cep.plan.schemas import operator_schema, state_schema
-from cep.plan.types import Typed
+from cep.model.types import Typed
 
 _ARRAYS = {"bool": "uint8", "timestamp": "int64"}
 
@@ -41,7 +40,7 @@ class Stateful:
     """
 
     before: Chain
-    loop: Loop
+    loop: CompiledLoop
     state: tuple[Field, ...]
     codes: Mapping[str, Field]
     texts: tuple[bytes, ...]
@@ -59,10 +58,10 @@ def compile_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
 
 def make_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
     """The same before anything is compiled."""
-    made = operator_schema(operator, (schema,))
-    both = state_schema(operator, schema)
+    made = operator.output_schema(schema)
+    both = operator.state_schema(schema)
     state = tuple(both[name] for name, _ in operator.state)
-    steps: list[Step] = []
+    steps: list[ChainStep] = []
     lowering = StateLowering(operator.name, both.by_name, steps, state=frozenset(name for name, _ in operator.state))
     update = [_lowered(lowering, "update", name, partial(lowering.update, name, expr, both[name].type)) for name, expr in operator.update]
     fields = [_lowered(lowering, "fields", name, partial(lowering.output, name, expr)) for name, expr in operator.fields]
@@ -71,7 +70,7 @@ def make_stateful(operator: StatefulMap, schema: Schema) -> Stateful:
     columns = {**columns, **{codes.name: codes for codes in lowering.codes.values()}}
     source = _Body(operator, state, columns, begins).source(update, fields)
     decoded = tuple(made[name] for name, tree in fields if made[name].type.is_text and not tree.type.is_text)
-    loop = Loop(source, generate(source.text, "stateful").loop)
+    loop = CompiledLoop(source, generate(source.text, "stateful").loop)
     return Stateful(before, loop, state, lowering.codes, tuple(lowering.texts), decoded)
 
 
@@ -88,12 +87,12 @@ def _lowered(lowering: StateLowering, key: str, name: str, lower: Callable[[], T
     return name, tree
 
 
-def _trees(step: Step) -> Sequence[Typed]:
+def _trees(step: ChainStep) -> Sequence[Typed]:
     return [value for value in vars(step).values() if isinstance(value, Typed)]
 
 
 def _columns(tree: Typed) -> Iterator[str]:
-    if isinstance(tree.expr, Column):
+    if isinstance(tree.expr, ColumnRef):
         yield tree.expr.name
     for arg in tree.args:
         yield from _columns(arg)

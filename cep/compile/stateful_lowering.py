@@ -3,7 +3,8 @@
 How to read it:
 1. The state is known in the loop only, row by row. What knows nothing of it is done before, for all rows; what may then fail for a row
    for which it was not needed fails in the loop, where it is (`fitting`).
-2. A text of the state is a *code* in the loop: the number that a dictionary gives it (`cep.dataflow.text_codes`). Two texts are equal if
+2. A text of the state is a *code* in the loop: the number that a dictionary gives it (`cep.dataflow.outputs.text_codes`). Two texts are
+equal if
    their codes are. So a state may be given a text, be chosen (`coalesce`, `when`) and be compared for equality, all as machine words;
    the texts that meet it are columns of codes, and constants are known by their numbers, in the order in which they are seen.
 """
@@ -12,11 +13,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from cep.compile.chain_members import as_member
-from cep.compile.chain_steps import Lowering, is_leaf
-from cep.model.expr import Binary, Call, Column, Expr, Literal, Unary
+from cep.compile.chain.members import as_member
+from cep.compile.chain.steps import Lowering, is_leaf
+from cep.model.expr import Binary, Call, ColumnRef, Expr, Literal, Unary
 from cep.model.schema import INT64, DataType, Field
-from cep.plan.types import Typed, literal_value, typed
+from cep.model.types import Typed, literal_value, typed
 
 #: A hidden function: its first argument; a row fails where one of the others is false.
 FITTING = "fitting"
@@ -37,7 +38,7 @@ class StateLowering(Lowering):
 
     def of_state(self, tree: Typed) -> bool:
         """Is it computed from the state?"""
-        return (isinstance(tree.expr, Column) and tree.expr.name in self.state) or any(map(self.of_state, tree.args))
+        return (isinstance(tree.expr, ColumnRef) and tree.expr.name in self.state) or any(map(self.of_state, tree.args))
 
     def update(self, name: str, expr: Expr, type_: DataType) -> Typed:
         """The new value of a state of `type_`."""
@@ -83,18 +84,18 @@ class StateLowering(Lowering):
         """The code of a text."""
         if not self.of_state(tree):
             return self._code(self._beforehand(tree, needed))
-        if isinstance(tree.expr, Column):
+        if isinstance(tree.expr, ColumnRef):
             return replace(tree, type=INT64)
         chosen = super()._flat(replace(tree, type=INT64), needed)
         return replace(chosen, args=tuple(self._code(arg) if arg.type.is_text else arg for arg in chosen.args))
 
     def _code(self, flat: Typed) -> Typed:
-        """Of a text column or constant, or one that is to fit."""
+        """The code of a text column or constant, or of one that is to fit."""
         match flat.expr:
             case Literal():
                 return Typed(self.code_of(flat.expr), INT64, flat.nullable)
-            case Column(name):
+            case ColumnRef(name):
                 codes = self.codes.setdefault(name, Field(f"__code_{name}", INT64, flat.nullable))
-                return Typed(Column(codes.name), INT64, flat.nullable)
+                return Typed(ColumnRef(codes.name), INT64, flat.nullable)
         text, *fits = flat.args
         return replace(flat, type=INT64, args=(self._code(text), *fits))

@@ -1,38 +1,40 @@
-"""From the frozen plan to a running subquery instance: `build(plan, subquery, index, wiring) -> SubqueryInstance`."""
+"""From the frozen plan to a running subquery instance: `build(plan, subquery, index, wiring) -> (SubqueryInstance, Movement)`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
-from cep.dataflow.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteEntries, RouteKey, bucket_table
 from cep.dataflow.channel import Channel, Inbox
-from cep.dataflow.checkpoint import Owners, table_of
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.files import TextSource
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.layout import Layout
-from cep.dataflow.making import Maker
 from cep.dataflow.meter import Account, Latency, Meter
+from cep.dataflow.movement.bucket_move import InstanceBuckets
+from cep.dataflow.movement.movement import Movement
+from cep.dataflow.movement.owners import Owners, table_of
 from cep.dataflow.nodes import Input, Node
-from cep.dataflow.operators import AggregateOperator, PassOperator
-from cep.dataflow.output import Output, has_room
-from cep.dataflow.pre_aggregation import PROBE_ROWS
-from cep.dataflow.reroute import Moving
-from cep.dataflow.sink import FileSink, MeteredSink
-from cep.dataflow.source import Source
+from cep.dataflow.operators.aggregate import build_partial
+from cep.dataflow.operators.context import BuildContext, any_file
+from cep.dataflow.operators.factory import FUSED, build_operator
+from cep.dataflow.operators.operator import AggregateOperator, PassOperator
+from cep.dataflow.operators.pre_aggregation import PROBE_ROWS
+from cep.dataflow.outputs.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteEntries, RouteKey, bucket_table
+from cep.dataflow.outputs.output import EdgeOutput, has_room
+from cep.dataflow.outputs.sink import FileSink, SinkChannel
+from cep.dataflow.sources.opening import Surroundings, open_source
+from cep.dataflow.sources.source import READ_BYTES, Reading, Source
 from cep.elements import MAX_TIME
-from cep.kernels.columns import kernels_of
+from cep.kernels.columns import arrow_kernels
 from cep.kernels.jit import no_garbage, warm
-from cep.kernels.text import LATENESS
-from cep.model.operators import Aggregate, Filter, Map
+from cep.kernels.lateness import LATENESS
 from cep.model.schema import Schema
-from cep.model.streams import Stream
 from cep.plan.moving import head_of, heads, keeps_partitioning, state_edge
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
-from cep.wire import Format
+from cep.plan.sources import source_of
+from cep.transport.wire import Format
 
 STATE_BYTES_MAX = 4 << 30
 STATE_FORMAT = Format(Schema(()))  # of channels that carry state, which says by itself what columns it has
@@ -45,17 +47,19 @@ class Wiring:
     connect: Callable[[Edge, int, int, Format], Channel]  # to instance j of the edge's target, from instance i
     listen: Callable[[Edge, int, int, Format], Inbox]  # at instance j, from instance i
     subscribe: Callable[[Edge, int, Format], list[Channel]]  # subscriptions to an output stream that exist already
-    source: Callable[[Stream, int, int, int, bool, Schema, DeadLetters], Source]  # stream, reader, readers, source index, origin, columns
+    surroundings: Surroundings  # of the sources
     clock: Callable[[], int]
     state_limit: int = STATE_BYTES_MAX
     probe_rows: int = PROBE_ROWS  # tuples after which pre-aggregation is judged
+    read_bytes: int = READ_BYTES  # from a file at once
+    check_file: Callable[[str], object] = any_file  # raises QueryError: no query may read it
     meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
 
 
-def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring) -> SubqueryInstance:
-    """Compiles what the subquery needs and wires it up. Nothing runs yet."""
+def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring, arriving: bool = False) -> tuple[SubqueryInstance, Movement]:
+    """Compiles what the subquery needs and wires it up. Nothing runs yet. `arriving`: it waits for what it had elsewhere."""
     with no_garbage():
-        return _Builder(plan, subquery, index, wiring).build()
+        return _Builder(plan, subquery, index, wiring).build(arriving)
 
 
 class _Builder:
@@ -63,12 +67,13 @@ class _Builder:
         self.plan, self.subquery, self.index, self.wiring = plan, subquery, index, wiring
         self.layout = Layout(plan)
         self.dead_letters = DeadLetters()
-        self.make = Maker(self.layout, self.dead_letters, wiring.clock, wiring.state_limit, wiring.probe_rows)
+        self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, wiring.state_limit, wiring.probe_rows, wiring.check_file)
         self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
-        self.outputs: list[Output] = []
-        self.inner_outputs: list[tuple[Edge, Output]] = []
+        self.outputs: list[EdgeOutput] = []
+        self.inner_outputs: list[tuple[Edge, EdgeOutput]] = []
 
-    def build(self) -> SubqueryInstance:
+    def build(self, arriving: bool) -> tuple[SubqueryInstance, Movement]:
+        self.context = replace(self.context, arriving=arriving)
         self._make_nodes()
         sources = [self._make_source(stream) for stream in self.subquery.streams]
         inputs = [self._make_input(edge) for edge in self.plan.edges_into(self.subquery.name) if edge.is_inner]
@@ -78,22 +83,17 @@ class _Builder:
             self._make_output(edge)
         for edge in self.plan.late_edges(self.subquery.name):
             self._make_late(edge)
-        name = f"{self.plan.query.name}/{self.subquery.name}/{self.index}"
         nodes = list(self.nodes.values())
-        for source, _ in sources:
-            if isinstance(source, TextSource):
-                source.returned = partial(_returned, self.outputs)
         running = (nodes, inputs, sources, self.outputs, self.dead_letters, self.wiring.meter)
-        instance = SubqueryInstance(name, self.subquery.name, self.index, *running)
-        self._make_movable(instance)
-        return instance
+        instance = SubqueryInstance(self.plan.query.name, self.subquery.name, self.index, *running, arriving=arriving)
+        return instance, self._make_movable(instance)
 
     # Operators
 
     def _make_nodes(self) -> None:
         for group in self._groups():
             last = group[-1]
-            self.nodes[last] = Node(self.make.of(group, self._stage(group[0])))
+            self.nodes[last] = Node(build_operator([self.layout.operators[name] for name in group], self.context))
         for group in self._groups():
             node = self.nodes[group[-1]]
             for producer in self.layout.operators[group[0]].inputs:
@@ -111,27 +111,21 @@ class _Builder:
         for name in self.subquery.operators:
             operator = self.layout.operators[name]
             tail = next((g for g in groups if g[-1] == operator.inputs[0] and self._fuses(g[-1])), None)
-            if tail is not None and isinstance(operator, Map | Filter):
+            if tail is not None and isinstance(operator, FUSED):
                 tail.append(name)
             else:
                 groups.append([name])
         return groups
 
     def _fuses(self, name: str) -> bool:
-        """May what reads `name` run in one loop with it? Only if nobody else reads it."""
+        """May what reads `name` run in one loop with it? Only if nothing else reads it."""
         inside = [o for o in self.subquery.operators if name in self.layout.operators[o].inputs]
         leaves = any(edge.producer == name for edge in self.plan.edges_out_of(self.subquery.name))
-        return isinstance(self.layout.operators[name], Map | Filter) and len(inside) == 1 and not leaves
-
-    def _stage(self, operator: str) -> str:
-        """Of an Aggregate that answers."""
-        partials = any(edge.partial for edge in self.plan.edges_into(self.subquery.name) if edge.consumer == operator)
-        return "final" if partials else "whole"
+        return isinstance(self.layout.operators[name], FUSED) and len(inside) == 1 and not leaves
 
     def _make_partial(self, name: str) -> None:
-        aggregate = self.layout.operators[name]
-        assert isinstance(aggregate, Aggregate)
-        node = Node(self.make.aggregate(aggregate, "partial"))
+        aggregate = self.layout.aggregate(name)
+        node = Node(build_partial(aggregate, self.context))
         self._feed(self._producer(aggregate.input), node, aggregate.input, name)
         self.nodes[f"{name} (partial)"] = node
 
@@ -141,17 +135,18 @@ class _Builder:
 
     # Moving buckets
 
-    def _make_movable(self, instance: SubqueryInstance) -> None:
-        tables, name = heads(self.plan), self.subquery.name
+    def _make_movable(self, instance: SubqueryInstance) -> Movement:
+        tables = heads(self.plan)
+        routes: dict[str, list[EdgeOutput]] = {}
         for edge, output in self.inner_outputs:
             if edge.target in tables:
-                instance.routes.setdefault(edge.target, []).append(output)
-            elif keeps_partitioning(self.plan, edge):
-                instance.keeping.append(output)
-        if head_of(self.plan, name) is not None:
-            instance.moving = self._make_moving(instance)
+                routes.setdefault(edge.target, []).append(output)
+        kept = [(edge, output) for edge, output in self.inner_outputs if edge.target not in tables]
+        keeping = [output for edge, output in kept if keeps_partitioning(self.plan, edge)]
+        buckets = None if head_of(self.plan, self.subquery.name) is None else self._make_buckets(instance)
+        return Movement(instance, routes, buckets, keeping)
 
-    def _make_moving(self, instance: SubqueryInstance) -> Moving:
+    def _make_buckets(self, instance: SubqueryInstance) -> InstanceBuckets:
         edge, n = state_edge(self.subquery.name), self.subquery.parallelism
         first = self.index // n * n  # of its replica
         others = [other for other in range(first, first + n) if other != self.index]
@@ -167,16 +162,16 @@ class _Builder:
         for operator, _ in operators:
             if isinstance(operator, AggregateOperator):
                 operator.spec.warm(restored=True)
-        return Moving(self.index - first, table_of(self.plan, self.subquery), operators, channels, inboxes, self.wiring.clock)
+        return InstanceBuckets(self.index - first, table_of(self.plan, self.subquery), operators, channels, inboxes, self.wiring.clock)
 
     # Inputs
 
     def _make_source(self, name: str) -> tuple[Source, Node]:
         stream = self.plan.streams[name]
         late = any(edge.producer == name for edge in self.plan.late_edges(self.subquery.name))
-        warm(*LATENESS, *kernels_of(stream.schema))
+        warm(*LATENESS, *arrow_kernels(stream.schema))
         readers = sum(1 for _ in self.plan.instances_of(self.subquery.name))
-        source = self.wiring.source(
+        reading = Reading(
             stream,
             self.index,
             readers,
@@ -184,7 +179,11 @@ class _Builder:
             self._numbered(name),
             stream.schema if late else self.layout.columns(name),
             self.dead_letters,
+            self.wiring.clock,
+            partial(_returned, self.outputs),
+            self.wiring.read_bytes,
         )
+        source = open_source(source_of(self.plan, name), reading, self.wiring.surroundings)
         source.late.wanted = late
         root = Node(PassOperator(name))
         root.feed(None)
@@ -203,7 +202,7 @@ class _Builder:
 
     def _make_input(self, edge: Edge) -> Input:
         wire_format = self.layout.format(edge)
-        warm(*kernels_of(wire_format.schema))
+        warm(*arrow_kernels(wire_format.schema))
         pairs = [(i, j) for i, j in self.plan.channels(edge) if j == self.index]
         node = self._node_holding(edge.consumer)
         node.feed(edge.name, edge.port)
@@ -217,7 +216,7 @@ class _Builder:
 
     def _make_output(self, edge: Edge) -> None:
         wire_format = self.layout.format(edge)
-        warm(*kernels_of(wire_format.schema))
+        warm(*arrow_kernels(wire_format.schema))
         name = f"{self.plan.query.name}/{edge.name}" if edge.is_inner else edge.consumer
         account = Account()
         if edge.is_inner:
@@ -226,34 +225,36 @@ class _Builder:
         else:
             channels = [*self.wiring.subscribe(edge, self.index, wire_format), *self._files(edge, wire_format.schema, account)]
         carried = edge.is_inner and wire_format.origin > 0
-        output = Output(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
+        output = EdgeOutput(name, PointToPoint(), channels, wire_format.schema.names, self._grain(edge), carried)
         output.balancer = self._balancer(edge, len(channels), output)
         output.account, output.latency = account, Latency(self.wiring.clock) if edge.is_output else None
+        output.leaves_query = edge.is_output
         producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
         if edge.is_inner:
             self.inner_outputs.append((edge, output))
 
-    def _files(self, edge: Edge, schema: Schema, account: Account) -> Iterator[MeteredSink]:
-        """Where the stream is written to, beside those who subscribe to it."""
+    def _files(self, edge: Edge, schema: Schema, account: Account) -> Iterator[SinkChannel]:
+        """Where the stream is written to, beside its subscribers."""
         files = next(output.files for output in self.plan.query.outputs if output.stream == edge.consumer)
         if files is not None:
-            yield MeteredSink(FileSink(files, edge.consumer, self.index, schema, self.dead_letters), self.wiring.meter, account)
+            yield SinkChannel(FileSink(files, edge.consumer, self.index, schema, self.dead_letters), self.wiring.meter, account)
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""
         wire_format = self.layout.late_format(edge)
-        warm(*kernels_of(wire_format.schema))
+        warm(*arrow_kernels(wire_format.schema))
         channels = self.wiring.subscribe(edge, self.index, wire_format)
-        output = Output(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
+        output = EdgeOutput(edge.consumer, Broadcast(len(channels)), channels, wire_format.schema.names, origin=False)
+        output.leaves_query = True
         self.nodes[edge.producer].late.append(output)
         self.outputs.append(output)
 
     def _grain(self, edge: Edge) -> int:
         return grain(self.layout.query, edge.producer) if edge.is_inner else 0
 
-    def _balancer(self, edge: Edge, targets: int, output: Output) -> Balancer:
+    def _balancer(self, edge: Edge, targets: int, output: EdgeOutput) -> Balancer:
         if edge.is_output:
             return Broadcast(targets)
         match edge.balancer:
@@ -263,13 +264,12 @@ class _Builder:
                 return Broadcast(targets)
             case "route-key":
                 table = bucket_table(edge, self.plan.buckets, targets)
-                dealt = self.layout.operators[edge.consumer] if edge.partial else None
-                if isinstance(dealt, Aggregate) and self.layout.deals_entries(dealt):
+                if edge.partial and self.layout.deals_entries(dealt := self.layout.aggregate(edge.consumer)):
                     return RouteEntries(self.layout.spec(dealt, "partial"), table, targets)
                 return RouteKey(self.layout.route_fields(edge), table, targets)
         return PointToPoint()
 
 
-def _returned(outputs: Sequence[Output]) -> int:
-    """The least watermark that the receivers have told us of: readers of files begin no block before it (DESIGN 4.10)."""
+def _returned(outputs: Sequence[EdgeOutput]) -> int:
+    """The least watermark that the receivers have told us of: readers of files begin no block before it (rule 4.10)."""
     return min((output.returned() for output in outputs), default=MAX_TIME)

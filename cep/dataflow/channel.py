@@ -1,14 +1,14 @@
 """Channels: numbered elements, byte credits, watermarks, as pure state. Transports move the messages; nothing here knows them.
 
-The rules (DESIGN 4.3, 4.14, 7):
+The rules (docs/rules.md: 4.3, 4.14, 7.4):
 
 - every element has the next sequence number; a gap is MessagesLost, which names the channel;
 - only batches cost credit. While no more than an eighth of a channel's share is outstanding, a batch may go whatever its size; beyond
   that the receiver's limit holds;
-- the receiver returns credit when it owes more than that eighth: small batches cost no message back, and nobody waits for ever, for
-  whoever may not send has more than an eighth outstanding, and gets it back when it is taken;
+- the receiver returns credit when it owes more than that eighth: small batches cost no message back, and no sender waits for ever, for
+  one that may not send has more than an eighth outstanding, and gets it back when it is taken;
 - control elements are free and keep their place in the order;
-- an element of an older epoch than the receiver's is dropped and counted: its sender has been replaced;
+- a channel is one deployment's (`cep.plan.channels`): what an earlier one of the query has left behind has another name;
 - the receiver returns, with its credits, the bytes it has consumed and its combined watermark.
 """
 
@@ -22,11 +22,14 @@ import numpy as np
 
 from cep.elements import MAX_TIME, MIN_TIME, Batch, Element, End, Watermark
 from cep.errors import MessagesLost
+from cep.kernels.composed import Composed
 
 
 def batch_bytes(batch: Batch) -> int:
     """Bytes that a batch holds: its values and its share of text, not the buffer the text lies in."""
     total: int = batch.time.nbytes if batch.origin is None else batch.time.nbytes + batch.origin.nbytes
+    if isinstance(batch.columns, Composed):
+        return total + int(batch.columns.sizes().sum())
     for column in batch.columns.values():
         total += column.values.nbytes
         if column.data is not None:
@@ -37,6 +40,9 @@ def batch_bytes(batch: Batch) -> int:
 def row_bytes(batch: Batch) -> np.ndarray:
     """int64[n]: what each row adds to `batch_bytes`."""
     sizes = np.full(len(batch), 8 if batch.origin is None else 8 + 8 * batch.origin.shape[1], np.int64)
+    if isinstance(batch.columns, Composed):
+        sizes += batch.columns.sizes()
+        return sizes
     for column in batch.columns.values():
         sizes += column.values.itemsize
         if column.type.is_bytes:
@@ -80,37 +86,34 @@ class Channel(Protocol):
 
 
 def unwatched() -> None:
-    """Whoever reads the inbox looks by itself."""
+    """The reader of the inbox looks by itself."""
 
 
 class Inbox:
-    """The receiving end: elements in order, waiting for their instance. What is older than `epoch` is never for it: an earlier
-    deployment of the query had channels of the same names."""
+    """The receiving end: elements in order, waiting for their instance."""
 
-    def __init__(self, name: str, share: int, epoch: int = 0) -> None:
-        self.name, self.share, self.epoch = name, share, epoch
+    def __init__(self, name: str, share: int) -> None:
+        self.name, self.share = name, share
         self.queue: deque[tuple[Any, int, int]] = deque()  # element, size, watermark after it
-        self.sequence = self.stale = 0
+        self.sequence = 0
         self.received = self.consumed = self.granted = 0
         self.watermark = MIN_TIME  # what the channel has promised, of the elements taken
         self.since = MIN_TIME
         self.credit_due = True  # the first grant is due at once
         self.ended = False  # its End has been taken
         self.merge: WatermarkMerge | None = None  # of the input that the channel belongs to
-        self.on_arrival: Callable[[], None] = unwatched  # for whoever has to see to it that it is taken
+        self.on_arrival: Callable[[], None] = unwatched  # for the part that has to see to it that it is taken
 
     @property
     def returned(self) -> int:
         """The receiver's combined watermark; of a channel that is idle, how far the receiver would go if its sender promised it."""
-        return MIN_TIME if self.merge is None else max(self.merge.combined, self.merge.wanted)
+        merge = self.merge
+        if merge is None:
+            return MIN_TIME
+        return merge.combined if merge.combined >= merge.wanted else merge.wanted
 
-    def accept(self, element: Any, size: int, sequence: int, epoch: int, watermark: int, since: int) -> None:
+    def accept(self, element: Any, size: int, sequence: int, watermark: int, since: int) -> None:
         """Puts an element that arrived into the queue. Raises MessagesLost at a gap."""
-        if epoch < self.epoch:
-            self.stale += 1
-            return
-        if epoch > self.epoch:
-            self.epoch, self.sequence = epoch, 0
         if sequence != self.sequence:
             raise MessagesLost(f"channel {self.name!r}: expected element {self.sequence}, got {sequence}: messages were lost")
         self.sequence += 1
@@ -148,29 +151,31 @@ class LocalChannel:
 
     shares = True
 
-    def __init__(self, inbox: Inbox, epoch: int = 0) -> None:
-        self.inbox, self.epoch = inbox, epoch
+    def __init__(self, inbox: Inbox) -> None:
+        self.inbox = inbox
         self.credit = Credit()
         self.credit.limit = inbox.share
         self.sequence = 0
 
     def send(self, element: Element, size: int, watermark: int, since: int) -> None:
-        self.inbox.accept(element, size, self.sequence, self.epoch, watermark, since)
+        self.inbox.accept(element, size, self.sequence, watermark, since)
         self.sequence += 1
         self.credit.spend(size)
 
     def settle(self) -> bool:
         """Gives back what the receiver has consumed, and its combined watermark. Was there news?"""
-        news = self.inbox.credit_due or self.inbox.consumed > self.credit.consumed or self.inbox.returned > self.credit.returned
-        self.credit.grant(self.inbox.consumed, self.inbox.grant(), self.inbox.returned)
-        return news
+        inbox, credit = self.inbox, self.credit  # mostly there is none, and this is asked of every channel after every step
+        if not (inbox.credit_due or inbox.consumed > credit.consumed or inbox.returned > credit.returned):
+            return False
+        credit.grant(inbox.consumed, inbox.grant(), inbox.returned)
+        return True
 
 
 class WatermarkMerge:
     """The combined watermark of several channels: the least of those that are open.
 
-    An idle one counts, too: it is not passed over but asked (`cep.dataflow.quiet`), and promises what it is asked for. `wanted`: how far
-    those who are idle are asked to come.
+    An idle one counts, too: it is not passed over but asked (`cep.dataflow.sources.quiet`), and promises what it is asked for. `wanted`:
+    how far idle senders are asked to come.
     """
 
     def __init__(self) -> None:
@@ -204,7 +209,7 @@ class WatermarkMerge:
 
     @property
     def asleep(self) -> bool:
-        """Is nobody to be waited for: is each idle, or has ended?"""
+        """Is no sender to be waited for: is each idle, or has ended?"""
         return bool(self.idle) and all(channel in self.idle or time == MAX_TIME for channel, time in self.times.items())
 
     def awake(self) -> int | None:

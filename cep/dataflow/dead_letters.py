@@ -1,4 +1,4 @@
-"""The dead letters of a query instance: exact counts always, the last letters kept (DESIGN 4.9)."""
+"""The dead letters of a query instance: exact counts always, the last letters kept (rule 4.9)."""
 
 from __future__ import annotations
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cep.compile.aggregate import AggregateSpec
-from cep.compile.user_aggregates import collecting
+from cep.compile.aggregate.window_state import AggregateSpec
+from cep.compile.user.aggregates import collecting
 from cep.model.operators import Aggregate
 from cep.model.schema import Field, Schema
-from cep.plan.balance import route_fields
+from cep.plan.balancers import route_fields
 from cep.plan.feeds import feeds_tie, ties, words
 from cep.plan.needed import leaves_with_origin, needed_columns, restrict, wants_origin
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import Validated, validate
-from cep.wire import Format
+from cep.transport.wire import Format
 
 
 class Layout:
@@ -28,7 +28,13 @@ class Layout:
         schema = self.validated.schemas[producer]
         if self.feeds_tie:
             return schema
-        return restrict(schema, needed_columns(self.query, producer, schema))
+        return restrict(schema, needed_columns(self.query, producer, schema.names))
+
+    def aggregate(self, name: str) -> Aggregate:
+        """Operator `name`, of which there are partial results: no other kind has them."""
+        aggregate = self.operators[name]
+        assert isinstance(aggregate, Aggregate)
+        return aggregate
 
     def spec(self, aggregate: Aggregate, stage: str) -> AggregateSpec:
         aggregate, times = collecting(aggregate), self.validated.event_time_columns[aggregate.input]
@@ -40,6 +46,10 @@ class Layout:
             aggregate, self.columns(aggregate.input), times, stage, origin=origin, ties=tied, origin_words=words, keyed=keyed
         )
 
+    def stage(self, aggregate: str) -> str:
+        """The stage that answers."""
+        return "final" if any(edge.partial and edge.consumer == aggregate for edge in self.plan.edges) else "whole"
+
     def deals_entries(self, aggregate: Aggregate) -> bool:
         """Are partial rows of it dealt by their whole key, as its columns are, or not at all?"""
         edge = next((edge for edge in self.plan.edges if edge.partial and edge.consumer == aggregate.name), None)
@@ -49,12 +59,12 @@ class Layout:
         return self.route_fields(edge) == tuple(schema[name] for name in aggregate.by)  # NULLs of another edge can change the words
 
     def origin(self, producer: str) -> bool:
-        """Does somebody below order the tuples of `producer` by origin, or may a query that reads an output?"""
+        """Does an operator below order the tuples of `producer` by origin, or may a query that reads an output?"""
         return leaves_with_origin(self.query, producer) or self.ordered(producer)
 
     def ordered(self, producer: str) -> bool:
-        """Does somebody below order the tuples of `producer` by origin?"""
-        return wants_origin(self.query, producer, lambda aggregate: self.spec(aggregate, "whole").needs_origin)
+        """Does an operator below order the tuples of `producer` by origin?"""
+        return wants_origin(self.query, producer, self.validated.event_time_columns)
 
     def words(self, producer: str) -> int:
         """Of the origins of its tuples."""
@@ -67,9 +77,7 @@ class Layout:
     def format(self, edge: Edge) -> Format:
         """How the batches of an edge look on the wire."""
         if edge.partial:
-            aggregate = self.operators[edge.consumer]
-            assert isinstance(aggregate, Aggregate)
-            return Format(self.spec(aggregate, "partial").entry_schema)
+            return Format(self.spec(self.aggregate(edge.consumer), "partial").entry_schema)
         return Format(self.columns(edge.producer), words(self.plan, edge.producer) if self.origin(edge.producer) else 0)
 
     def route_fields(self, edge: Edge) -> tuple[Field, ...]:

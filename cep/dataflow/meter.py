@@ -1,8 +1,8 @@
-"""Where the time goes: what an engine's thread does is charged to somebody, and nothing to two.
+"""Where the time goes: what an engine's thread does is charged to an account, and nothing to two.
 
-A meter has one mark. Whoever has done a piece of work has it charged: the time since the mark goes to that account, and the mark moves
-to now. So an operator is never charged for what those behind it did with its tuples, for they have been charged themselves; what nobody
-asks to be charged for goes with the next piece of work.
+A meter has one mark. Each piece of work is charged: the time since the mark goes to that account, and the mark moves
+to now. So an operator is never charged for what those behind it did with its tuples, for they have been charged themselves; what
+is not charged goes with the next piece of work.
 
 The clock tells elapsed time: on Linux it is read without a system call (45 ns), the CPU time of a thread only with one (480 ns). What is
 elapsed is made CPU time when it is reported (`Account.settle`), by how much CPU the thread had in the meantime: what others took of its
@@ -15,7 +15,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cep.mark import Mark
+from cep.service.mark import Mark
+from cep.world.stalls import SLOW_NS
 
 Clock = Callable[[], int]  # ns since any moment
 
@@ -29,6 +30,7 @@ class Account:
     batches: int = 0
     busy_ns: int = 0
     cpu_ns: int = 0
+    owner: str = ""  # the key of the instance that it belongs to, where that is at home
 
     def take(self, rows: int, size: int = 0) -> None:
         """One more batch has come."""
@@ -36,27 +38,55 @@ class Account:
         self.bytes += size
         self.batches += 1
 
+    def add(self, other: Account) -> None:
+        """What `other` has taken in and cost is this one's, too."""
+        self.rows += other.rows
+        self.bytes += other.bytes
+        self.batches += other.batches
+        self.busy_ns += other.busy_ns
+        self.cpu_ns += other.cpu_ns
+
     def settle(self, share: float) -> None:
-        """Of what has elapsed `share` was CPU time."""
+        """`share` of what has elapsed was CPU time."""
         self.cpu_ns += round(self.busy_ns * share)
         self.busy_ns = 0
 
 
+def _stands_still() -> int:
+    return 0
+
+
+def _let_pass(account: Account, spent_ns: int) -> None:
+    """Nobody asks what was slow."""
+
+
+def _pass_by(now: int) -> None:
+    """Nobody asks when."""
+
+
 class Meter:
-    """Of one thread. With a clock that stands still it measures nothing. `words`: where it is said what the thread is at (`cep.mark`)."""
+    """The meter of one thread. Without a clock it measures nothing. `words`: where it is said what the thread is at
+    (`cep.service.mark`). `slow` is told of each piece of work that took more than SLOW_NS, and of how long; `came_round`, now
+    and then, of the time: between two pieces, or before one."""
 
-    __slots__ = ("clock", "mark", "words")
+    __slots__ = ("came_round", "clock", "mark", "measures", "slow", "words")
 
-    def __init__(self, clock: Clock = lambda: 0, words: memoryview | None = None) -> None:
-        self.clock = clock
-        self.mark = clock()
+    def __init__(self, clock: Clock | None = None, words: memoryview | None = None) -> None:
+        self.measures = clock is not None
+        self.clock = clock or _stands_still
+        self.mark = self.clock()
         self.words = Mark.open(None).loop.words if words is None else words
+        self.slow: Callable[[Account, int], None] = _let_pass
+        self.came_round: Callable[[int], None] = _pass_by
 
     def charge(self, account: Account) -> None:
         """What was done since the mark was done for `account`."""
         now = self.clock()
-        account.busy_ns += now - self.mark
+        spent = now - self.mark
+        account.busy_ns += spent
         self.mark = now
+        if spent > SLOW_NS:
+            self.slow(account, spent)
 
 
 @dataclass(slots=True)
@@ -90,7 +120,7 @@ class Latency:
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_US) + 1))  # tuples by class
 
     def note(self, created: int, rows: int) -> None:
-        """`rows` tuples come out, of which the oldest was created `created` ns after the epoch; 0: nobody knows."""
+        """`rows` tuples come out, of which the oldest was created `created` ns after the epoch; 0: it is not known."""
         if created:
             latency = self.clock() - created // 1000
             if latency > 0:

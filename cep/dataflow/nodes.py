@@ -7,16 +7,17 @@ operators.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from cep.dataflow.channel import Inbox, WatermarkMerge
-from cep.dataflow.meter import Account, Meter
-from cep.dataflow.operators import NOTHING, OneForOne, Operator, StatefulOperator
-from cep.dataflow.output import Output
+from cep.dataflow.meter import Account
+from cep.dataflow.operators.operator import NOTHING, OneForOne, RunningOperator, StatefulOperator
+from cep.dataflow.outputs.output import EdgeOutput
+from cep.dataflow.outputs.outputs import Emitting
 from cep.elements import MAX_TIME, Batch
-from cep.mark import OPERATOR
+from cep.errors import ProtocolError
 
 #: Work that is done already, with and without a place where the instance may pause.
 _PAUSE, _DONE = (None,), ()
@@ -24,17 +25,25 @@ _PAUSE, _DONE = (None,), ()
 
 @dataclass
 class Node:
-    """An operator in its place: who reads it, and what each of its inputs has promised."""
+    """An operator in its place: its readers, and what each of its inputs has promised."""
 
-    operator: Operator
+    operator: RunningOperator
     consumers: list[tuple[Node, object]] = field(default_factory=list)  # (node, its port)
-    outputs: list[Output] = field(default_factory=list)
-    late: list[Output] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
+    outputs: list[EdgeOutput] = field(default_factory=list)
+    late: list[EdgeOutput] = field(default_factory=list)  # of the reading of a stream: for rows that came too late
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
     ports: dict[object, int] = field(default_factory=dict)  # port -> which of the operator's inputs it is
     rows_out: int = 0
-    number: int = 0  # of all that its instance has, from 1 on: what `cep.mark` shows
+    number: int = 0  # of all that its instance has, from 1 on: what `cep.service.mark` shows
     account: Account = field(default_factory=Account)
+
+    def __post_init__(self) -> None:
+        """What is asked of the operator: as it does it, or metered (`cep.dataflow.metering`)."""
+        operator = self.operator
+        self.on_batch: Callable[[Batch, int], Iterable[Batch]] = operator.on_batch
+        self.on_watermark: Callable[[int], Iterable[Batch]] = operator.on_watermark
+        self.apply: Callable[[Batch], Batch] | None = operator.apply if isinstance(operator, OneForOne) else None
+        self.on_barrier: Callable[[], Iterable[Batch]] | None = operator.on_barrier if isinstance(operator, StatefulOperator) else None
 
     def feed(self, port: object, index: int = 0) -> None:
         """One more input, known by `port`."""
@@ -49,10 +58,6 @@ class Node:
     def stateful(self) -> StatefulOperator | None:
         return self.operator if isinstance(self.operator, StatefulOperator) else None
 
-    @cached_property
-    def one_for_one(self) -> OneForOne | None:
-        return self.operator if isinstance(self.operator, OneForOne) else None
-
 
 @dataclass
 class Input:
@@ -63,6 +68,7 @@ class Input:
     inboxes: Sequence[Inbox]
     merge: WatermarkMerge = field(default_factory=WatermarkMerge)
     open: int = 0
+    switches: dict[Inbox, Inbox] = field(default_factory=dict)  # of senders that move: the channel -> the one from their new place
 
     def __post_init__(self) -> None:
         self.open = len(self.inboxes)
@@ -70,36 +76,34 @@ class Input:
             self.merge.add(inbox.name)
             inbox.merge = self.merge
 
-    def follow(self, inbox: Inbox, new: Inbox) -> None:
-        """The sender has moved: what it has promised holds for its new channel."""
+    def switch(self, inbox: Inbox, watermark: int) -> None:
+        """The sender has moved, having promised `watermark`: that holds for its channel from there, on which it goes on."""
+        if inbox not in self.switches:
+            raise ProtocolError(f"channel {inbox.name!r}: its sender has moved, and the channel from its new place is not open")
+        new = self.switches.pop(inbox)
+        self.merge.update(inbox.name, watermark)
         self.inboxes = [new if each is inbox else each for each in self.inboxes]
         self.merge.rename(inbox.name, new.name)
         new.merge = self.merge
 
 
 class Walk:
-    """Takes batches and watermarks from node to node, and charges each for what it does."""
+    """Takes batches and watermarks from node to node."""
 
-    __slots__ = ("meter", "words")
+    __slots__ = ("add", "advance_output")
 
-    def __init__(self, meter: Meter) -> None:
-        self.meter, self.words = meter, meter.words
+    def __init__(self, emitting: Emitting) -> None:
+        self.add, self.advance_output = emitting.add, emitting.advance
 
     def push(self, node: Node, port: object, batch: Batch) -> Iterable[None]:
-        words = self.words
         while True:
-            words[OPERATOR] = node.number
             account = node.account
             account.rows += len(batch.time)
             account.batches += 1
-            if node.one_for_one is None:
-                made = node.operator.on_batch(batch, node.ports[port])
-                if made is not NOTHING:
-                    return self.emit_all(node, made)
-                self.meter.charge(account)
-                return _DONE
-            batch = node.one_for_one.apply(batch)
-            self.meter.charge(account)
+            if node.apply is None:
+                made = node.on_batch(batch, node.ports[port])
+                return _DONE if made is NOTHING else self.emit_all(node, made)
+            batch = node.apply(batch)
             rows = len(batch.time)
             if not rows or len(node.consumers) != 1 or node.outputs:
                 return self.emit(node, batch) if rows else _DONE
@@ -108,14 +112,16 @@ class Walk:
 
     def emit_all(self, node: Node, batches: Iterable[Batch]) -> Iterator[None]:
         """Each of them goes on; between two of them the instance may pause, whatever becomes of them (`PAUSE`)."""
-        self.words[OPERATOR] = node.number
         for out in batches:
-            self.meter.charge(node.account)
             if len(out.time):
                 yield from self.emit(node, out)
             yield
-            self.words[OPERATOR] = node.number
-        self.meter.charge(node.account)
+
+    def let_out_partials(self, nodes: Sequence[Node]) -> Iterator[None]:
+        """Partial results, which have to leave before a Barrier does."""
+        for node in nodes:
+            if node.on_barrier is not None:
+                yield from self.emit_all(node, node.on_barrier())
 
     def emit(self, node: Node, batch: Batch) -> Iterable[None]:
         node.rows_out += len(batch.time)
@@ -134,16 +140,10 @@ class Walk:
             self.add(output, batch)
         yield
 
-    def add(self, output: Output, batch: Batch) -> None:
-        output.add(batch)
-        self.meter.charge(output.account)
-
     def advance(self, node: Node, port: object, watermark: int) -> Iterable[None]:
         while node.merge.update(port, watermark):
             combined = node.merge.combined
-            if node.stateful is not None:  # others do nothing then
-                self.words[OPERATOR] = node.number
-            passed = node.operator.on_watermark(combined)
+            passed = node.on_watermark(combined)
             if passed is not NOTHING:
                 return self._fire(node, passed, combined)
             if len(node.consumers) != 1 or node.outputs:
@@ -160,8 +160,8 @@ class Walk:
         """The watermark goes on, behind what it has let out."""
         combined = node.operator.watermark_after(combined)
         for output in node.outputs:
-            if combined < MAX_TIME and output.advance(combined):
-                self.meter.charge(output.account)
+            if combined < MAX_TIME:
+                self.advance_output(output, combined)
         if len(node.consumers) == 1:
             return self.advance(*node.consumers[0], combined)
         return self._promise_each(node, combined) if node.consumers else _DONE

@@ -1,8 +1,8 @@
-"""Blocks: what a group remembers that has no fixed size, in the arena of its table (`cep.kernels.table`). Rules:
+"""Blocks: what a group remembers that has no fixed size, in the arena of its table (`cep.kernels.tables.table`). Rules:
 
 - A block is a run of bytes of `arena` and three words of an entry: where it begins, its size in bytes, and a count. All three are
   0 for a block of nothing.
-- It is made of *slots* of whole words, or (`cep.kernels.registers`) of bytes. A block that is full is copied to one of twice the
+- It is made of *slots* of whole words, or (`cep.kernels.states.registers`) of bytes. A block that is full is copied to one of twice the
   size; the old one is left behind, so that what is left behind is less than what is in use.
 - `..._room` says how many bytes of arena the function it belongs to may take. The generated loop asks before it changes
   anything of a row, and goes on with the row once there is room.
@@ -12,9 +12,9 @@
   is looked up in it.
 
 Here are two maps with open addressing, of slots of two words of which at most 3 in 4 are taken. A slot is free where its second
-word is NULL_WORD.
+word is NULL_WORD. Sets of numbers have slots of one word (`cep.kernels.states.numbers`).
 
-    set       the words of a key (`cep.kernels.keys`)
+    set       the words of a key (`cep.kernels.tables.keys`)
     tally     a number, and how often it was met
 """
 
@@ -24,11 +24,12 @@ from typing import Any
 
 import numpy as np
 
-from cep.kernels.hashing import hash64, is_long
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.keys import long_length, same_bytes
-from cep.kernels.memory import copy_bytes, load_word, store_word
-from cep.kernels.table import LONG_WORD, NULL_WORD, is_null, offset_of, put_bytes, text_room
+from cep.kernels.machine.memory import copy_bytes, load_word, store_word
+from cep.kernels.states.numbers import NO_NUMBER, NUMBER
+from cep.kernels.tables.hashing import hash64, is_long
+from cep.kernels.tables.keys import long_length, same_bytes
+from cep.kernels.tables.table import LONG_WORD, NULL_WORD, is_null, offset_of, prefetch, put_bytes, text_room
 
 BLOCK_WORDS = 3
 #: Bytes of a slot of a map.
@@ -117,6 +118,12 @@ def set_add(words: np.ndarray, at: int, arena: np.ndarray, used: int, w0: Any, w
 
 
 @inlined
+def set_ahead(words: np.ndarray, at: int, arena: np.ndarray, w0: Any, w1: Any) -> None:
+    """Asks for the slot at which `set_add` will begin; of a set of nothing that is any place, which need not exist."""
+    prefetch(arena, _first(words[at], words[at + 1], w0, w1, False))
+
+
+@inlined
 def set_room(words: np.ndarray, at: int, w1: Any, data: np.ndarray) -> Any:
     return map_room(words, at, 1) + text_room(w1, data)
 
@@ -179,20 +186,25 @@ def texts_room(words: np.ndarray, at: int, arena: np.ndarray, size: int, slot: i
 
 
 @inlined
+def _is_free(arena: np.ndarray, place: int, slot: int) -> Any:
+    return load_word(arena, place) == NO_NUMBER if slot == NUMBER else is_null(load_word(arena, place + 8))
+
+
+@inlined
 def _size(words: np.ndarray, at: int, slot: int, free: int) -> int:
     """Bytes of a block that mean something: all, or those of as many slots as it counts."""
-    return words[at + 2] * slot if slot and not free else words[at + 1]  # type: ignore[no-any-return]
+    return words[at + 2] * slot if slot and not free else words[at + 1]  # type: ignore[no-any-return]  # a conversion costs
 
 
 @kernel("void(const int64[:], int64, int64, const uint8[:], int64, int64, int64, int32[:])")
 def block_lengths(words: np.ndarray, at: int, stride: int, arena: np.ndarray, slot: int, text: int, free: int, lengths: np.ndarray) -> None:
     """How many bytes `write_blocks` will write of the n blocks at `words[at]`, `words[at + stride]`, ...: slots of `slot` bytes (0: the
-    block as it is), with a second word of text at byte `text` (-1: none); `free`: are slots free where the word at byte 8 is NULL?"""
+    block as it is), with a second word of text at byte `text` (-1: none); `free`: may slots be free?"""
     for i in range(len(lengths)):
         first, size = words[at + i * stride], _size(words, at + i * stride, slot, free)
         length = 0 if slot else size
         for k in range(first, first + (size if slot else 0), slot or 1):
-            if not (free and is_null(load_word(arena, k + 8))):
+            if not (free and _is_free(arena, k, slot)):
                 w1 = load_word(arena, k + text) if text >= 0 else _0
                 length += slot + (long_length(arena, w1) + 4 if is_long(w1) else 0)
         lengths[i] = length
@@ -211,10 +223,10 @@ def write_blocks(
         else:
             taken = 0
             for k in range(first, first + size, slot):
-                taken += 0 if free and is_null(load_word(arena, k + 8)) else slot
+                taken += 0 if free and _is_free(arena, k, slot) else slot
             texts = to + taken
             for k in range(first, first + size, slot):
-                if not (free and is_null(load_word(arena, k + 8))):
+                if not (free and _is_free(arena, k, slot)):
                     copy_bytes(arena, k, out, to, slot)
                     w1 = load_word(arena, k + text) if text >= 0 else _0
                     if is_long(w1):

@@ -1,4 +1,4 @@
-"""One column as kernels see it: NumPy views of Arrow buffers (DESIGN 4.1)."""
+"""One column as kernels see it: NumPy views of Arrow buffers (rule 4.1)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cep.values import value
 NO_BYTES = np.zeros(16, np.uint8)
 
 
-class Wish:
-    """Does anybody want the texts of a field as words? Shared by who makes its columns and whoever meets them."""
+class WordsRequest:
+    """Are the texts of a field wanted as words? The parser that makes its columns and all code that reads them share it."""
 
     __slots__ = ("wanted",)
 
@@ -21,16 +21,17 @@ class Wish:
 
 @value
 class Words:
-    """The texts of a column as the words of keys (`cep.kernels.keys`), made while their bytes were at hand, uint64[n] each; of long texts,
-    which take at most `long_bytes` in `Keys.data`, the second word is just its top byte. None: not made, so `wish` for those to come."""
+    """The texts of a column as the words of keys (`cep.kernels.tables.keys`), made while their bytes were at hand, uint64[n] each.
+    The second word of a long text, which takes at most `long_bytes` in `Keys.data`, is just its top byte. None: not made; `request`
+    asks for those of the texts to come."""
 
-    wish: Wish
+    request: WordsRequest
     low: np.ndarray | None = None
     high: np.ndarray | None = None
     long_bytes: int = 0
 
     def cut(self, rows: slice) -> Words:
-        return self if self.low is None or self.high is None else Words(self.wish, self.low[rows], self.high[rows], self.long_bytes)
+        return self if self.low is None or self.high is None else Words(self.request, self.low[rows], self.high[rows], self.long_bytes)
 
 
 @value
@@ -39,10 +40,10 @@ class Column:
 
     Fixed width: `values` is int32[n], int64[n] (also timestamps, µs), float64[n], or uint8[n] for bool.
     Text and lists: `values` is int32[n], the lengths in bytes; value i is `data[starts[i] : starts[i] + values[i]]`. What the bytes
-    of a list are: `cep.kernels.lists`.
+    of a list are: `cep.kernels.states.lists`.
     `valid` is uint8[n] (1 = not NULL), or None when there is no NULL. What stands at a NULL's place is defined nowhere.
-    `lines`: the texts are lines of `data`, one behind the other, each ended by '\\n', and none has this byte or '\\r' in it. None: who
-    knows.
+    `lines`: the texts are lines of `data`, one behind the other, each ended by '\\n', and none has this byte or '\\r' in it. None: that is
+    not known.
     `words`: the same texts as words, and whether they should be made.
     """
 

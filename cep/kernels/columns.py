@@ -1,4 +1,4 @@
-"""Columns and Arrow: what is converted at the border (DESIGN 4.1).
+"""Columns and Arrow: what is converted at the border (rule 4.1).
 
 A text column is three arrays (data, starts, lengths), so that the same kernel reads an Arrow string array and a raw block
 of a file; bool and validity are bytes inside and bits in Arrow, packed at the border only; lists are bytes inside.
@@ -12,17 +12,17 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from cep.kernels.column import NO_BYTES as NO_BYTES  # for everybody else
+from cep.kernels.column import NO_BYTES as NO_BYTES  # for the other modules
 from cep.kernels.column import Column as Column
 from cep.kernels.jit import Kernel
-from cep.kernels.lists import READERS, explode, lists_of
 from cep.kernels.row_order import KERNELS as ELEMENTS
 from cep.kernels.soundness import texts_are
+from cep.kernels.states.lists import READERS, explode, lists_of
 from cep.kernels.text import gather
 from cep.model.schema import DataType, Field, Schema
 
 
-def kernels_of(schema: Schema) -> tuple[Kernel, ...]:
+def arrow_kernels(schema: Schema) -> tuple[Kernel, ...]:
     """What converting columns of `schema` to Arrow and back runs."""
     lists = any(field.type.is_list for field in schema.fields)
     return (gather, texts_are, *ELEMENTS, *READERS) if lists else (gather, texts_are)
@@ -85,14 +85,20 @@ def lengths_of(column: Column) -> np.ndarray:
     return column.values if column.valid is None else np.where(column.valid, column.values, 0).astype(np.int32)
 
 
+def offsets_of(column: Column) -> np.ndarray:
+    """int32[n + 1]: where each value of a text column begins, and the last ends, one behind the other."""
+    offsets = np.zeros(len(column.values) + 1, np.int32)
+    lengths_of(column).cumsum(out=offsets[1:])
+    return offsets
+
+
 def gathered(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Where each value begins and the last ends, int32[n + 1], in one run of the bytes of a text column, uint8[any]."""
     lengths = lengths_of(column)
     if len(lengths) == 1 and column.starts is not None and column.data is not None:
         start, length = column.starts.item(0), lengths.item(0)
         return np.array((0, length), np.int32), column.data[start : start + length].copy()
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    lengths.cumsum(out=offsets[1:])
+    offsets = offsets_of(column)
     body = np.empty(int(offsets[-1]), np.uint8)
     gather(column.data, column.starts, offsets, body)
     return offsets, body
@@ -115,10 +121,42 @@ def compact(column: Column) -> Column:
     return Column(column.type, column.values, column.valid, body if len(body) else NO_BYTES, offsets[:-1].astype(np.int64))
 
 
+def nulls(type_: DataType, n: int) -> Column:
+    """A column of `n` NULLs."""
+    none = np.zeros(n, np.uint8)
+    if type_.is_bytes:
+        return Column(type_, np.zeros(n, np.int32), none, NO_BYTES, np.zeros(n, np.int64))
+    dtype = {"bool": "uint8", "timestamp": "int64"}.get(type_.name, type_.name)
+    return Column(type_, np.zeros(n, dtype), none)
+
+
 Columns = Mapping[str, Column]
 
 
-def widened(columns: Columns, fields: Sequence[Field]) -> Columns:
+def concatenated_columns(columns: Sequence[Column]) -> Column:
+    """The values of all, one behind the other; columns of text keep their bytes, side by side."""
+    values = np.concatenate([c.values for c in columns])
+    valid = None
+    if any(c.valid is not None for c in columns):
+        valid = np.concatenate([np.ones(len(c), np.uint8) if c.valid is None else c.valid for c in columns])
+    if not columns[0].type.is_bytes:
+        return Column(columns[0].type, values, valid)
+    # Batches cut from one buffer share their bytes: put each buffer down once, and of a much larger one just what is looked at.
+    columns = [compact(column) for column in columns]
+    shifts: dict[int, int] = {}
+    buffers: list[np.ndarray] = []
+    total = 0
+    for column in columns:
+        assert column.data is not None
+        if id(column.data) not in shifts:
+            shifts[id(column.data)] = total
+            buffers.append(column.data)
+            total += len(column.data)
+    starts = np.concatenate([c.starts + shifts[id(c.data)] for c in columns if c.starts is not None])
+    return Column(columns[0].type, values, valid, np.concatenate(buffers) if len(buffers) > 1 else buffers[0], starts)
+
+
+def with_wider_numbers(columns: Columns, fields: Sequence[Field]) -> Columns:
     """`columns` with those of `fields` as numbers of the type that the field has."""
     narrow = [f for f in fields if columns[f.name].type != f.type and f.type.is_number]
     if not narrow:

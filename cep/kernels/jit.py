@@ -4,7 +4,7 @@
   call) compiles the stated signatures and no others, so a call with other types is a TypeError, never a compilation on
   the data path.
 - `@inlined` marks a function that kernels call; it is compiled as a part of them and stays a plain Python function for
-  everybody else.
+  the others.
 - In signatures `const uint8[:]` is an array that is only read (read-only and unaligned arrays fit: Arrow buffers,
   frames of a message), `uint64[:]` one that is written; `[:, :]` has two dimensions. All are C-contiguous. The rest is
   Numba's notation.
@@ -17,9 +17,9 @@
   keep those out of kernels that matter.
 - Each kernel is compiled under a lock of its own (numba#10128), so that processes compile different ones at the same time and none
   twice; loading what is complete needs none.
-- How is in `cep.kernels.pipeline`. Whoever makes what runs a kernel warms it: `nothing_compiles` finds where that was forgotten.
+- How is in `cep.kernels.machine.pipeline`. Code that makes what runs a kernel warms it: `nothing_compiles` finds where that was forgotten.
 - `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
-  checked indices.
+  checked indices, `CEP_STOCK_NUMBA=1` compiles it as Numba does for all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ import numpy as np
 from numba.core import sigutils
 from numba.core.errors import NumbaError
 
-from cep.kernels.pipeline import APART, KernelCompiler, as_part, config
+from cep.kernels.machine.pipeline import APART, STOCK, as_kernel, as_part, config
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class Kernel:
 
 
 def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Marks an entry point compiled for `signature`, for example `"int64(const uint8[:], int64, uint64[:])"`; `on_demand`: whoever builds
+    """Marks an entry point compiled for `signature`, for example `"int64(const uint8[:], int64, uint64[:])"`; `on_demand`: code that builds
     what runs it warms it, since few queries need it."""
     signatures = [signature] if isinstance(signature, str) else signature
     return lambda function: Kernel(function, signatures, on_demand)
@@ -125,7 +125,7 @@ def apart(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warm(*kernels: Kernel) -> None:
-    """Compiles or loads `kernels`; without arguments every hand-written one imported so far but those `on_demand` (whoever generates one,
+    """Compiles or loads `kernels`; without arguments every hand-written one imported so far but those `on_demand` (code that generates one,
     warms it).
 
     Does nothing where kernels are interpreted.
@@ -144,7 +144,7 @@ def compilations() -> int:
 
 
 def count_compilation() -> None:
-    """Somebody has compiled something else than a kernel."""
+    """Something else than a kernel was compiled."""
     _counts["compiled"] += 1
 
 
@@ -198,7 +198,7 @@ def generate(source: str, name: str) -> ModuleType:
     module_name = f"{_GENERATED}{name}_{_digest(source.encode())}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    path = _written(cache_folder() / "generated" / f"{module_name}.py", source)
+    path = _written(kernel_cache_folder() / "generated" / f"{module_name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -211,7 +211,7 @@ def generate(source: str, name: str) -> ModuleType:
     return module
 
 
-def cache_folder() -> Path:
+def kernel_cache_folder() -> Path:
     """Where machine code and generated sources are kept."""
     return _usable(os.environ.get("CEP_KERNEL_CACHE") or os.path.expanduser("~/.cache/cep-kernels"))
 
@@ -242,8 +242,8 @@ def _lock(path: Path) -> Iterator[None]:
 
 @contextmanager
 def no_garbage() -> Iterator[None]:
-    """Inside, nobody looks for garbage: among all that Numba keeps it takes an eighth of the time, and a look after each kernel half of
-    that. So whoever warms several kernels does it in here."""
+    """Inside, garbage is not collected: among all that Numba keeps it takes an eighth of the time, and a look after each kernel half of
+    that. So code that warms several kernels does it in here."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -265,7 +265,7 @@ def _written(path: Path, source: str) -> Path:
 
 def _compile(wanted: Kernel) -> Callable[..., Any]:
     path = Path(inspect.getfile(wanted.function))
-    folder = cache_folder() / _sources_digest(path)
+    folder = kernel_cache_folder() / _sources_digest(str(path))
     what = _digest(str(path).encode(), wanted.__name__.encode(), repr(wanted.signatures).encode())
     marker = folder / f"{wanted.__name__}-{what}.complete"
     if marker.exists():
@@ -286,7 +286,7 @@ def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
 
 def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
     importlib.import_module("numpy.ma")  # Numba looks into it when a kernel is first called; not on the data path, nor where none runs
-    dispatcher: Any = numba.njit(pipeline_class=KernelCompiler, **_OPTIONS | options)(wanted.function)
+    dispatcher: Any = as_kernel(wanted.function, **_OPTIONS | options)
     with _cache_dir:
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
         try:
@@ -312,9 +312,10 @@ def _array(match: re.Match[str]) -> str:
 
 
 @lru_cache
-def _sources_digest(path: Path) -> str:
-    """Names the sources that a kernel in the file `path` is made of, and the machine."""
-    seen: dict[Path, bytes] = {}
+def _sources_digest(path: str) -> str:
+    """Names the sources that a kernel in the file `path` is made of, and the machine. Paths are texts, for each is looked up and
+    compared often while a deployment waits."""
+    seen: dict[str, bytes] = {}
     waiting = [path]
     while waiting:
         each = waiting.pop()
@@ -325,23 +326,24 @@ def _sources_digest(path: Path) -> str:
 
 
 @cache
-def _source(path: Path) -> tuple[bytes, tuple[Path, ...]]:
+def _source(path: str) -> tuple[bytes, tuple[str, ...]]:
     """What stands in a file, and the files of this package that it imports."""
-    content = path.read_bytes()
+    content = Path(path).read_bytes()
     return content, tuple(file for name in dict.fromkeys(_IMPORT.findall(content.decode())) for file in _files(name))
 
 
-def _files(module: str) -> list[Path]:
+@cache
+def _files(module: str) -> list[str]:
     """The file of a module of this package; all files of a package, since any of them may be meant."""
     path = _PACKAGE.joinpath(*module.split(".")[1:])
-    return sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return sorted(map(str, path.glob("*.py"))) if path.is_dir() else [str(path.with_suffix(".py"))]
 
 
 @lru_cache
 def _machine() -> bytes:
     versions = (sys.version, numba.__version__, np.__version__, llvm.llvm_version_info)
     cpu = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return repr((versions, cpu, config.OPT, config.BOUNDSCHECK)).encode()
+    return repr((versions, cpu, config.OPT, config.BOUNDSCHECK, *(["stock"] if STOCK else []))).encode()
 
 
 def _digest(*parts: bytes) -> str:

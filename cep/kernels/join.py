@@ -11,19 +11,21 @@ rows lie in order of time, a range is narrowed to a span of time by binary searc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from cep.kernels.hashing import hash64, is_long
 from cep.kernels.jit import Kernel, inlined, kernel
-from cep.kernels.keys import Keys, same_bytes
-from cep.kernels.table import prefetch, slots_for
+from cep.kernels.tables.hashing import hash64, is_long
+from cep.kernels.tables.keys import Keys, same_bytes
+from cep.kernels.tables.table import prefetch, slots_for
 
 #: Pairs in a portion.
 PAIRS_MAX = 65_536
+#: Rows that an index of very many takes at a time: a millisecond's work or two.
+PIECE_ROWS = 65_536
 #: Keys between one and the one for which memory is asked.
 AHEAD = 16
 NO_NULLS = np.zeros(0, np.uint8)
@@ -44,10 +46,32 @@ class KeyIndex:
         n = len(keys)
         slots, group = np.zeros(slots_for(n), np.int32), np.empty(n, np.int32)
         w0, w1, starts = np.empty(n, np.uint64), np.empty(n, np.uint64), np.zeros(n + 1, np.int64)
-        count = _group(keys.w0, keys.w1, keys.data, null, _shift(slots), slots, w0, w1, group)
+        count = _group(keys.w0, keys.w1, keys.data, null, _shift(slots), slots, w0, w1, 0, group)
         order = np.empty(n - int(np.count_nonzero(null)), np.int64)
         _arrange(group, count, starts, np.empty(count, np.int64), order)
         return KeyIndex(Keys(w0[:count], w1[:count], keys.data), slots, starts[: count + 1], order)
+
+    @staticmethod
+    def building(keys: Keys, null: np.ndarray = NO_NULLS, rows: int = PIECE_ROWS) -> Generator[None, None, KeyIndex]:
+        """The same, with other work between pieces of `rows` rows. `PIECEWISE` have to be compiled."""
+        n, count = len(keys), 0
+        slots, group = np.zeros(slots_for(n), np.int32), np.empty(n, np.int32)
+        w0, w1 = np.empty(n, np.uint64), np.empty(n, np.uint64)
+        parts = [slice(first, first + rows) for first in range(0, n, rows)]
+        for part in parts:
+            own = keys.w0[part], keys.w1[part], keys.data, null[part]
+            count = _group(*own, _shift(slots), slots, w0, w1, count, group[part])
+            yield
+        starts, order = np.zeros(count + 1, np.int64), np.empty(n - int(np.count_nonzero(null)), np.int64)
+        for part in parts:
+            _tally(group[part], starts)
+            yield
+        np.cumsum(starts, out=starts)
+        cursor = starts[:-1].copy()
+        for part in parts:
+            _place(group[part], part.start, cursor, order)
+            yield
+        return KeyIndex(Keys(w0[:count], w1[:count], keys.data), slots, starts, order)
 
     @property
     def bytes(self) -> int:
@@ -114,7 +138,7 @@ def _look_ahead(w0: np.ndarray, w1: np.ndarray, i: int, shift: Any, slots: np.nd
 
 
 @kernel(
-    "int64(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, int32[:], uint64[:], uint64[:], int32[:])",
+    "int64(const uint64[:], const uint64[:], const uint8[:], const uint8[:], uint64, int32[:], uint64[:], uint64[:], int64, int32[:])",
     on_demand=True,
 )
 def _group(
@@ -126,10 +150,11 @@ def _group(
     slots: np.ndarray,
     group_w0: np.ndarray,
     group_w1: np.ndarray,
+    count: int,
     group: np.ndarray,
 ) -> int:
-    """Puts the group of each row into `group`, -1 where it has none. Returns how many groups there are."""
-    mask, count, nullable = len(slots) - 1, 0, len(null) > 0
+    """Puts the group of each row into `group`, -1 where it has none. Returns how many groups there are, of which `count` were before."""
+    mask, nullable = len(slots) - 1, len(null) > 0
     for i in range(len(w0)):
         _look_ahead(w0, w1, i, shift, slots, group_w0)
         if nullable and null[i] != 0:
@@ -159,6 +184,23 @@ def _arrange(group: np.ndarray, groups: int, starts: np.ndarray, cursor: np.ndar
     for i in range(len(group)):
         if group[i] >= 0:
             order[cursor[group[i]]] = i
+            cursor[group[i]] += 1
+
+
+@kernel("void(const int32[:], int64[:])", on_demand=True)
+def _tally(group: np.ndarray, starts: np.ndarray) -> None:
+    """Counts the rows of group g at `starts[g + 1]`."""
+    for i in range(len(group)):
+        if group[i] >= 0:
+            starts[group[i] + 1] += 1
+
+
+@kernel("void(const int32[:], int64, int64[:], int64[:])", on_demand=True)
+def _place(group: np.ndarray, first: int, cursor: np.ndarray, order: np.ndarray) -> None:
+    """Puts the rows from number `first` on where their groups go on, which `cursor` says."""
+    for i in range(len(group)):
+        if group[i] >= 0:
+            order[cursor[group[i]]] = first + i
             cursor[group[i]] += 1
 
 
@@ -247,3 +289,5 @@ def _take_pairs(
 
 #: What has to be compiled before a join begins.
 KERNELS: tuple[Kernel, ...] = (_group, _arrange, _find, _narrow, _take_pairs)
+#: And before an index is made in pieces.
+PIECEWISE: tuple[Kernel, ...] = (_tally, _place)

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined
-from cep.kernels.memory import load_word
+from cep.kernels.machine.memory import load_word
 from cep.kernels.text import EMPTY, RANGE, WRONG
 
-#: Well formed, but more digits than `real` converts: to be done by who reads the value.
+#: Well formed, but more digits than `real` converts: to be done by the reader of the value.
 SLOW = 4
 
 _MAX = 2**63 - 1
@@ -100,7 +100,7 @@ def small_integer(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
 
 
 @inlined
-def instant(data: np.ndarray, start: int, stop: int, unit_us: int) -> tuple[int, int]:
+def instant_of(data: np.ndarray, start: int, stop: int, unit_us: int) -> tuple[int, int]:
     """An integer of units of `unit_us` µs; 0 stands for ns, of which there must be whole µs."""
     value, error = integer(data, start, stop)
     if unit_us == 0:
@@ -111,7 +111,7 @@ def instant(data: np.ndarray, start: int, stop: int, unit_us: int) -> tuple[int,
 
 
 @inlined
-def _number_of(data: np.ndarray, start: int, length: int, stop: int) -> int:
+def number_of(data: np.ndarray, start: int, length: int, stop: int) -> int:
     """`length` digits; a number below zero if they are not there."""
     if start + length > stop:
         return -1
@@ -125,7 +125,7 @@ def _number_of(data: np.ndarray, start: int, length: int, stop: int) -> int:
 
 
 @inlined
-def _days(year: int, month: int, day: int) -> int:
+def days_of(year: int, month: int, day: int) -> int:
     """Days since 1970 of a date of the Gregorian calendar; below -10**9 if there is no such date."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     longest = 30 + (month + month // 8) % 2 if month != 2 else 28 + leap
@@ -140,11 +140,11 @@ def _days(year: int, month: int, day: int) -> int:
 @inlined
 def _clock(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
     """HH:MM, :SS, .f: (µs since midnight, where it ends); below zero if there is none, or no whole µs."""
-    hour, minute, second, at = _number_of(data, start, 2, stop), _number_of(data, start + 3, 2, stop), 0, start + 5
+    hour, minute, second, at = number_of(data, start, 2, stop), number_of(data, start + 3, 2, stop), 0, start + 5
     if hour < 0 or hour > 23 or minute < 0 or minute > 59 or data[start + 2] != _COLON:
         return -1, at
     if at < stop and data[at] == _COLON:
-        second, at = _number_of(data, at + 1, 2, stop), at + 3
+        second, at = number_of(data, at + 1, 2, stop), at + 3
         if second < 0 or second > 59:
             return -1, at
     whole = ((hour * 60 + minute) * 60 + second) * 1_000_000
@@ -164,7 +164,7 @@ def _zone(data: np.ndarray, start: int, stop: int) -> int:
     if start == stop or (start + 1 == stop and (data[start] == 90 or data[start] == 122)):
         return 0
     colon = 1 if stop - start == 6 and data[start + 3] == _COLON else 0
-    hour, minute = _number_of(data, start + 1, 2, stop), _number_of(data, start + 3 + colon, 2, stop)
+    hour, minute = number_of(data, start + 1, 2, stop), number_of(data, start + 3 + colon, 2, stop)
     signed = data[start] == _PLUS or data[start] == _MINUS
     if not signed or stop - start != 5 + colon or hour < 0 or hour > 23 or minute < 0 or minute > 59:
         return 2**60
@@ -177,8 +177,8 @@ def calendar(data: np.ndarray, start: int, stop: int) -> tuple[int, int]:
     """An instant in ISO 8601."""
     if stop <= start:
         return 0, EMPTY
-    year, month = _number_of(data, start, 4, stop), _number_of(data, start + 5, 2, stop)
-    days = _days(year, month, _number_of(data, start + 8, 2, stop))
+    year, month = number_of(data, start, 4, stop), number_of(data, start + 5, 2, stop)
+    days = days_of(year, month, number_of(data, start + 8, 2, stop))
     if days < -(10**9) or data[start + 4] != _MINUS or data[start + 7] != _MINUS:
         return 0, WRONG
     clock, at = 0, start + 10

@@ -1,4 +1,4 @@
-"""Columns as int64 words by which rows are ordered, for `numpy.lexsort`: what ORDER means in docs/SEMANTICS.md.
+"""Columns as int64 words by which rows are ordered, for `numpy.lexsort`: what ORDER means in docs/semantics.md.
 
 NULL is first, NaN is greatest, -0.0 equals 0.0, text and lists go by their bytes; descending turns all of that round.
 """

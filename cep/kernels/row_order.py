@@ -6,7 +6,7 @@ Of each column one byte, 0 for NULL and 1 for a value, and then
 - text and lists: the bytes, each 0 followed by 255, and two 0 at the end (nothing for NULL). So a prefix sorts before what it begins.
 
 Every function takes one column of n rows. `at`, int64[n], is where in `body` the column of each row begins; it is moved behind it.
-A list (`cep.kernels.lists`) is the bytes of its elements, each as if it were a column of a row.
+A list (`cep.kernels.states.lists`) is the bytes of its elements, each as if it were a column of a row.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_sizes(column: Column, sizes: np.ndarray) -> None:
 def put(column: Column, at: np.ndarray, body: np.ndarray) -> None:
     """Writes a column."""
     if column.type.is_bytes:
-        put_text(*_text(column), at, body)
+        put_ordered_text(*_text(column), at, body)
     else:
         put_fixed(_words(column), _valid(column), at, body)
 
@@ -116,7 +116,9 @@ def put_fixed(words: np.ndarray, valid: np.ndarray, at: np.ndarray, body: np.nda
 
 
 @kernel("void(const uint8[:], const int64[:], const int32[:], const uint8[:], int64[:], uint8[:])")
-def put_text(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray, at: np.ndarray, body: np.ndarray) -> None:
+def put_ordered_text(
+    data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, valid: np.ndarray, at: np.ndarray, body: np.ndarray
+) -> None:
     for i in range(len(starts)):
         to = at[i] + 1
         body[at[i]] = 1 if valid[i] else 0
@@ -166,4 +168,4 @@ def get_text(body: np.ndarray, at: np.ndarray, lengths: np.ndarray, starts: np.n
     return used
 
 
-KERNELS = (add_text_sizes, put_fixed, put_text, get_fixed, get_text)
+KERNELS = (add_text_sizes, put_fixed, put_ordered_text, get_fixed, get_text)

@@ -1,11 +1,11 @@
-"""Are the buffers of a column of text what they say they are? Asked of all that comes from outside (`cep.admission`)."""
+"""Are the buffers of a column of text what they say they are? Asked of all that comes from outside (`cep.transport.admission`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from cep.kernels.jit import kernel
-from cep.kernels.memory import load_word
+from cep.kernels.machine.memory import load_word
 
 _0, _HIGH_BITS = np.uint64(0), np.uint64(0x8080808080808080)
 
@@ -15,7 +15,7 @@ ASCII, ANY, OUTSIDE = range(3)
 
 @kernel("int64(const int32[:], const uint8[:])")
 def texts_are(offsets: np.ndarray, body: np.ndarray) -> int:
-    """Of texts in `body`, from and to `offsets`, int32[n + 1]."""
+    """Checks texts in `body`, from and to `offsets`, int32[n + 1]."""
     n = len(offsets) - 1
     descending = 0
     for i in range(n):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.memory import BLOCK, count_bits, load_word, match_block, store_word
+from cep.kernels.machine.memory import BLOCK, count_bits, load_word, match_block, store_word
 from cep.kernels.text import NEWLINE, RETURN, copy_text
 
 _ZERO, _ONE, _BYTE, _ZEROS = np.uint64(0), np.uint64(1), np.uint64(255), np.uint64(0x3030303030303030)

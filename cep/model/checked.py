@@ -1,12 +1,12 @@
 """Is a description made of what it says it is made of? The one door for values that a program hands to the query builder.
 
-Type checkers see most mistakes before a program runs; whoever uses none gets the same answer here, before anything looks into the value.
+Type checkers see most mistakes before a program runs; without one the same answer is given here, before anything looks into the value.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -22,14 +22,17 @@ _EXPECTED = {
     "str": "a name",
     "int": "a whole number",
     "bool": "True or False",
+    "float": "a number such as 0.1",
     "Expr": 'an expression such as col("a") + 1',
     "Literal": "a constant",
     "Function": 'a function such as count() or sum_("a")',
     "TimeWindow": 'TIME("30s")',
+    "CumulateWindow": 'CUMULATE("10m", "1h")',
     "SizeWindow": "SIZE(100)",
     "SessionWindow": 'SESSION("5m")',
     "TransactionWindow": "TRANSACTION(open, close)",
     "UnboundedWindow": "UNBOUNDED(ttl=None)",
+    "TrailingWindow": 'TRAILING("10m")',
     "Schema": 'a schema such as {"a": int}',
     "Stream": "a stream, declared by stream(...) or files(...)",
 }
@@ -42,15 +45,15 @@ def kind_in(document: object, key: str, kinds: Mapping[str, T]) -> T | None:
 
 
 class Checked:
-    """Base of descriptions that are checked when they are made. One with a `__post_init__` of its own calls `check` first."""
+    """Base of descriptions that are checked when they are made. One with a `__post_init__` of its own calls `check_fields` first."""
 
     __slots__ = ()
 
     def __post_init__(self) -> None:
-        check(self)
+        check_fields(self)
 
 
-def check(description: Any) -> None:
+def check_fields(description: Any) -> None:
     """Raises QueryError: a field holds what its type does not allow."""
     for name, hint in _hints(description.__class__).items():
         found = _fault(getattr(description, name), hint, "")
@@ -62,8 +65,8 @@ def check(description: Any) -> None:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    # in the module where the description stands: it has the names that its annotations use
-    return get_type_hints(kind, vars(sys.modules[kind.__module__]))
+    fields = {field.name for field in dataclass_fields(kind)}
+    return {name: hint for name, hint in get_type_hints(kind).items() if name in fields}
 
 
 def _fault(value: Any, hint: Any, where: str) -> tuple[str, str, object] | None:

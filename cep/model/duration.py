@@ -22,6 +22,13 @@ def parse_duration(text: str | timedelta, what: str = "duration") -> int:
     return _within(int(match[1]) * UNITS_US[match[2]], what)
 
 
+def signed_duration(text: str | timedelta, what: str = "duration") -> int:
+    """The same, which may be negative: `"-30s"`."""
+    if isinstance(text, str) and text.strip().startswith("-"):
+        return -parse_duration(text.strip()[1:], what)
+    return parse_duration(text, what)
+
+
 def _within(us: int, what: str) -> int:
     if abs(us) > SPAN_US_MAX:
         raise QueryError(f"{what}: expected at most {format_duration(SPAN_US_MAX)} ({SPAN_US_MAX // UNITS_US['d'] // 365} years)")

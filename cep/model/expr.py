@@ -1,7 +1,7 @@
-"""Expressions: values, never code (DESIGN 5.3). They are typed by `cep.plan.validate` and compiled by `cep.compile`.
+"""Expressions: values, never code (rule 5.3). They are typed by `cep.plan.validate` and compiled by `cep.compile`.
 
 Python operators build them: `col("a") + 1 > col("b")`; `&`, `|`, `~` are and, or, not in SQL's three-valued logic. What every
-function computes is in docs/ARITHMETIC.md.
+function computes is in docs/arithmetic.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("contains", "starts_with", "ends_with", "matches", "split"), (2, 2)),
     **dict.fromkeys(("substring", "extract", "pad_left", "pad_right"), (2, 3)),
     "replace": (3, 3),
-    "truncate": (2, 2),
+    **dict.fromkeys(("truncate", "format_time", "parse_time"), (2, 2)),
     **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), (1, 1)),
     **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us"), (1, 1)),
     "list_length": (1, 1),
@@ -43,7 +43,7 @@ FUNCTIONS: dict[str, tuple[int, int | None]] = {
 
 
 class Expr:
-    """Base of all expressions; it only carries the operators and functions."""
+    """Base of all expressions; it only carries the operators and functions: a method of a line or two for each of the language."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -84,10 +84,10 @@ class Expr:
     def __rmod__(self, other: object) -> Expr:
         return Binary("%", as_expr(other), self)
 
-    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]  # a condition is described, not answered
         return Binary("=", self, as_expr(other))
 
-    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]  # as above
         return Binary("!=", self, as_expr(other))
 
     def __lt__(self, other: object) -> Expr:
@@ -198,7 +198,7 @@ class Expr:
         return self._call("pow", exponent)
 
     def sin(self) -> Expr:
-        """Of radians, as all of them."""
+        """The sine; the angle is in radians, as for all of them."""
         return self._call("sin")
 
     def cos(self) -> Expr:
@@ -310,7 +310,7 @@ class Expr:
         return self._call("month")
 
     def day(self) -> Expr:
-        """Of the month."""
+        """The day of the month."""
         return self._call("day")
 
     def hour(self) -> Expr:
@@ -379,7 +379,7 @@ class Expr:
 
 # eq=False: == builds an expression. Two expressions are the same when `to_json` is.
 @dataclass(frozen=True, slots=True, eq=False)
-class Column(Expr):
+class ColumnRef(Expr):
     name: str
 
 
@@ -429,7 +429,7 @@ class Udf(Expr):
 
 def col(name: str) -> Expr:
     """The column `name` of the operator's input."""
-    return Column(name)
+    return ColumnRef(name)
 
 
 def lit(value: object, type: object = None) -> Expr:
@@ -468,7 +468,7 @@ def as_expr(value: object) -> Expr:
 def columns_of(expr: Expr) -> frozenset[str]:
     """Names of the columns `expr` reads."""
     match expr:
-        case Column(name):
+        case ColumnRef(name):
             return frozenset((name,))
         case Binary(_, left, right):
             return columns_of(left) | columns_of(right)
@@ -481,7 +481,7 @@ def columns_of(expr: Expr) -> frozenset[str]:
 
 def to_json(expr: Expr) -> dict[str, Any]:
     match expr:
-        case Column(name):
+        case ColumnRef(name):
             return {"column": name}
         case Literal(value, type_):
             return {"literal": _json_value(value), "type": str(type_)}
@@ -522,7 +522,7 @@ def from_json(document: Any, pointer: str = "") -> Expr:
         raise QueryError(f"expected an expression, got {document!r}", pointer)
     match document:
         case {"column": str(name)}:
-            return Column(name)
+            return ColumnRef(name)
         case {"literal": value, **rest}:
             return _literal_from_json(value, rest.get("type"), pointer)
         case {"op": str(op), "args": [arg]} if op in UNARY:

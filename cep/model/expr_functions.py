@@ -57,6 +57,16 @@ def from_epoch(value: object, unit: str) -> Expr:
     return as_expr(value).cast(f"timestamp[{unit}]")
 
 
+def format_time(value: object, format: str) -> Expr:
+    """The timestamp as text, in UTC: `"%Y-%m-%d %H:%M:%S.%f"`; also %j, the day of the year, and %%. See docs/arithmetic.md."""
+    return Call("format_time", (as_expr(value), as_expr(format)))
+
+
+def parse_time(text: object, format: str) -> Expr:
+    """The instant, in UTC, that the text says in this format; a row whose text says none fails, in `try_` it is NULL."""
+    return Call("parse_time", (as_expr(text), as_expr(format)))
+
+
 def hash_(*args: object) -> Expr:
     """int64, the same on every machine; NULL is a value like others."""
     return Call("hash", tuple(map(as_expr, args)))

@@ -1,16 +1,20 @@
-"""Aggregate functions and their classes (DESIGN 4.6)."""
+"""Aggregate functions and their classes (rule 4.6)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 from cep.errors import QueryError, escaped, meant
-from cep.model.expr import Column, Expr
+from cep.model.expr import ColumnRef, Expr
 from cep.model.limits import shown
 from cep.model.references import split_reference
 from cep.model.schema import FLOAT64, INT64, TIMESTAMP_US, DataType, Field, list_of, parse_type
+
+#: Several columns that the builder is given: theirs are the names of the answers, or those that stand before them.
+Columns = list[str] | tuple[str, ...] | Mapping[str, str | Expr]
 
 
 class Order(Enum):
@@ -49,6 +53,8 @@ class Function:
 
     @property
     def order(self) -> Order:
+        if self.name == "lag":
+            return Order.SEQUENTIAL
         return Order.MERGEABLE if self.name in _MERGEABLE else Order.COMMUTATIVE
 
     def parameter(self, name: str) -> int | float:
@@ -85,7 +91,7 @@ class UserFunction(Function):
 
 @dataclass(frozen=True, slots=True)
 class Computed(Function):
-    """A function of expressions, as the builder is given it; a Map before the aggregate computes them (`driver.computed`).
+    """A function of expressions, as the builder is given it; a Map before the aggregate computes them (`driver.builder.computed`).
     `expressions` has one for each column that it reads."""
 
     expressions: tuple[Expr, ...] = ()
@@ -97,11 +103,24 @@ class Computed(Function):
 
 def _of(name: str, *arguments: str | Expr, parameters: tuple[tuple[str, int | float], ...] = ()) -> Function:
     """A function of columns, or of expressions where one is no plain column."""
-    if not any(isinstance(each, Expr) and not isinstance(each, Column) for each in arguments):
-        names = [each.name if isinstance(each, Column) else each for each in arguments]
+    if not any(isinstance(each, Expr) and not isinstance(each, ColumnRef) for each in arguments):
+        names = [each.name if isinstance(each, ColumnRef) else each for each in arguments]
         return Function(name, names[0], names[1] if len(names) > 1 else None, parameters)  # type: ignore[arg-type]  # no Expr is left
-    given = tuple(Column(each) if isinstance(each, str) else each for each in arguments)
+    given = tuple(ColumnRef(each) if isinstance(each, str) else each for each in arguments)
     return Computed(name, "an expression", "an expression" if len(given) > 1 else None, parameters, given)
+
+
+def _of_a_row(name: str, column: str | Expr | Columns, *by: str | Expr) -> Function | dict[str, Function]:
+    """A function, or one for each of several columns."""
+    if not isinstance(column, list | tuple | Mapping):
+        return _of(name, column, *by)
+    listed = column.items() if isinstance(column, Mapping) else [(each, each) for each in column]
+    if not listed or not all(isinstance(answer, str) for answer, _ in listed):
+        expected = 'columns such as ["a", "b"], or with names of their own, such as {"most": "price", "twice": col("n") * 2}'
+        raise QueryError(f"{name}: expected {expected}; got {shown(column)}")
+    if len({answer for answer, _ in listed}) < len(listed):
+        raise QueryError(f"{name}: expected every column once, got {shown(column)}")
+    return {answer: _of(name, each, *by) for answer, each in listed}
 
 
 #: name -> must it have a column (None: may have one)
@@ -126,18 +145,25 @@ FUNCTIONS: dict[str, bool | None] = {
     "quantile": True,
     "median": True,
     "collect": True,
+    "lag": True,
 }
 
 AT_MOST_MAX = 10_000
+#: Rows of each group that are kept for it.
+LAG_MAX = 64
 
 PARAMETERS: dict[str, tuple[Parameter, ...]] = {
     "approx_count_distinct": (Parameter("precision", True, 4, 16, 12),),
     "quantile": (Parameter("q", False, 0, 1),),
     "collect": (Parameter("at_most", True, 1, AT_MOST_MAX),),
+    "lag": (Parameter("k", True, 1, LAG_MAX, 1),),
 }
 
-_WITH_BY = ("arg_min", "arg_max")
-_MERGEABLE = ("first", "last", *_WITH_BY, "collect")
+#: Those that compare a column.
+WITH_BY = ("arg_min", "arg_max")
+#: Those that yield a value of one row. All of one name and `by` choose the same row.
+OF_A_ROW = ("first", "last", *WITH_BY)
+_MERGEABLE = (*OF_A_ROW, "collect")
 _MOMENTS = ("var", "stddev", "var_pop", "stddev_pop")
 _SUMS = ("sum", "avg", *_MOMENTS)
 _NO_LISTS = ("min", "max", "count_distinct", "approx_count_distinct", "collect")
@@ -169,25 +195,42 @@ def max_(column: str | Expr) -> Function:
     return _of("max", column)
 
 
-def first(column: str | Expr) -> Function:
-    """FIRST_VAL: the value, NULL or not, of the first row in stream order (event time, origin)."""
-    return _of("first", column)
+@overload
+def first(column: str | Expr) -> Function: ...
+@overload
+def first(column: Columns) -> dict[str, Function]: ...
+def first(column: str | Expr | Columns) -> Function | dict[str, Function]:
+    """FIRST_VAL: the value, NULL or not, of the first row in stream order (event time, origin). Of several columns the functions by
+    name, all of that one row, for `aggregate("w", window, **first(["a", "b"]))`, `first({"name": "a"})`."""
+    return _of_a_row("first", column)
 
 
-def last(column: str | Expr) -> Function:
-    """LAST_VAL: the value, NULL or not, of the last row in stream order (event time, origin)."""
-    return _of("last", column)
+@overload
+def last(column: str | Expr) -> Function: ...
+@overload
+def last(column: Columns) -> dict[str, Function]: ...
+def last(column: str | Expr | Columns) -> Function | dict[str, Function]:
+    """LAST_VAL: the value, NULL or not, of the last row in stream order (event time, origin); of several columns as `first`."""
+    return _of_a_row("last", column)
 
 
-def arg_min(column: str | Expr, by: str | Expr) -> Function:
+@overload
+def arg_min(column: str | Expr, by: str | Expr) -> Function: ...
+@overload
+def arg_min(column: Columns, by: str | Expr) -> dict[str, Function]: ...
+def arg_min(column: str | Expr | Columns, by: str | Expr) -> Function | dict[str, Function]:
     """The value of `column`, NULL or not, in the row whose `by` is least, of several the first in stream order; rows where `by`
-    is NULL do not count. NULL where there is none."""
-    return _of("arg_min", column, by)
+    is NULL do not count. NULL where there is none. Of several columns as `first`."""
+    return _of_a_row("arg_min", column, by)
 
 
-def arg_max(column: str | Expr, by: str | Expr) -> Function:
+@overload
+def arg_max(column: str | Expr, by: str | Expr) -> Function: ...
+@overload
+def arg_max(column: Columns, by: str | Expr) -> dict[str, Function]: ...
+def arg_max(column: str | Expr | Columns, by: str | Expr) -> Function | dict[str, Function]:
     """The same where `by` is greatest (NaN is greatest)."""
-    return _of("arg_max", column, by)
+    return _of_a_row("arg_max", column, by)
 
 
 def var(column: str | Expr) -> Function:
@@ -237,6 +280,11 @@ def collect(column: str | Expr, at_most: int) -> Function:
     return _checked(_of("collect", column, parameters=(("at_most", at_most),)))
 
 
+def lag(column: str | Expr, k: int = 1) -> Function:
+    """For `over`: the value, NULL or not, of the k-th row before in stream order, in the window or not; NULL where there is none."""
+    return _checked(_of("lag", column, parameters=(("k", k),)))
+
+
 def window_start() -> Function:
     """First instant of the window, inclusive."""
     return Function("window_start")
@@ -262,7 +310,7 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
         raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}")
     match function.name:
         case "sum" if column.type != FLOAT64:
-            return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (DESIGN 5.7)
+            return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (rule 5.7)
         case "sum" | "avg" | "quantile" | "median" | "var_pop" | "stddev_pop":
             return Field(name, FLOAT64, column.nullable)
         case "var" | "stddev":
@@ -274,6 +322,8 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
             return Field(name, column.type, column.nullable or by.nullable)
         case "collect":
             return Field(name, list_of(column.type))
+        case "lag":
+            return Field(name, column.type, True)
     return Field(name, column.type, column.nullable)
 
 
@@ -299,8 +349,8 @@ def from_json(document: object, pointer: str = "") -> Function:
             raise QueryError(f"expected the name of a column, got {value!r}", f"{pointer}/{key}")
     if wanted is not None and wanted != (column is not None):
         raise QueryError(f"{name} takes {'one column' if wanted else 'no column'}, got {column!r}", pointer)
-    if (name in _WITH_BY) != (by is not None):
-        raise QueryError(f"{name} takes {'a column in' if name in _WITH_BY else 'no'} 'by', got {by!r}", pointer)
+    if (name in WITH_BY) != (by is not None):
+        raise QueryError(f"{name} takes {'a column in' if name in WITH_BY else 'no'} 'by', got {by!r}", pointer)
     known = {parameter.name: parameter for parameter in PARAMETERS.get(name, ())}
     for key in document.keys() - known.keys() - {"function", "column", "by"}:
         raise QueryError(

@@ -20,7 +20,7 @@ EVENT_TIMES = {"1900-2200": (-2_208_988_800_000_000, 7_258_118_399_999_999), "an
 ANY_TIME = EVENT_TIMES["any"]
 UNIT_HINT = "is the unit the one that the stream declares? If it is, let the stream say event_times='any'"
 
-#: Bytes of a text or a list in a row (DESIGN 7), and of a record in a file: what is longer is a dead letter.
+#: Bytes of a text or a list in a row (rule 7.4), and of a record in a file: what is longer is a dead letter.
 VALUE_BYTES_MAX = 16 << 20
 
 #: Rows; a window of so many is kept as so many small states.
@@ -29,10 +29,10 @@ WINDOW_ROWS_MAX = 1 << 20
 #: Windows in which one row lies, unless a query's options say otherwise, and at most: each is an answer, and some 20 µs.
 WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX = 1_000_000, SPAN_US_MAX
 
-#: Of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.
+#: Instances of a subquery, and whole copies of a query: a plan has a node in ZooKeeper for each, and an edge for each pair.
 INSTANCES_MAX = 4096
 
-#: Of a query: planning it takes time with their number, and nothing else of the cluster is decided meanwhile.
+#: Operators of a query: planning it takes time with their number, and nothing else of the cluster is decided meanwhile.
 OPERATORS_MAX = 1000
 
 #: Between the instances of a query; it is six times 288 that send to each of 288, the cores of a Bullion S16. Each has a name, a number and
@@ -45,10 +45,10 @@ MANY_MAX = 20_000
 #: A table of buckets is written out, in the plan and in every Barrier.
 BUCKETS_MAX = 1 << 20
 
-#: Seconds, a week: how long rows are held, in memory, for a reader who is gone. A time-out of the system ends at 292 years.
+#: Seconds, a week: how long rows are held, in memory, for a reader that is gone. A time-out of the system ends at 292 years.
 KEEP_S_MIN, KEEP_S_MAX = 0.001, 7 * 86_400.0
 
-#: Seconds: no wait is longer in one go. Whoever waits for something later looks again; so no deadline is too far for a system call.
+#: Seconds: no wait is longer in one go. Code that waits for something later looks again; so no deadline is too far for a system call.
 WAIT_S_MAX = 3600.0
 
 #: Bytes that are held for one reader, of one instance: as much as a large machine has.
@@ -60,7 +60,7 @@ BLOCK_BYTES_MIN, BLOCK_BYTES_MAX = 1024, 1 << 40
 #: Processes, statuses and tables are counted: what counts them is an int64 wherever it goes.
 COUNT_MAX = 2**63 - 1
 
-#: Columns that may be a key together: their null bits share one word (`cep.kernels.keys`).
+#: Columns that may be a key together: their null bits share one word (`cep.kernels.tables.keys`).
 KEY_FIELDS_MAX = 64
 
 #: Operations inside each other, but for casts: what is made of an expression, and JSON, are as deep, and some is made by recursion.
@@ -82,7 +82,7 @@ ENDPOINT_BYTES_MAX = 300
 #: Characters of why something failed: a function's error may hold all that it was given, and it is written to ZooKeeper.
 CAUSE_CHARS_MAX = 20_000
 
-#: Of one stream: every assignment of an instance that puts it out holds them all, and a node of ZooKeeper holds a megabyte.
+#: Subscriptions to one stream: every assignment of an instance that puts it out holds them all, and a node of ZooKeeper holds a megabyte.
 SUBSCRIPTIONS_MAX = 2000
 
 #: A deployment's number is 32 bits of every message.

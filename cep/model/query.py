@@ -1,4 +1,4 @@
-"""A query: a DAG of named operators between named streams, as a frozen value, and its JSON (DESIGN 5.1)."""
+"""A query: a DAG of named operators between named streams, as a frozen value, and its JSON (rule 5.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cep.model import operator_documents, sinks, streams
 from cep.model.expr import check_nested, too_nested
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX
 from cep.model.operators import Operator
-from cep.model.sinks import Files
+from cep.model.sinks import SinkFiles
 from cep.model.streams import Stream
 
 SPLITS = ("stateful", "single", "per-operator")
@@ -26,7 +26,7 @@ class Output:
 
     stream: str
     input: str
-    files: Files | None = None
+    files: SinkFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Options:
     balancers: tuple[tuple[str, str], ...] = ()  # (operator that reads the edge, balancer)
     replicas: int = 1
     buckets: int = 4096
-    #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each (ISE 4.3).
+    #: How its instance managers wait for messages: asleep, or first for a while awake, which needs a core for each.
     message_policy: str = "interrupt"
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
@@ -101,8 +101,9 @@ def options_to_json(options: Options) -> dict[str, Any]:
     }
 
 
-def from_json(document: Any) -> Query:
-    """Raises QueryError with a JSON pointer to what is wrong. Names and types are checked by `cep.plan.validate`."""
+def from_json(document: Any, planned: bool = False) -> Query:
+    """`planned`: it is a plan's, in full. Raises QueryError with a JSON pointer to what is wrong. Names and types are checked by
+    `cep.plan.validate`."""
     if not isinstance(document, dict):
         raise QueryError(f"expected a query (an object), got {type(document).__name__}")
     known = {"name", "streams", "operators", "outputs", "late", "options"}
@@ -116,7 +117,7 @@ def from_json(document: Any) -> Query:
     return Query(
         document["name"],
         tuple(streams.from_json(d, f"/streams/{i}") for i, d in enumerate(_list(document, "streams"))),
-        tuple(operator_documents.from_json(d, f"/operators/{i}") for i, d in enumerate(_list(document, "operators"))),
+        tuple(operator_documents.from_json(d, f"/operators/{i}", planned) for i, d in enumerate(_list(document, "operators"))),
         tuple(_output(d, f"/outputs/{i}") for i, d in enumerate(_list(document, "outputs"))),
         late,
         options_from_json(document.get("options", {}), "/options"),

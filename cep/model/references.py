@@ -1,7 +1,7 @@
-"""Users' functions by name: "module:name", and whether a cluster knows the module (docs/CUSTOM_FUNCTIONS.md).
+"""Users' functions by name: "module:name", and whether a cluster knows the module (docs/custom_functions.md).
 
-Only functions of the modules that a cluster was started with may run in it. Whoever plans checks the names, and imports nothing;
-whoever runs them imports the modules (`cep.compile.user_functions`).
+Only functions of the modules that a cluster was started with may run in it. The planner checks the names, and imports nothing;
+a process that runs them imports the modules (`cep.compile.user.functions`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Types, fields and schemas of streams (DESIGN 4.2).
+"""Types, fields and schemas of streams (rule 4.2).
 
 A timestamp is stored as int64 µs UTC whatever its unit; the unit says what an integer means when a user hands one in.
 """
 
 from __future__ import annotations
 
-import hashlib
 import types
 import typing
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from cep.errors import QueryError, meant
+from cep.model.ids import name_id
 
 UNIT_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
@@ -133,7 +133,7 @@ def _python_type(given: object) -> DataType | None:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a stream, in order. Immutable; a change of a stream's schema is a new stream."""
+    """The columns of a stream, in order. Immutable; what a stream's may become is said in `cep.model.growth`."""
 
     fields: tuple[Field, ...]
 
@@ -175,7 +175,7 @@ class Schema:
     @cached_property
     def fingerprint(self) -> int:
         """64 bits that travel in every header, so that a batch of another schema is known before it is read."""
-        return int.from_bytes(hashlib.blake2b(str(self).encode(), digest_size=8).digest(), "little")
+        return name_id(str(self))
 
     def to_json(self) -> list[dict[str, object]]:
         return [{"name": f.name, "type": f"{f.type}{'?' if f.nullable else ''}"} for f in self.fields]

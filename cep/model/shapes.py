@@ -1,6 +1,6 @@
 """JSON objects as frozen dataclasses: every field is there and of its type, whole numbers fit into 64 bits, fractions are finite.
 
-For documents that processes write for each other: what stands in ZooKeeper may have been written by anybody. Documents of users have
+For documents that processes write for each other: what stands in ZooKeeper may have been written by anything. Documents of users have
 readers of their own, whose errors point to the place.
 """
 
@@ -28,7 +28,7 @@ class _Wrong(Exception):
         self.expected, self.value, self.path = expected, value, path
 
 
-def read(shape: type[T], document: Any) -> T:
+def read_shape(shape: type[T], document: Any) -> T:
     """`document`, the JSON of a `shape`; keys that it does not know are a later version's. Raises ProtocolError, naming the field."""
     try:
         found: T = _reader(cast(Any, shape))(document)
@@ -112,13 +112,13 @@ def _under(name: str, reader: _Reader, value: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    if type(value) is not int or not -COUNT_MAX <= value <= COUNT_MAX:
+    if type(value) is not int or not -COUNT_MAX - 1 <= value <= COUNT_MAX:
         raise _Wrong("a whole number of 64 bits", value)
     return value
 
 
 def _number(value: Any) -> Any:
-    if type(value) is int and -COUNT_MAX <= value <= COUNT_MAX:
+    if type(value) is int and -COUNT_MAX - 1 <= value <= COUNT_MAX:
         return value
     if type(value) is not float or not math.isfinite(value):
         raise _Wrong("a finite number", value)

@@ -1,63 +1,118 @@
-"""Files that an output is written to, beside whoever subscribes to it."""
+"""Files that an output is written to, beside its subscribers: one class for each format.
+
+Rows go to files in `folder`, an absolute path, made if it is not there; a file for each instance that puts them out. `overwrite`: a file
+that is there already is replaced; otherwise it is an error.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
-from cep.errors import QueryError, escaped, meant
+from cep.model import file_documents
+from cep.model.file_documents import check_separator
+from cep.model.schema import DataType
 
-FORMATS = ("text", "arrow")
+
+class SinkFiles(Protocol):
+    """What else they say of themselves are the options of the format."""
+
+    format: ClassVar[str]
+
+    @property
+    def folder(self) -> str: ...
+
+    @property
+    def overwrite(self) -> bool: ...
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the names of files."""
+
+    def refuses(self, type_: DataType) -> str:
+        """Why they hold no values of a type; empty: they do."""
+
+
+def name_of(files: SinkFiles, stream: str, index: int, part: int = 0) -> str:
+    """The name of the file of instance `index`, and of those that it writes behind the first."""
+    return f"{stream}-{index:05}{f'-{part:05}' if part else ''}.{files.suffix}"
+
+
+def explain_sink(files: SinkFiles) -> str:
+    return f"files of {files.format} in {files.folder!r}"
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Rows go to files in `folder`, a file for each instance that puts them out.
+class TextSink:
+    """A record a line, as sources of text read it; with `header` the first line names the fields."""
 
-    Args:
-        folder: an absolute path; made if it is not there.
-        format: text (a record a line, as text sources read it) or arrow (the IPC stream format).
-        separator: between the fields of a text record.
-        header: the first line of a text file names the fields.
-        overwrite: a file that is there already is replaced; otherwise it is an error.
-    """
-
+    format: ClassVar[str] = "text"
     folder: str
-    format: str = "text"
     separator: str = ","
     header: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise QueryError(f"format: expected one of {', '.join(FORMATS)}, got {self.format!r}", "/format")
-        if len(self.separator) != 1 or not self.separator.isascii() or self.separator in "\r\n":
-            raise QueryError(f"separator: expected one ASCII character, got {self.separator!r}", "/separator")
+        check_separator(self.separator)
 
-    def name(self, stream: str, index: int) -> str:
-        """Of the file of instance `index`."""
-        suffix = "arrows" if self.format == "arrow" else {",": "csv", "\t": "tsv"}.get(self.separator, "txt")
-        return f"{stream}-{index:05}.{suffix}"
+    @property
+    def suffix(self) -> str:
+        return {",": "csv", "\t": "tsv"}.get(self.separator, "txt")
 
-
-_KINDS = {"folder": str, "format": str, "separator": str, "header": bool, "overwrite": bool}
+    def refuses(self, type_: DataType) -> str:
+        return "files of text hold no lists; write format 'arrow', or map it to text" if type_.is_list else ""
 
 
-def to_json(files: Files) -> dict[str, Any]:
-    return {key: getattr(files, key) for key in _KINDS}
+@dataclass(frozen=True, slots=True)
+class ArrowSink:
+    """The IPC stream format of Arrow."""
+
+    format: ClassVar[str] = "arrow"
+    folder: str
+    overwrite: bool = False
+    suffix: ClassVar[str] = "arrows"
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
 
 
-def from_json(document: Any, pointer: str = "") -> Files:
-    if not isinstance(document, dict) or "folder" not in document:
-        raise QueryError(f'expected {{"folder": ..., {", ".join(list(_KINDS)[1:])}}}, got {document!r}', pointer)
-    for key, value in document.items():
-        if key not in _KINDS:
-            raise QueryError(
-                f"unknown key {key!r}{meant(key, _KINDS)}; files of an output have {', '.join(_KINDS)}", f"{pointer}/{escaped(key)}"
-            )
-        if type(value) is not _KINDS[key]:
-            raise QueryError(f"{key}: expected {_KINDS[key].__name__}, got {value!r}", f"{pointer}/{key}")
-    try:
-        return Files(**document)
-    except QueryError as error:
-        raise error.under(pointer) from None
+@dataclass(frozen=True, slots=True)
+class JsonLinesSink:
+    """JSON Lines, an object a line, as sources of JSON Lines read it."""
+
+    format: ClassVar[str] = "jsonl"
+    folder: str
+    overwrite: bool = False
+    suffix: ClassVar[str] = "jsonl"
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """Parquet."""
+
+    format: ClassVar[str] = "parquet"
+    folder: str
+    overwrite: bool = False
+    suffix: ClassVar[str] = "parquet"
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
+
+#: Formats that outputs are written in, by name; a document that names none is of the first. How a format is written is said in
+#: `cep.dataflow.outputs.sink`.
+SINK_FORMATS: Mapping[str, type[SinkFiles]] = {each.format: each for each in (TextSink, ArrowSink, JsonLinesSink, ParquetSink)}
+
+
+def to_json(files: SinkFiles) -> dict[str, Any]:
+    return file_documents.to_json(files)
+
+
+def from_json(document: Any, pointer: str = "") -> SinkFiles:
+    """Raises QueryError."""
+    files: SinkFiles = file_documents.from_json(document, SINK_FORMATS, pointer)
+    return files

@@ -1,16 +1,20 @@
-"""Declarations of streams (DESIGN 4.3, 4.7, 4.10). A stream is declared once and outlives the queries that read it."""
+"""Declarations of streams (rules 4.3, 4.7, 4.10). A stream is declared once and outlives the queries that read it; it may grow
+(`cep.model.growth`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
+from cep.model import file_documents
 from cep.model.duration import format_duration, parse_duration
-from cep.model.expr import Column, Expr
+from cep.model.expr import ColumnRef, Expr
+from cep.model.file_documents import check_separator
 from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, EVENT_TIMES, checked, shown
-from cep.model.schema import Schema
+from cep.model.schema import DataType, Schema
 
 BLOCK_BYTES = 64 << 20
 USUAL_TIMES = next(iter(EVENT_TIMES))
@@ -19,21 +23,95 @@ IDLE_AFTER_MIN = 100_000
 CLOCK = "clock"
 
 
+class SourceFiles(Protocol):
+    """Files of one format that a stream is read from. What else they say of themselves are the options of the format."""
+
+    format: ClassVar[str]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths or globs; sorted by path when the plan is made."""
+
+    def refuses(self, type_: DataType) -> str:
+        """Why they hold no values of a type; empty: they do."""
+
+
+def _check_paths(files: SourceFiles) -> None:
+    if not files.paths:
+        raise QueryError("paths: expected at least one", "/paths")
+
+
+def _check_block_bytes(block_bytes: int) -> None:
+    checked(block_bytes, "block_bytes", BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "/block_bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class TextFiles:
-    """Delimited text: one record a line, fields split at `separator`, no quoting. A block is a partition (DESIGN 4.10)."""
+    """Delimited text: one record a line, fields split at `separator`, no quoting; with `header` the first line of every file is no
+    record. A block, of `block_bytes`, is a partition."""
 
-    paths: tuple[str, ...]  # paths or globs; sorted by path when the plan is made
+    format: ClassVar[str] = "text"
+    paths: tuple[str, ...]
     separator: str = ","
-    header: bool = False  # the first line of every file is no record
+    header: bool = False
     block_bytes: int = BLOCK_BYTES
 
     def __post_init__(self) -> None:
-        if not self.paths:
-            raise QueryError("paths: expected at least one", "/paths")
-        if len(self.separator) != 1 or not self.separator.isascii() or self.separator in "\r\n":
-            raise QueryError(f"separator: expected one ASCII character, got {self.separator!r}", "/separator")
-        checked(self.block_bytes, "block_bytes", BLOCK_BYTES_MIN, BLOCK_BYTES_MAX, "/block_bytes")
+        _check_paths(self)
+        check_separator(self.separator)
+        _check_block_bytes(self.block_bytes)
+
+    def refuses(self, type_: DataType) -> str:
+        return "files of text hold no lists; declare it string and split it in a map" if type_.is_list else ""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLinesFiles:
+    """JSON Lines: an object a line, whose members are the fields; others are not looked at. A block, of `block_bytes`, is a partition."""
+
+    format: ClassVar[str] = "jsonl"
+    paths: tuple[str, ...]
+    block_bytes: int = BLOCK_BYTES
+
+    def __post_init__(self) -> None:
+        _check_paths(self)
+        _check_block_bytes(self.block_bytes)
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFiles:
+    """Parquet, whose columns are the fields; others are not read. A row group is a partition."""
+
+    format: ClassVar[str] = "parquet"
+    paths: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_paths(self)
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFiles:
+    """The IPC file format of Arrow, whose columns are the fields; others are not read. A record batch is a partition."""
+
+    format: ClassVar[str] = "arrow"
+    paths: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_paths(self)
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
+
+#: Formats that streams are read from, by name; a document that names none is of the first. How a format is read is said in
+#: `cep.dataflow.sources.opening`.
+SOURCE_FORMATS: Mapping[str, type[SourceFiles]] = {each.format: each for each in (TextFiles, JsonLinesFiles, ParquetFiles, ArrowFiles)}
 
 
 @dataclass(frozen=True)
@@ -44,7 +122,7 @@ class Stream:
     the greatest event time before it in its partition. There is no default for it. `event_times` says which there may be, of
     `cep.model.limits.EVENT_TIMES`; a row with another one is a dead letter.
 
-    `idle_after` (µs): a publisher that sends nothing for so long is idle, and nobody waits for it; None: never. `watermark`
+    `idle_after` (µs): a publisher that sends nothing for so long is idle, and is not waited for; None: never. `watermark`
     CLOCK: its rows are stamped live, and a publisher's stamp follows its clock while it sends nothing; None: rows alone move it.
     """
 
@@ -52,7 +130,7 @@ class Stream:
     schema: Schema
     event_time: Expr | None = field(default=None, compare=False)
     disorder: int | None = None
-    files: TextFiles | None = None
+    files: SourceFiles | None = None
     event_times: str = USUAL_TIMES
     idle_after: int | None = None
     watermark: str | None = None
@@ -73,12 +151,9 @@ class Stream:
             known = " or ".join(map(repr, EVENT_TIMES))
             raise QueryError(f"event_times of stream {self.name!r}: expected {known}, got {shown(self.event_times)}", "/event_times")
         self._check_quiet()
-        for i, f in enumerate(self.schema.fields if self.files is not None else ()):
-            if f.type.is_list:
-                raise QueryError(
-                    f"stream {self.name!r}, field {f}: files of text hold no lists; declare it string and split it in a map",
-                    f"/schema/{i}/type",
-                )
+        for i, f in enumerate(self.schema.fields):
+            if self.files is not None and (why := self.files.refuses(f.type)):
+                raise QueryError(f"stream {self.name!r}, field {f}: {why}", f"/schema/{i}/type")
         for name in sorted(expressions.columns_of(self.event_time)) if self.event_time is not None else ():
             if name not in self.schema:
                 raise QueryError(
@@ -106,7 +181,7 @@ class Stream:
             )
         if len(asked) > 1:
             raise QueryError(
-                f"stream {self.name!r}: with watermark={CLOCK!r} it goes on while nobody sends, so it is never idle; leave out one of "
+                f"stream {self.name!r}: with watermark={CLOCK!r} it goes on while nothing is sent, so it is never idle; leave out one of "
                 "idle_after and watermark",
                 "/idle_after",
             )
@@ -119,7 +194,7 @@ class Stream:
     @property
     def event_time_column(self) -> str | None:
         """The column that is the event time, if the declaration is one plain column."""
-        return self.event_time.name if isinstance(self.event_time, Column) else None
+        return self.event_time.name if isinstance(self.event_time, ColumnRef) else None
 
 
 def to_json(stream: Stream) -> dict[str, Any]:
@@ -131,12 +206,7 @@ def to_json(stream: Stream) -> dict[str, Any]:
     document |= {} if stream.idle_after is None else {"idle_after": format_duration(stream.idle_after)}
     document |= {} if stream.watermark is None else {"watermark": stream.watermark}
     if stream.files is not None:
-        document["files"] = {
-            "paths": list(stream.files.paths),
-            "separator": stream.files.separator,
-            "header": stream.files.header,
-            "block_bytes": stream.files.block_bytes,
-        }
+        document["files"] = file_documents.to_json(stream.files)
     return document
 
 
@@ -150,13 +220,14 @@ def from_json(document: Any, pointer: str = "") -> Stream:
     event_time = document.get("event_time")
     if isinstance(event_time, str):
         event_time = {"column": event_time}
+    files = document.get("files")
     try:
         return Stream(
             document["name"],
             Schema.from_json(document.get("schema"), "/schema"),
             None if event_time is None else expressions.from_json(event_time, "/event_time"),
             _duration(document, "disorder"),
-            _files_from_json(document.get("files"), "/files"),
+            None if files is None else file_documents.from_json(files, SOURCE_FORMATS, "/files"),
             document.get("event_times", USUAL_TIMES),
             _duration(document, "idle_after"),
             document.get("watermark"),
@@ -170,20 +241,3 @@ def _duration(document: dict[str, Any], key: str) -> int | None:
         return None if document.get(key) is None else parse_duration(document[key], key)
     except QueryError as error:
         raise error.under(f"/{key}") from None
-
-
-def _files_from_json(document: Any, pointer: str) -> TextFiles | None:
-    if document is None:
-        return None
-    paths = document.get("paths") if isinstance(document, dict) else None
-    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
-        raise QueryError(f'expected {{"paths": [one or more], "separator", "header", "block_bytes"}}, got {document!r}', pointer)
-    options = {key: document[key] for key in ("separator", "header", "block_bytes") if key in document}
-    wanted = {"separator": str, "header": bool, "block_bytes": int}
-    for key, value in options.items():
-        if type(value) is not wanted[key]:
-            raise QueryError(f"{key}: expected {wanted[key].__name__}, got {value!r}", f"{pointer}/{key}")
-    try:
-        return TextFiles(tuple(paths), **options)
-    except QueryError as error:
-        raise error.under(pointer) from None

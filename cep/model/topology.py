@@ -1,8 +1,8 @@
 """The machine as a value: which cores sit at which NUMA node, and how far the nodes are from each other.
 
 The planner places subqueries over a `Topology`, never over the machine itself: the same plan can be made for the
-machine at hand (`cep.numa.read_topology`), for one in a file, or for the paper's Bullion S16, which ships with us.
-Only the standard library is imported, for instance managers read this before they bind themselves (DESIGN §7).
+machine at hand (`cep.machine.read_topology`), for one in a file, or for the paper's Bullion S16, which ships with us.
+Only the standard library is imported, for instance managers read this before they bind themselves (rule 7.1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BULLION_S16_FILE = Path(__file__).with_name("bullion-s16.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NumaNode:
     """One NUMA node: the cores that reach its memory first, and that memory's size.
 
     Args:
@@ -59,7 +59,7 @@ class Topology:
             per node, an own distance other than 10, or a distance outside 10..255.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[NumaNode, ...]
     distances: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
@@ -71,7 +71,7 @@ class Topology:
         """Every core of the machine, ascending."""
         return tuple(sorted(core for node in self.nodes for core in node.cores))
 
-    def node(self, id: int) -> Node:
+    def node(self, id: int) -> NumaNode:
         """The node with this id. Raises ValueError where there is none."""
         return self.nodes[self._position(id)]
 
@@ -101,7 +101,7 @@ class Topology:
             raise ValueError(f"none of the cores {core_list(cores) or '(none)'} is in this topology; its cores are {core_list(self.cores)}")
         nodes = (self.nodes[i] for i in kept)
         return Topology(
-            tuple(Node(n.id, tuple(core for core in n.cores if core in cores), n.memory_bytes) for n in nodes),
+            tuple(NumaNode(n.id, tuple(core for core in n.cores if core in cores), n.memory_bytes) for n in nodes),
             tuple(tuple(self.distances[i][j] for j in kept) for i in kept),
         )
 
@@ -152,7 +152,7 @@ class Topology:
     @staticmethod
     def one_node(cores: Iterable[int], memory_bytes: int = 0) -> Topology:
         """A machine without NUMA: all of `cores` at node 0."""
-        return Topology((Node(0, tuple(sorted(cores)), memory_bytes),), ((OWN_DISTANCE,),))
+        return Topology((NumaNode(0, tuple(sorted(cores)), memory_bytes),), ((OWN_DISTANCE,),))
 
     @staticmethod
     def bullion_s16() -> Topology:
@@ -197,7 +197,7 @@ def core_list(numbers: Iterable[int]) -> str:
     return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
-def _check_nodes(nodes: tuple[Node, ...]) -> None:
+def _check_nodes(nodes: tuple[NumaNode, ...]) -> None:
     ids = [node.id for node in nodes]
     if ids != sorted(set(ids)):
         raise ValueError(f"expected nodes with ascending ids, got {ids}")
@@ -210,7 +210,7 @@ def _check_nodes(nodes: tuple[Node, ...]) -> None:
         raise ValueError(f"expected a node with at least one core, got {len(nodes)} nodes without any")
 
 
-def _check_distances(nodes: tuple[Node, ...], distances: tuple[tuple[int, ...], ...]) -> None:
+def _check_distances(nodes: tuple[NumaNode, ...], distances: tuple[tuple[int, ...], ...]) -> None:
     widths = [len(row) for row in distances]
     if widths != [len(nodes)] * len(nodes):
         raise ValueError(f"expected {len(nodes)} rows of {len(nodes)} distances, got rows of {widths}")
@@ -226,9 +226,9 @@ def _check_distance(source: int, target: int, distance: int) -> None:
         raise ValueError(f"node {source} to node {target}: expected a distance of {OWN_DISTANCE} to {UNREACHABLE_DISTANCE}, got {distance}")
 
 
-def _node_from_json(document: object, place: str) -> Node:
+def _node_from_json(document: object, place: str) -> NumaNode:
     cores = _member(document, "cores", place)
-    return Node(
+    return NumaNode(
         _integer(_member(document, "id", place), f"{place}/id"),
         _parsed_cores(cores, f"{place}/cores") if isinstance(cores, str) else _integers(cores, f"{place}/cores"),
         _integer(_member(document, "memory_bytes", place), f"{place}/memory_bytes"),

@@ -1,4 +1,4 @@
-"""Windows, as descriptions (DESIGN 5.4; docs/SEMANTICS.md)."""
+"""Windows, as descriptions (rule 5.4; docs/semantics.md)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from datetime import timedelta
 from math import gcd
 from typing import Any
 
+import numpy as np
+
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model.checked import kind_in
-from cep.model.duration import format_duration, parse_duration
+from cep.model.duration import format_duration, parse_duration, signed_duration
 from cep.model.expr import Expr, as_expr
 from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX, shown
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """`[k·advance, k·advance + size)` for every whole k, in event time, µs, aligned to the epoch."""
+    """`[offset + k·advance, offset + k·advance + size)` for every whole k, in event time, µs since the epoch."""
 
     size: int
     advance: int
+    offset: int = 0
 
     def __post_init__(self) -> None:
         check_span(self.size, "window size", "/size")
@@ -30,16 +33,68 @@ class TimeWindow:
                 f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), got {self.advance} µs",
                 "/advance",
             )
+        if not 0 <= self.offset < self.advance:
+            raise QueryError(f"window offset must be from 0 to before the advance ({self.advance} µs), got {self.offset} µs", "/offset")
 
     @property
     def pane(self) -> int:
-        """µs; every window is a whole number of panes, and a row is in exactly one pane."""
+        """µs; every window is a whole number of panes, the first of which begins at `offset`, and a row is in exactly one pane."""
         return gcd(self.size, self.advance)
+
+    @property
+    def grain(self) -> int:
+        """µs; panes begin at multiples of it."""
+        return gcd(self.pane, self.offset)
+
+    @property
+    def overlaps(self) -> bool:
+        return self.advance < self.size
+
+    def begin(self, last: np.ndarray) -> np.ndarray:
+        """int64[n]: the starts of the windows whose last instants are `last`."""
+        return last + (1 - self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class CumulateWindow:
+    """`[start, start + k·step)` for every start = offset + i·size and k = 1 to size / step, in event time, µs since the epoch."""
+
+    step: int
+    size: int
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        check_span(self.size, "window size", "/size")
+        check_span(self.step, "window step", "/step")
+        if self.size % self.step:
+            raise QueryError(
+                f"window size must be a multiple of the step ({format_duration(self.step)}), got {format_duration(self.size)}", "/size"
+            )
+        if not 0 <= self.offset < self.size:
+            raise QueryError(f"window offset must be from 0 to before the size ({self.size} µs), got {self.offset} µs", "/offset")
+
+    @property
+    def pane(self) -> int:
+        """µs; as of a TimeWindow."""
+        return self.step
+
+    @property
+    def grain(self) -> int:
+        """µs; panes begin at multiples of it."""
+        return gcd(self.step, self.offset)
+
+    @property
+    def overlaps(self) -> bool:
+        return self.step < self.size
+
+    def begin(self, last: np.ndarray) -> np.ndarray:
+        """int64[n]: the starts of the windows whose last instants are `last`."""
+        return (last - self.offset) // self.size * self.size + self.offset
 
 
 @dataclass(frozen=True, slots=True)
 class SizeWindow:
-    """Of each group, rows k·advance to before k·advance + size for every k ≥ 0, counted from 0 in stream order."""
+    """In each group, rows k·advance to before k·advance + size for every k ≥ 0, counted from 0 in stream order."""
 
     size: int
     advance: int
@@ -92,11 +147,32 @@ class UnboundedWindow:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class TrailingWindow:
+    """For each row of a group, those with event times from `size` µs before its own up to its own; or the last `rows` rows in stream
+    order, itself among them. One of the two is None."""
+
+    size: int | None
+    rows: int | None
+
+    def __post_init__(self) -> None:
+        if (self.size is None) == (self.rows is None):
+            raise QueryError("a trailing window: expected either a size or a number of rows")
+        if self.size is not None:
+            check_span(self.size, "window size", "/size")
+        if self.rows is not None and (not _is_whole(self.rows) or not 0 < self.rows <= WINDOW_ROWS_MAX):
+            raise QueryError(f"window rows: expected 1 to {WINDOW_ROWS_MAX}, got {self.rows!r}", "/rows")
+
+
 def _is_whole(rows: object) -> bool:
     return isinstance(rows, int) and not isinstance(rows, bool)
 
 
-Window = TimeWindow | SizeWindow | SessionWindow | TransactionWindow | UnboundedWindow
+#: Windows of event time alone, made of whole panes.
+PanedWindow = TimeWindow | CumulateWindow
+#: Of an Aggregate.
+Window = PanedWindow | SizeWindow | SessionWindow | TransactionWindow | UnboundedWindow
+AnyWindow = Window | TrailingWindow
 
 
 def check_span(us: int, what: str, pointer: str) -> None:
@@ -105,10 +181,25 @@ def check_span(us: int, what: str, pointer: str) -> None:
         raise QueryError(f"{what} must be greater than zero and at most {SPAN_US_MAX} µs, got {us} µs", pointer)
 
 
-def TIME(size: str | timedelta, advance: str | timedelta | None = None) -> TimeWindow:
-    """Tumbling `TIME("30s")` or sliding `TIME("30s", "10s")`."""
+def TIME(size: str | timedelta, advance: str | timedelta | None = None, *, offset: str | timedelta = "0s") -> TimeWindow:
+    """Tumbling `TIME("30s")` or sliding `TIME("30s", "10s")`; windows begin at `offset`, which may be negative, and whole advances from it:
+    `TIME("1d", offset="-2h")` begins at 22:00 UTC, which is midnight two hours east."""
     size_us = parse_duration(size, "window size")
-    return TimeWindow(size_us, size_us if advance is None else parse_duration(advance, "window advance"))
+    return _aligned(
+        size_us, size_us if advance is None else parse_duration(advance, "window advance"), signed_duration(offset, "window offset")
+    )
+
+
+def _aligned(size: int, advance: int, offset: int) -> TimeWindow:
+    """The offset that is in the first advance begins the same windows."""
+    return TimeWindow(size, advance, offset % advance if advance > 0 else 0)
+
+
+def CUMULATE(step: str | timedelta, size: str | timedelta, *, offset: str | timedelta = "0s") -> CumulateWindow:
+    """`CUMULATE("10m", "1h")`: every ten minutes what there is since the hour began. Hours begin at `offset`, as those of `TIME`."""
+    size_us = parse_duration(size, "window size")
+    shift = signed_duration(offset, "window offset")
+    return CumulateWindow(parse_duration(step, "window step"), size_us, shift % size_us if size_us > 0 else 0)
 
 
 def SIZE(size: int, advance: int | None = None) -> SizeWindow:
@@ -131,13 +222,22 @@ def UNBOUNDED(every: str | timedelta | None = None, *, ttl: str | timedelta | No
     return UnboundedWindow(*(None if span is None else parse_duration(span, name) for span, name in ((every, "every"), (ttl, "ttl"))))
 
 
+def TRAILING(size: str | timedelta | None = None, *, rows: int | None = None) -> TrailingWindow:
+    """For `over`: `TRAILING("10m")`, what was up to ten minutes before each tuple; `TRAILING(rows=100)`, the last hundred tuples."""
+    return TrailingWindow(None if size is None else parse_duration(size, "window size"), rows)
+
+
 # --- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def to_json(window: Window) -> dict[str, Any]:
+def to_json(window: AnyWindow) -> dict[str, Any]:
     match window:
-        case TimeWindow(size, advance):
-            return {"type": "time", "size": format_duration(size), "advance": format_duration(advance)}
+        case TimeWindow(size, advance, offset):
+            shifted = {"offset": format_duration(offset)} if offset else {}
+            return {"type": "time", "size": format_duration(size), "advance": format_duration(advance), **shifted}
+        case CumulateWindow(step, size, offset):
+            shifted = {"offset": format_duration(offset)} if offset else {}
+            return {"type": "cumulate", "step": format_duration(step), "size": format_duration(size), **shifted}
         case SizeWindow(size, advance):
             return {"type": "size", "size": size, "advance": advance}
         case SessionWindow(gap):
@@ -147,9 +247,11 @@ def to_json(window: Window) -> dict[str, Any]:
         case UnboundedWindow(advance_, ttl):
             spans = {"every": advance_, "ttl": ttl}
             return {"type": "unbounded", **{key: None if us is None else format_duration(us) for key, us in spans.items()}}
+        case TrailingWindow(size_, rows):
+            return {"type": "trailing", **({"rows": rows} if size_ is None else {"size": format_duration(size_)})}
 
 
-def from_json(document: object, pointer: str = "") -> Window:
+def from_json(document: object, pointer: str = "") -> AnyWindow:
     found = kind_in(document, "type", _READERS)
     if not isinstance(document, dict) or found is None:
         raise QueryError(f'expected {{"type": one of {", ".join(_READERS)}, ...}}, got {shown(document)}', pointer)
@@ -167,9 +269,9 @@ def from_json(document: object, pointer: str = "") -> Window:
         raise error.under(pointer) from None
 
 
-def _span(document: Mapping[str, Any], key: str, what: str) -> int:
+def _span(document: Mapping[str, Any], key: str, what: str, parse: Callable[[str, str], int] = parse_duration) -> int:
     try:
-        return parse_duration(str(document[key]), what)
+        return parse(str(document[key]), what)
     except QueryError as error:
         raise error.under(f"/{key}") from None
 
@@ -182,7 +284,13 @@ def _rows(document: Mapping[str, Any], key: str) -> int:
 
 
 def _time(d: Mapping[str, Any]) -> TimeWindow:
-    return TimeWindow(_span(d, "size", "window size"), _span(d, "advance" if "advance" in d else "size", "window advance"))
+    offset = _span(d, "offset", "window offset", signed_duration) if "offset" in d else 0
+    return _aligned(_span(d, "size", "window size"), _span(d, "advance" if "advance" in d else "size", "window advance"), offset)
+
+
+def _cumulate(d: Mapping[str, Any]) -> CumulateWindow:
+    size, offset = _span(d, "size", "window size"), _span(d, "offset", "window offset", signed_duration) if "offset" in d else 0
+    return CumulateWindow(_span(d, "step", "window step"), size, offset % size if size > 0 else 0)
 
 
 def _size(d: Mapping[str, Any]) -> SizeWindow:
@@ -197,11 +305,17 @@ def _unbounded(d: Mapping[str, Any]) -> UnboundedWindow:
     return UnboundedWindow(*(None if d.get(key) is None else _span(d, key, key) for key in ("every", "ttl")))
 
 
+def _trailing(d: Mapping[str, Any]) -> TrailingWindow:
+    return TrailingWindow(_span(d, "size", "window size") if "size" in d else None, _rows(d, "rows") if "rows" in d else None)
+
+
 #: type -> (reader, keys it needs, keys it may have)
-_READERS: dict[str, tuple[Callable[[Mapping[str, Any]], Window], frozenset[str], frozenset[str]]] = {
-    "time": (_time, frozenset(("size",)), frozenset(("advance",))),
+_READERS: dict[str, tuple[Callable[[Mapping[str, Any]], AnyWindow], frozenset[str], frozenset[str]]] = {
+    "time": (_time, frozenset(("size",)), frozenset(("advance", "offset"))),
+    "cumulate": (_cumulate, frozenset(("step", "size")), frozenset(("offset",))),
     "size": (_size, frozenset(("size",)), frozenset(("advance",))),
     "session": (lambda d: SessionWindow(_span(d, "gap", "session gap")), frozenset(("gap",)), frozenset()),
     "transaction": (_transaction, frozenset(("open", "close")), frozenset()),
     "unbounded": (_unbounded, frozenset(("ttl",)), frozenset(("every",))),
+    "trailing": (_trailing, frozenset(), frozenset(("size", "rows"))),
 }

@@ -4,36 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cep.model import sinks
 from cep.model.duration import format_duration
-from cep.model.expr import Column, Expr
-from cep.model.functions import Function
-from cep.model.operators import (
-    Aggregate,
-    Apply,
-    AsOfJoin,
-    Deduplicate,
-    Delay,
-    Filter,
-    FlatMap,
-    IntervalJoin,
-    Join,
-    Lookup,
-    Map,
-    Operator,
-    Sort,
-    StatefulMap,
-    TopN,
-    Union,
-)
 from cep.model.query import Output
 from cep.model.streams import Stream
 from cep.model.topology import core_list
-from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
+from cep.model.types import text_of
 from cep.plan.physical import Edge, PhysicalPlan, Subquery, Worker
 from cep.plan.place import estimated
 from cep.plan.pre_aggregate import Decision, decisions
+from cep.plan.sources import source_of
 from cep.plan.split import topological
-from cep.plan.types import text_of
 
 
 def explain(plan: PhysicalPlan) -> str:
@@ -54,121 +35,30 @@ def explain(plan: PhysicalPlan) -> str:
 
 def _query(plan: PhysicalPlan) -> Iterator[str]:
     rows = [("", name, _stream(plan, stream)) for name, stream in plan.streams.items()]
-    rows += [(", ".join(o.inputs), name, _operator(o)) for name, o in topological(plan.query).items()]
+    rows += [(", ".join(o.inputs), name, o.explained()) for name, o in topological(plan.query).items()]
     rows += [(output.input, output.stream, _output(output)) for output in plan.query.outputs]
     rows += [] if plan.query.late is None else [("late rows", plan.query.late, "output stream")]
     return _table([(f"{inputs} →" if inputs else "", name, what) for inputs, name, what in rows])
 
 
 def _output(output: Output) -> str:
-    files = output.files
-    return "output stream" if files is None else f"output stream, and files of {files.format} in {files.folder!r}"
+    return "output stream" if output.files is None else f"output stream, and {sinks.explain_sink(output.files)}"
 
 
 def _stream(plan: PhysicalPlan, stream: Stream) -> str:
-    if (feed := plan.feeds.get(stream.name)) is not None:
-        return f"stream, output of query {feed.query!r}, from {_counted(len(feed.producers), 'instance')}; event time is that query's"
-    files = plan.files.get(stream.name)
-    origin = "published" if files is None else f"{len(files)} files, {sum(size for _, size in files):,} bytes"
+    origin = source_of(plan, stream.name).explain()
+    if stream.name in plan.feeds:
+        return f"stream, {origin}; event time is that query's"
     if stream.event_time is None or stream.disorder is None:
         return f"stream, {origin}; event time is when a row arrives"
     return f"stream, {origin}; event time {text_of(stream.event_time)}, disorder {format_duration(stream.disorder)}{_quiet(stream)}"
 
 
 def _quiet(stream: Stream) -> str:
-    """What happens while nobody sends."""
+    """What happens while no publisher sends."""
     if stream.idle_after is not None:
         return f"; a publisher silent for {format_duration(stream.idle_after)} is idle: answers depend on when the stream was idle"
-    return "" if stream.watermark is None else "; while nobody sends, time goes on by the publisher's clock"
-
-
-def _operator(operator: Operator) -> str:
-    match operator:
-        case Map(fields=fields):
-            return f"map to {_fields(fields)}"
-        case FlatMap(fields=fields, explode=explode):
-            return f"flat map to {_fields(fields)}, a tuple for each element of {explode}"
-        case Filter(condition=condition):
-            return f"filter {text_of(condition)}"
-        case Union():
-            return "union"
-        case Delay(by=by):
-            return f"delay by {format_duration(by)}"
-        case Apply(function=function, columns=columns):
-            return f"apply {function} to batches of {', '.join(columns)}"
-        case Lookup(table=table, on=on):
-            return f"lookup in {table.path or 'a table of the query'} on {_pairs(on)}"
-        case Aggregate(window=window, by=by, functions=functions):
-            called = ", ".join(f"{name} = {_function(function)}" for name, function in functions)
-            return f"aggregate {_window(window)}{_by(by)}: {called}"
-    return _stateful(operator)
-
-
-def _stateful(operator: Operator) -> str:
-    match operator:
-        case Join(window=window, right_window=right, on=on, how=how, condition=condition):
-            windows = _window(window) if window == right else f"{_window(window)} and {_window(right)}"
-            where = "" if condition is None else f" where {text_of(condition)}"
-            return f"{how} join {windows}{' on ' + _pairs(on) if on else ''}{where}"
-        case IntervalJoin(on=on, how=how, lower=lower, upper=upper):
-            return f"{how} interval join from {_signed(lower)} to {_signed(upper)}{' on ' + _pairs(on) if on else ''}"
-        case AsOfJoin(on=on, how=how, tolerance=tolerance):
-            limit = "" if tolerance is None else f", tolerance {format_duration(tolerance)}"
-            return f"{how} as-of join{' on ' + _pairs(on) if on else ''}{limit}"
-        case Sort(window=None):
-            return "sort by event time"
-        case Sort(window=TimeWindow() as window, by=by, order=order):
-            return f"sort {_window(window)}{_by(by)} by {_order(order)}"
-        case TopN(window=window, by=by, order=order, n=n):
-            return f"first {n} of {_window(window)}{_by(by)} by {_order(order)}"
-        case Deduplicate(by=by, ttl=ttl):
-            return f"deduplicate{_by(by)}{'' if ttl is None else ', ttl ' + format_duration(ttl)}"
-        case StatefulMap(by=by, function=function, fields=fields):
-            return f"stateful map{_by(by)} to {function or _fields(fields)}"
-    return type(operator).__name__
-
-
-def _fields(fields: tuple[tuple[str, Expr], ...]) -> str:
-    return ", ".join(name if _is(expr, name) else f"{name} = {text_of(expr)}" for name, expr in fields)
-
-
-def _signed(us: int) -> str:
-    return "-" * (us < 0) + format_duration(abs(us))
-
-
-def _pairs(on: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join(left if left == right else f"{left} = {right}" for left, right in on)
-
-
-def _order(order: tuple[tuple[str, bool], ...]) -> str:
-    return ", ".join(f"{name} descending" if descending else name for name, descending in order)
-
-
-def _by(by: tuple[str, ...]) -> str:
-    return f" by {', '.join(by)}" if by else ""
-
-
-def _window(window: Window) -> str:
-    match window:
-        case TimeWindow(size, advance):
-            return format_duration(size) + ("" if advance == size else f" every {format_duration(advance)}")
-        case SizeWindow(rows, every):
-            return f"{rows} rows" + ("" if every == rows else f" every {every}")
-        case SessionWindow(gap):
-            return f"sessions with gap {format_duration(gap)}"
-        case TransactionWindow(open_, close):
-            return f"transactions from {text_of(open_)} to {text_of(close)}"
-        case UnboundedWindow(period, ttl):
-            how = "for every tuple" if period is None else f"every {format_duration(period)}"
-            return f"all so far, an answer {how}" + ("" if ttl is None else f", ttl {format_duration(ttl)}")
-
-
-def _is(expression: object, name: str) -> bool:
-    return isinstance(expression, Column) and expression.name == name
-
-
-def _function(function: Function) -> str:
-    return f"{function.name}({', '.join([*function.columns, *(f'{value:g}' for _, value in function.parameters)])})"
+    return "" if stream.watermark is None else "; while no publisher sends, time goes on by the publisher's clock"
 
 
 # --- subqueries and edges --------------------------------------------------------------------------------------------
@@ -233,8 +123,7 @@ def _why_input(plan: PhysicalPlan, edge: Edge) -> str:
     n = plan.subquery(edge.target).parallelism
     if n == 1:
         return f"{replica}{edge.target} has one instance"
-    files = plan.streams[edge.source].files is not None
-    return f"{replica}{'block i is read by instance i mod n' if files else 'publishers send batches in turn'}"
+    return f"{replica}{source_of(plan, edge.source).shares()}"
 
 
 def _why_inner(target: Subquery, edge: Edge) -> str:

@@ -1,4 +1,4 @@
-"""A query that reads what another one puts out (DESIGN 4.4): what follows from it for the plan.
+"""A query that reads what another one puts out (rule 4.4): what follows from it for the plan.
 
 The rows come with their producer's event time, origin and watermark, so a chain of queries gives the answers of one query
 that does it all. For the origins that means: their sources are counted among the streams that the whole chain goes back to
@@ -14,7 +14,7 @@ from cep.errors import QueryError
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan.needed import beginnings, may_tie, origin_words
-from cep.plan.physical import Feed, PhysicalPlan, Subquery
+from cep.plan.physical import Feed, PhysicalPlan
 from cep.plan.validate import validate
 
 
@@ -68,8 +68,8 @@ def renumbered(plan: PhysicalPlan, feed: Feed) -> tuple[int, ...]:
     return tuple(plan.roots.index(stream) for stream in feed.streams)
 
 
-def check_declarations(query: Query, feeds: Mapping[str, Feed]) -> None:
-    """Raises QueryError: the query declares an event time for what another puts out."""
+def check_declarations(query: Query, known: Mapping[str, Stream], feeds: Mapping[str, Feed]) -> None:
+    """Raises QueryError: the query declares an event time for what another puts out, or columns that this has not."""
     for i, stream in enumerate(query.streams):
         feed = feeds.get(stream.name)
         key = "event_time" if stream.event_time is not None else "files"  # without either it has no idle_after and no watermark
@@ -79,20 +79,9 @@ def check_declarations(query: Query, feeds: Mapping[str, Feed]) -> None:
                 f"leave out {key}{' and disorder' if key == 'event_time' else ''}",
                 f"/streams/{i}/{key}",
             )
-
-
-def why_fed(plan: PhysicalPlan, subquery: Subquery) -> str:
-    """Why only one instance reads the streams of a subquery; empty if they are nobody's output."""
-    fed = [name for name in subquery.streams if name in plan.feeds]
-    return f"it reads {fed[0]!r}, an output of query {plan.feeds[fed[0]].query!r}, and merges what its instances say" if fed else ""
-
-
-def check_replicas_of_feeds(plan: PhysicalPlan) -> None:
-    """Raises QueryError: every replica would read all that the other query puts out."""
-    fed = next(iter(plan.feeds), None)
-    if plan.query.options.replicas > 1 and fed is not None:
-        raise QueryError(
-            f"replicas={plan.query.options.replicas}: stream {fed!r} is an output of query {plan.feeds[fed].query!r}, whose rows "
-            "nobody shares out among replicas; leave it out",
-            "/options/replicas",
-        )
+        if feed is not None and len(stream.schema.fields) > len(put_out := known[stream.name].schema.fields):
+            raise QueryError(
+                f"stream {stream.name!r} is an output of query {feed.query!r} with the schema {known[stream.name].schema}: it does not get "
+                f"column {stream.schema.fields[len(put_out)].name!r} here; leave it out, or deploy that query with it anew",
+                f"/streams/{i}/schema/{len(put_out)}",
+            )

@@ -1,4 +1,4 @@
-"""Which subqueries' buckets can move, and which move together (DESIGN 6).
+"""Which subqueries' buckets can move, and which move together (rule 6.3).
 
 A table of buckets belongs to the subquery that rows are routed to by it, all of its edges alike. Where others behind it keep its
 partitioning (point-to-point, by the same columns) they have the same table, and their buckets move with its own.
@@ -7,8 +7,8 @@ And which instances can move as a whole.
 
 from __future__ import annotations
 
-from cep.model.operators import Lookup
 from cep.plan.physical import Edge, PhysicalPlan
+from cep.plan.sources import source_of
 
 
 def heads(plan: PhysicalPlan) -> tuple[str, ...]:
@@ -39,16 +39,12 @@ def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
 def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
     """Why no instance of `subquery` can go on at another instance manager; None: they can."""
     for stream in plan.subquery(subquery).streams:
-        if stream in plan.feeds:
-            return f"it reads stream {stream!r}, which query {plan.feeds[stream].query!r} puts out; that one knows where it is"
-        if plan.streams[stream].files is not None:
-            return f"it reads stream {stream!r} out of files, and keeps its place in them"
-        if plan.query.options.replicas > 1:
-            return f"it reads stream {stream!r}, whose publishers choose among replicas of the query by key"
-    lookups = [operator for operator in plan.query.operators if isinstance(operator, Lookup) and operator.table.path is not None]
-    lookup = next((operator for operator in lookups if operator.name in plan.subquery(subquery).operators), None)
-    if lookup is not None:
-        return f"operator {lookup.name!r} has read {lookup.table.path!r} when the query began, which may be another table now"
+        if why := source_of(plan, stream).can_move():
+            return why
+    here = plan.subquery(subquery).operators
+    reading = next((o for o in plan.query.operators if o.name in here and o.files and not o.stateful), None)  # state says what was read
+    if reading is not None:
+        return f"operator {reading.name!r} has read {reading.files[0]!r} when the query began, which may be another table now"
     read = {edge.consumer for edge in plan.edges_out_of(subquery) if edge.is_output}
     written = next((output.stream for output in plan.query.outputs if output.stream in read and output.files is not None), None)
     return None if written is None else f"it writes stream {written!r} to a file of its own"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cep.errors import QueryError, escaped, meant
-from cep.model.operators import Join, Operator, is_stateful
-from cep.plan.feeds import check_replicas_of_feeds, why_fed
+from cep.model.operators import Operator
 from cep.plan.lineage import CommonKey, common_key, group_by
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.plan.place import lots
+from cep.plan.sources import source_of
 from cep.plan.split import topological
 
 REPLICAS_POINTER = "/options/replicas"
@@ -27,9 +27,8 @@ def parallelize(plan: PhysicalPlan) -> PhysicalPlan:
     """
     if plan.query.options.replicas > 1:
         _check_replicas(plan)
-    check_replicas_of_feeds(plan)
     wanted = plan.query.options.parallelism or min(len(lot) for lot in lots(plan))
-    why = {subquery.name: why_fed(plan, subquery) or _why_one(subquery, operators_of(plan, subquery)) for subquery in plan.subqueries}
+    why = {s.name: _why_one_reader(plan, s) or _why_one(s, operators_of(plan, s)) for s in plan.subqueries}
     asked = _asked(plan, why)
     subqueries = tuple(replace(s, parallelism=asked.get(s.name, 1 if why[s.name] else wanted)) for s in plan.subqueries)
     notes = tuple(f"{name} runs on one instance: {reason}" for name, reason in why.items() if reason and wanted > 1)
@@ -55,6 +54,10 @@ def operators_of(plan: PhysicalPlan, subquery: Subquery) -> tuple[Operator, ...]
     return tuple(given[name] for name in subquery.operators)
 
 
+def _why_one_reader(plan: PhysicalPlan, subquery: Subquery) -> str:
+    return next((why for stream in subquery.streams if (why := source_of(plan, stream).readers())), "")
+
+
 def replica_key(plan: PhysicalPlan) -> CommonKey:
     """Per stream, the columns by which publishers choose the replica."""
     return common_key(tuple(topological(plan.query).values()))
@@ -71,23 +74,20 @@ def _why_one(subquery: Subquery, operators: tuple[Operator, ...]) -> str:
     obstacle = common_key(operators).obstacle
     if obstacle is None:
         return ""
-    if isinstance(obstacle, Join) and not obstacle.on and obstacle.how == "full":
-        return f"operator {obstacle.name!r} is a full theta join, which needs all tuples of both sides in one place"
-    if not group_by(obstacle):
-        return f"operator {obstacle.name!r} has no group-by, so all its rows belong together"
+    if obstacle.why_together:
+        return f"operator {obstacle.name!r} {obstacle.why_together}"
     return f"no field that enters unchanged is in the group-by of {obstacle.name!r} and all stateful operators before"
 
 
 def is_spread_theta(operators: tuple[Operator, ...]) -> bool:
-    """One window join without equalities that gets its inputs from elsewhere, and nothing else with state: the one side is
-    shared out and the other goes everywhere (DESIGN 5.5)."""
-    stateful = [operator for operator in operators if is_stateful(operator)]
+    """One operator, a window join without equalities, whose one side is shared out while the other goes everywhere (rule 5.5). It
+    gets its inputs from elsewhere, and nothing else has state."""
+    stateful = [operator for operator in operators if operator.stateful]
     first, inside = operators[0] if operators else None, {operator.name for operator in operators}
     return (
-        isinstance(first, Join)
+        first is not None
         and stateful == [first]
-        and not first.on
-        and first.how != "full"
+        and first.everywhere is not None
         and not any(set(operator.inputs) - inside for operator in operators[1:])
     )
 
@@ -102,10 +102,6 @@ def _check_replicas(plan: PhysicalPlan) -> None:
             f"stateful operators before it too; its groups would be torn between replicas",
             REPLICAS_POINTER,
         )
-    for name, fields in key.fields.items():
-        if fields and plan.streams[name].files is not None:
-            raise QueryError(
-                f"{asked}: stream {name!r} is read from files, whose blocks hold rows of any {', '.join(fields)}; "
-                f"replicas of a query with state need a published stream",
-                REPLICAS_POINTER,
-            )
+    for name in plan.streams:
+        if why := source_of(plan, name).replicas(tuple(key.fields.get(name, ()))):
+            raise QueryError(f"{asked}: {why}", REPLICAS_POINTER)

@@ -10,7 +10,7 @@ How to read it:
 2. An operator's input is inside its subquery if it is among that subquery's operators or streams; otherwise exactly
    one edge brings it, the one with this consumer and port.
 3. Three kinds of edges. *Input*: from outside (publishers, file blocks, another query) into the reading; producer and
-   consumer both are the stream. *Inner*: from one subquery to another. *Output*: to whoever subscribes; it has no
+   consumer both are the stream. *Inner*: from one subquery to another. *Output*: to its subscribers; it has no
    target.
 4. Indices of instances run through all replicas: replica r of a subquery has the indices r·parallelism up to
    (r + 1)·parallelism - 1. A bucket table counts from the first instance of the sender's own replica.
@@ -28,13 +28,13 @@ from cep.model import query as queries
 from cep.model import streams as stream_documents
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, checked_endpoint, shown
 from cep.model.query import Query
-from cep.model.shapes import read
+from cep.model.shapes import read_shape
 from cep.model.streams import Stream
 
 OUTSIDE = ""
 """The target of an edge to an output stream."""
 
-Files = Mapping[str, tuple[tuple[str, int], ...]]
+FilesByStream = Mapping[str, tuple[tuple[str, int], ...]]
 """Stream -> its files as (path, size in bytes), resolved once by the orchestrator so that all readers agree."""
 
 
@@ -141,7 +141,7 @@ class Feed:
         query, epoch: that query, and which deployment of it.
         producers: (index, endpoint) of its instances that produce the stream.
         streams: the published streams and files that it goes back to, through however many queries, sorted: the sources
-            of its rows' origins are counted among them (DESIGN 4.5).
+            of its rows' origins are counted among them (rule 4.5).
         beginnings: what gave its rows their origin, a stream or an operator, each with the number of ways from there.
         origin_words: int64 words of their origin.
     """
@@ -181,7 +181,7 @@ class PhysicalPlan:
     workers: tuple[Worker, ...] = ()
     buckets: int = 4096
     numa: bool = True
-    files: Files = field(default_factory=dict)
+    files: FilesByStream = field(default_factory=dict)
     feeds: Mapping[str, Feed] = field(default_factory=dict)
     cost: float = 0.0
     notes: tuple[str, ...] = ()
@@ -262,15 +262,10 @@ def channel_pairs(balancer: str, sources: int, targets: int) -> tuple[tuple[int,
 
 def edge_name(producer: str, consumer: str) -> str:
     """Two edges have one name only if they have the same ends, whatever these are called."""
-    return f"{_unmarked(producer)}>{_unmarked(consumer)}"
+    return f"{unmarked(producer)}>{unmarked(consumer)}"
 
 
-def channel_name(query: str, edge: str, source: int, target: int) -> str:
-    """The name of a channel, of which its 64-bit id is the hash. `edge` is the edge's name."""
-    return f"{_unmarked(query)}/{edge}/{source}>{target}"
-
-
-def _unmarked(name: str) -> str:
+def unmarked(name: str) -> str:
     """`name` without the signs that stand between names."""
     return escaped(name).replace(">", "~2")
 
@@ -306,9 +301,9 @@ def from_json(document: Any) -> PhysicalPlan:
 
 def _from_json(document: Any) -> PhysicalPlan:
     streams = map(stream_documents.from_json, document["streams"])
-    rest = read(_Rest, document)
+    rest = read_shape(_Rest, document)
     return PhysicalPlan(
-        query=queries.from_json(document["query"]),
+        query=queries.from_json(document["query"], planned=True),
         streams={stream.name: stream for stream in streams},
         **{each.name: getattr(rest, each.name) for each in fields(_Rest)},
     )
@@ -316,7 +311,7 @@ def _from_json(document: Any) -> PhysicalPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """Of a plan's document what is no document of a user."""
+    """What a plan's document has beside documents of users."""
 
     subqueries: tuple[Subquery, ...]
     edges: tuple[Edge, ...]

@@ -1,4 +1,4 @@
-"""Puts every instance on an instance manager: least traffic across NUMA distance (DESIGN 6).
+"""Puts every instance on an instance manager: least traffic across NUMA distance (rule 6.5).
 
 What is minimised, for each replica, is
 
@@ -55,7 +55,7 @@ def place(plan: PhysicalPlan, topology: Topology) -> PhysicalPlan:
     instances: list[Instance] = []
     cost = 0.0
     for replica, lot in enumerate(lots(plan)):
-        problem = Problem(plan, lot, topology)
+        problem = PlacementProblem(plan, lot, topology)
         seats = best(problem) if plan.numa else in_turn(problem)
         cost += problem.cost(seats) / plan.query.options.replicas
         instances += _instances(plan, replica, lot, seats)
@@ -72,7 +72,7 @@ def _instances(plan: PhysicalPlan, replica: int, lot: Sequence[Worker], seats: S
             yield Instance(subquery.name, replica * subquery.parallelism + i, lot[place_].im, replica)
 
 
-# --- who is there ----------------------------------------------------------------------------------------------------
+# --- what is there ---------------------------------------------------------------------------------------------------
 
 
 def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
@@ -127,7 +127,7 @@ class Link:
     mesh: bool
 
 
-class Problem:
+class PlacementProblem:
     """One replica: what is to be placed where, and what a placement costs."""
 
     def __init__(self, plan: PhysicalPlan, lot: Sequence[Worker], topology: Topology) -> None:
@@ -229,19 +229,19 @@ def estimated(plan: PhysicalPlan) -> dict[str, float]:
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
-def in_turn(problem: Problem) -> Seats:
+def in_turn(problem: PlacementProblem) -> Seats:
     """Instances to workers one after the other, whatever they say to each other."""
     starts = np.cumsum([0, *problem.sizes])
     return [(start + np.arange(size)) % problem.width for start, size in zip(starts, problem.sizes, strict=False)]
 
 
-def best(problem: Problem) -> Seats:
+def best(problem: PlacementProblem) -> Seats:
     """The cheapest of the placements to which the most promising starts lead; the first of equals."""
     starts = sorted(_starts(problem), key=problem.total)[:STARTS_MAX]
     return min(map(partial(improved, problem), starts), key=lambda seats: round(problem.total(seats), 6))
 
 
-def _starts(problem: Problem) -> Iterator[Seats]:
+def _starts(problem: PlacementProblem) -> Iterator[Seats]:
     """Instance i of every subquery at the i-th worker, in order of their distance from each place to begin."""
     workers = np.arange(problem.width)
     for near in np.unique(problem.distance + np.diag(np.full(problem.width, 10.0)), axis=0):
@@ -250,7 +250,7 @@ def _starts(problem: Problem) -> Iterator[Seats]:
             yield [order[np.arange(size) % problem.width] for size in problem.sizes]
 
 
-def improved(problem: Problem, seats: Seats) -> Seats:
+def improved(problem: PlacementProblem, seats: Seats) -> Seats:
     """Moves one subquery at a time for as long as that lowers the total; of hundreds not all, for the orchestrator waits for the plan."""
     total = problem.total(seats)
     gained, left = True, PRICES_MAX // (len(seats) + len(problem.links))
@@ -265,7 +265,7 @@ def improved(problem: Problem, seats: Seats) -> Seats:
     return seats
 
 
-def _cheapest(problem: Problem, seats: Seats, which: int) -> npt.NDArray[np.intp]:
+def _cheapest(problem: PlacementProblem, seats: Seats, which: int) -> npt.NDArray[np.intp]:
     """Each instance in turn at its cheapest worker with room, staying where that costs the same."""
     prices = problem.prices(seats, which)
     prices[np.arange(len(prices)), seats[which]] -= GAIN_MIN

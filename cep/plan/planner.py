@@ -17,10 +17,10 @@ from cep.model.limits import CHANNELS_MAX
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
-from cep.plan.balance import connect
+from cep.plan.balancers import connect_subqueries
 from cep.plan.feeds import check_declarations
 from cep.plan.parallelize import parallelize
-from cep.plan.physical import Feed, Files, PhysicalPlan, Worker
+from cep.plan.physical import Feed, FilesByStream, PhysicalPlan, Worker
 from cep.plan.place import place
 from cep.plan.pre_aggregate import pre_aggregate
 from cep.plan.split import split
@@ -28,7 +28,7 @@ from cep.plan.validate import validate
 
 Rewrite = Callable[[PhysicalPlan], PhysicalPlan]
 
-NO_FILES: Files = MappingProxyType({})
+NO_FILES: FilesByStream = MappingProxyType({})
 NO_FEEDS: Mapping[str, Feed] = MappingProxyType({})
 
 
@@ -38,7 +38,7 @@ def plan(
     workers: Iterable[Worker],
     topology: Topology,
     numa: bool = True,
-    files: Files = NO_FILES,
+    files: FilesByStream = NO_FILES,
     feeds: Mapping[str, Feed] = NO_FEEDS,
 ) -> PhysicalPlan:
     """The plan of one query.
@@ -55,17 +55,20 @@ def plan(
         QueryError: it is no query, or its options would change its answers.
         PlacementError: no instance manager, or more replicas than nodes.
     """
-    check_declarations(query, feeds)
+    check_declarations(query, known_streams, feeds)
     validated = validate(query, known_streams)
     query, sources = validated.query, validated.sources
     found = {name: tuple(files.get(name, ())) for name, stream in sources.items() if stream.files is not None}
-    notes = tuple(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths)
+    notes = (
+        *(f"stream {name!r} is read from files, and none was found" for name, paths in found.items() if not paths),
+        *(note for stream in query.streams if (note := _growth(known_streams.get(stream.name, stream), stream))),
+    )
     bare = PhysicalPlan(query, dict(sources), workers=tuple(workers), buckets=query.options.buckets, numa=numa, files=found, notes=notes)
     bare = replace(bare, feeds={name: feeds[name] for name in sources if name in feeds})
     return reduce(lambda so_far, rewrite: rewrite(so_far), rewrites(topology), bare)
 
 
-def check(query: Query, known_streams: Mapping[str, Stream]) -> None:
+def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:
     """Raises QueryError for whatever `plan` would refuse, or an instance manager, because of the query alone, wherever it is to run."""
     try:
         validated = validate(query, known_streams)
@@ -79,6 +82,14 @@ def check(query: Query, known_streams: Mapping[str, Stream]) -> None:
 def rewrites(topology: Topology) -> tuple[Rewrite, ...]:
     """What makes a plan of a query, step by step."""
     return (*_REWRITES, partial(place, topology=topology))
+
+
+def _growth(known: Stream, given: Stream) -> str:
+    """What a user should know where a query declares other columns than there are."""
+    before, now = known.schema.fields, given.schema.fields
+    if len(now) > len(before):
+        return f"stream {given.name!r} gets {', '.join(map(str, now[len(before) :]))}: NULL in rows that are sent without"
+    return f"stream {given.name!r} has more columns, which this query does not declare: {known.schema}" if len(now) < len(before) else ""
 
 
 def _cut(plan: PhysicalPlan) -> PhysicalPlan:
@@ -95,5 +106,5 @@ def _count_channels(plan: PhysicalPlan) -> PhysicalPlan:
     return plan
 
 
-_REWRITES: tuple[Rewrite, ...] = (_cut, parallelize, connect, _count_channels, pre_aggregate)
+_REWRITES: tuple[Rewrite, ...] = (_cut, parallelize, connect_subqueries, _count_channels, pre_aggregate)
 """All but the placement: they know the number of workers, not where those are."""

@@ -1,4 +1,4 @@
-"""Which Aggregates are computed in two stages: partials before the balancer, answers behind it (DESIGN 5.6).
+"""Which Aggregates are computed in two stages: partials before the balancer, answers behind it (rule 5.6).
 
 Sound for functions whose partial results merge exactly, and worth it where their state is small and rows would travel.
 """
@@ -12,7 +12,7 @@ from cep.errors import QueryError
 from cep.model.functions import Function, Order
 from cep.model.operators import Aggregate
 from cep.model.schema import DataType, Schema
-from cep.model.windows import TimeWindow, UnboundedWindow
+from cep.model.windows import CumulateWindow, TimeWindow, UnboundedWindow
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 
@@ -80,7 +80,7 @@ def _decision(plan: PhysicalPlan, aggregate: Aggregate, edge: Edge | None, schem
 def _no_panes(aggregate: Aggregate) -> str:
     """Why its window has no panes to make partial results of; empty if it has."""
     match aggregate.window:
-        case TimeWindow() | UnboundedWindow(advance=int()):
+        case TimeWindow() | CumulateWindow() | UnboundedWindow(advance=int()):
             return ""
     return "its window takes the tuples of a group one by one, in order"
 

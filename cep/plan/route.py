@@ -1,4 +1,4 @@
-"""How publishers choose the replica of a row: by key, so that a group is in one of them (DESIGN 6)."""
+"""How publishers choose the replica of a row: by key, so that a group is in one of them (rule 6.4)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.model.schema import Field, Schema
-from cep.plan.balance import route_fields
+from cep.plan.balancers import route_fields
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 

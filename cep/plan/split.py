@@ -1,4 +1,4 @@
-"""Cuts a query into subqueries (paper 4, Figures 3 and 4; DESIGN 6).
+"""Cuts a query into subqueries (paper 4, Figures 3 and 4; rule 6.1).
 
 The paper's default: a new subquery begins at a stateful operator and at an operator with more than one input. So all
 stateless operators before the first stateful one form one subquery, and a stateful operator's stateless successors
@@ -6,7 +6,7 @@ belong to its own.
 
 Where a stream is read: in the subquery of its readers, if those that are stateless with one input are all in one
 subquery, and nothing else comes into that; otherwise in a subquery of its own without operators, which parses the
-stream and routes it. So every stream is read once, whoever reads it, and a stateful operator straight behind a stream
+stream and routes it. So every stream is read once, however many operators read it, and a stateful operator straight behind a stream
 still has a balancer before it. Under `single` everything, reading too, is in one subquery.
 """
 
@@ -18,13 +18,13 @@ from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
 from cep.errors import QueryError
-from cep.model.operators import Operator, is_stateful
+from cep.model.operators import Operator
 from cep.model.query import Query
 from cep.plan.physical import Subquery
 
 POINTER = "/options/subqueries"
 
-Node = TypeVar("Node", int, str)
+Vertex = TypeVar("Vertex", int, str)
 
 
 def split(query: Query) -> tuple[Subquery, ...]:
@@ -40,7 +40,7 @@ def split(query: Query) -> tuple[Subquery, ...]:
     read = {stream for part in parts for stream in part.streams}
     sources = [_Part((), (stream,)) for stream in streams_read(query) if stream not in read]
     return tuple(
-        Subquery(f"SQ{i}", part.operators, any(is_stateful(operators[name]) for name in part.operators), part.streams)
+        Subquery(f"SQ{i}", part.operators, any(operators[name].stateful for name in part.operators), part.streams)
         for i, part in enumerate(_in_order(sources + parts, operators), 1)
     )
 
@@ -91,7 +91,7 @@ def _at_stateful(operators: Mapping[str, Operator]) -> Iterable[list[str]]:
     head: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for name, operator in operators.items():
-        begins = is_stateful(operator) or len(operator.inputs) > 1
+        begins = operator.stateful or len(operator.inputs) > 1
         head[name] = name if begins else head.get(operator.inputs[0], operator.inputs[0])
         groups.setdefault(head[name], []).append(name)
     return groups.values()
@@ -153,7 +153,7 @@ def _own_streams(part: _Part, parts: list[_Part], operators: Mapping[str, Operat
 
 def _plain_parts(stream: str, parts: list[_Part], operators: Mapping[str, Operator]) -> list[_Part]:
     """The parts that have a stateless reader of `stream` with no other input."""
-    plain = {name for name, operator in operators.items() if operator.inputs == (stream,) and not is_stateful(operator)}
+    plain = {name for name, operator in operators.items() if operator.inputs == (stream,) and not operator.stateful}
     return [part for part in parts if plain.intersection(part.operators)]
 
 
@@ -171,12 +171,12 @@ def _first_use(part: _Part, operators: Mapping[str, Operator]) -> int:
     return next(uses, len(operators))
 
 
-def _sorted_dag(after: Mapping[Node, Collection[Node]], rank: Mapping[Node, int]) -> list[Node]:
+def _sorted_dag(after: Mapping[Vertex, Collection[Vertex]], rank: Mapping[Vertex, int]) -> list[Vertex]:
     """Kahn's algorithm, by rank among those that are ready; what lies on a cycle, or behind one, is left out."""
     waiting = {node: set(before) for node, before in after.items()}
     ready = [(rank[node], node) for node, before in waiting.items() if not before]
     heapify(ready)
-    order: list[Node] = []
+    order: list[Vertex] = []
     while ready:
         _, node = heappop(ready)
         order.append(node)

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from cep.errors import QueryError, meant
-from cep.model import streams
-from cep.model.expr import Call, Column, Udf
+from cep.model.expr import Call, Udf
+from cep.model.growth import wider
 from cep.model.limits import OPERATORS_MAX, check_name
-from cep.model.operators import Deduplicate, Filter, FlatMap, Lookup, Map, Operator, Sort, StatefulMap, Union
+from cep.model.operators import Operator
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.plan.expand import expanded, in_full, yielded
+from cep.model.types import Typed, typed
+from cep.plan.expand import expanded, in_full
 from cep.plan.overlap import check_overlap
-from cep.plan.schemas import operator_schema
-from cep.plan.types import Typed, typed
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class Validated:
 
     Args:
         query: in full (`cep.plan.expand`).
-        sources: the streams it reads, by name, sorted: a stream's place is part of its rows' origin (DESIGN 4.5).
+        sources: the streams it reads, by name, sorted: a stream's place is part of its rows' origin (rule 4.5).
         schemas: by name of operator or stream, read or written, the late stream too.
         event_time_columns: by the same names, the columns that hold each row's event time: a stream's declared column,
             as long as Map passes it through as a plain column; none after an aggregate.
@@ -71,8 +70,8 @@ def validate(query: Query, known: Mapping[str, Stream]) -> Validated:
     for index, operator in (by_name[name] for name in order):
         schema = _schema(index, operator, schemas)  # of the operator as written, so that errors point into the document
         for full in in_full(operator):
-            schemas[full.name] = schema if full.name == operator.name else schemas[full.inputs[0]]
-            times[full.name] = _passed_time(full, times)
+            schemas[full.name] = schema if full.name == operator.name else _schema(index, full, schemas)
+            times[full.name] = _passed_time(full, schemas[full.name], times)
     for i, output in enumerate(query.outputs):
         _check_known_output(i, output.stream, schemas[output.input], known)
         _check_files(i, output, schemas[output.input])
@@ -114,14 +113,10 @@ def _names(query: Query) -> Iterator[tuple[str, str, str]]:
 
 def _check_declarations(query: Query, known: Mapping[str, Stream]) -> None:
     for i, stream in enumerate(query.streams):
-        declared, given = streams.to_json(stream), streams.to_json(known.get(stream.name, stream))
-        if declared != given:  # by JSON: expressions have no equality of their own
-            differing = next(key for key in declared | given if declared.get(key) != given.get(key))
-            raise QueryError(
-                f"stream {stream.name!r} exists already with another {differing}: {given.get(differing)!r}, here "
-                f"{declared.get(differing)!r}; a stream is immutable, name the new one {stream.name + '@2'!r}",
-                f"/streams/{i}/{differing}" if differing in declared else f"/streams/{i}",
-            )
+        try:
+            wider(known.get(stream.name, stream), stream)
+        except QueryError as error:
+            raise error.under(f"/streams/{i}") from None
         _check_event_time(stream, f"/streams/{i}/event_time")
 
 
@@ -135,7 +130,7 @@ def _check_event_time(stream: Stream, pointer: str) -> None:
         raise QueryError(f"{where}: {error.message}", pointer + error.pointer) from None
     if tree.type.name != "timestamp":
         raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", pointer)
-    if _reads_clock(tree):  # what is late is a function of the data alone (DESIGN 4.7)
+    if _reads_clock(tree):  # what is late is a function of the data alone (rule 4.7)
         raise QueryError(f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer)
     if _calls_user(tree):  # publishers compute it too, which may be anywhere
         raise QueryError(f"{where}: a user's function does not run in publishers; compute the time before you publish", pointer)
@@ -152,7 +147,7 @@ def _calls_user(tree: Typed) -> bool:
 def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
     """The streams the query reads, by name, sorted."""
     declared = {stream.name: stream for stream in query.streams}
-    operators = {name for operator in query.operators for name in yielded(operator)}
+    operators = {name for operator in query.operators for name in operator.branches}
     there = {**known, **declared}
     read = {}
     for reader, name, pointer in _reads(query):
@@ -168,10 +163,9 @@ def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
 
 
 def _reads(query: Query) -> Iterator[tuple[str, str, str]]:
-    """(who reads, what it reads, pointer), for every input of the query."""
+    """(reader, what it reads, pointer), for every input of the query."""
     for i, operator in enumerate(query.operators):
-        for j, name in enumerate(operator.inputs):
-            key = f"inputs/{j}" if isinstance(operator, Union) else "input" if len(operator.inputs) == 1 else ("left", "right")[j]
+        for key, name in zip(operator.input_keys, operator.inputs, strict=True):
             yield f"operator {operator.name!r}", name, f"/operators/{i}/{key}"
     for i, output in enumerate(query.outputs):
         yield f"output {output.stream!r}", output.input, f"/outputs/{i}/input"
@@ -192,7 +186,7 @@ def _check_outputs(query: Query, sources: Mapping[str, Stream]) -> None:
 
 def _check_all_read(query: Query) -> None:
     read = {name for _, name, _ in _reads(query)}
-    for i, name in ((i, name) for i, operator in enumerate(query.operators) for name in yielded(operator)):
+    for i, name in ((i, name) for i, operator in enumerate(query.operators) for name in operator.branches):
         if name not in read:
             message = f"nothing reads operator {name!r}: make it an input or an output, or leave it out"
             raise QueryError(message, f"/operators/{i}")
@@ -200,7 +194,7 @@ def _check_all_read(query: Query) -> None:
 
 def _order(query: Query) -> tuple[str, ...]:
     """Operators, each after what it reads."""
-    home = {name: operator.name for operator in query.operators for name in yielded(operator)}
+    home = {name: operator.name for operator in query.operators for name in operator.branches}
     inputs = {operator.name: [home[name] for name in operator.inputs if name in home] for operator in query.operators}
     try:
         return tuple(TopologicalSorter(inputs).static_order())
@@ -216,7 +210,7 @@ def _order(query: Query) -> tuple[str, ...]:
 
 def _schema(index: int, operator: Operator, schemas: Mapping[str, Schema]) -> Schema:
     try:
-        return operator_schema(operator, tuple(schemas[name] for name in operator.inputs))
+        return operator.output_schema(*(schemas[name] for name in operator.inputs))
     except QueryError as error:
         raise error.under(f"/operators/{index}") from None
 
@@ -225,25 +219,22 @@ def _declared_time(stream: Stream) -> frozenset[str]:
     return frozenset(() if stream.event_time_column is None else (stream.event_time_column,))
 
 
-def _passed_time(operator: Operator, times: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """Which columns of the operator's rows are their event time."""
-    inputs = [times[name] for name in operator.inputs]
-    match operator:
-        case Map() | FlatMap() | StatefulMap():
-            picked = ((name, expr) for name, expr in operator.fields if isinstance(expr, Column))
-            return frozenset(name for name, expr in picked if expr.name in inputs[0])
-        case Filter() | Deduplicate() | Lookup() | Sort(window=None):
-            return inputs[0]
-        case Union():
-            return frozenset.intersection(*inputs)
-    return frozenset()
+def _passed_time(operator: Operator, schema: Schema, times: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Which columns of what it yields, of this schema, are the event time of their rows."""
+    if not operator.keeps_time:
+        return frozenset()
+    passed = ((name, operator.passes(name)) for name in schema.names)
+    return frozenset(
+        name
+        for name, columns in passed
+        if columns is not None and all(column in times[input_] for input_, column in zip(operator.inputs, columns, strict=True))
+    )
 
 
 def _check_files(index: int, output: Output, schema: Schema) -> None:
-    for field in schema.fields if output.files is not None and output.files.format == "text" else ():
-        if field.type.is_list:
-            message = f"output {output.stream!r}, field {field}: files of text hold no lists; write format 'arrow', or map it to text"
-            raise QueryError(message, f"/outputs/{index}/files/format")
+    for field in schema.fields:
+        if output.files is not None and (why := output.files.refuses(field.type)):
+            raise QueryError(f"output {output.stream!r}, field {field}: {why}", f"/outputs/{index}/files/format")
 
 
 def _check_known_output(index: int, name: str, schema: Schema, known: Mapping[str, Stream]) -> None:
@@ -257,14 +248,14 @@ def _check_known_output(index: int, name: str, schema: Schema, known: Mapping[st
         raise QueryError(message, pointer)
     if stream.schema != schema:
         raise QueryError(
-            f"output {name!r} exists already with the schema {stream.schema}, here {schema}; a stream is immutable, "
-            f"name the new one {name + '@2'!r}",
+            f"output {name!r} exists already with the schema {stream.schema}, here {schema}; put out the columns that are declared, "
+            f"or name the new one {name + '@2'!r}",
             pointer,
         )
 
 
 def _late(query: Query, sources: Mapping[str, Stream], schemas: Mapping[str, Schema]) -> Schema:
-    """Rows are late where a source is read (DESIGN 4.7): the late stream is of the one source that has an event time.
+    """Rows are late where a source is read (rule 4.7): the late stream is of the one source that has an event time.
 
     Of several, instances of several subqueries would have to produce one stream, which nothing else does.
     """

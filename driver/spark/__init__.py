@@ -1,1 +1,1 @@
-"""The second engine: a Query as a Structured Streaming DataFrame of Spark. docs/SPARK.md says what carries over."""
+"""The second engine: a Query as a Structured Streaming DataFrame of Spark. docs/spark.md says what carries over."""

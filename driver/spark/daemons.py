@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from driver.java import java_home
-from driver.run_folder import RunFolder
-from driver.zookeeper import spark_jars
+from driver.processes.java import java_home
+from driver.processes.run_folder import RunFolder
+from driver.processes.zookeeper import spark_jars
 
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 _FOREIGN = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_MASTER_HOST", "SPARK_WORKER_DIR")
@@ -20,7 +20,7 @@ def daemon(class_: str, host: str, port: int, *arguments: str) -> list[str]:
 
 
 def daemon_environment(run: RunFolder | None = None) -> Mapping[str, str]:
-    """What it needs in its environment beside ours. With a run folder, whose secret everybody has to know who talks to it."""
+    """What it needs in its environment beside ours. With a run folder, whose secret all its clients have to know."""
     ours = {
         "JAVA_HOME": str(java_home(spark=True)),
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -11,18 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep import wire
 from cep.errors import ClusterError
 from cep.model.streams import Stream
-from driver.arrow import record_batches
+from cep.transport import wire
 from driver.spark.sources import end_feed, feed_schema, write_feed
+from driver.streams.arrow import record_batches
 
 #: Rows of a publisher in one file at most; fewer when it has been waiting for so long.
 FILE_ROWS, FILE_SECONDS = 1 << 20, 0.2
 _PARTITION_MASK = (1 << 47) - 1  # as instance managers number publishers
 
 
-class Feed:
+class PublishedFolder:
     """The folder of a published stream. It ends when its last publisher has closed, or when the query is drained."""
 
     def __init__(self, stream: Stream, folder: Path, on_end: Callable[[], None]) -> None:
@@ -79,9 +79,9 @@ class Feed:
 
 
 class FeedPublisher:
-    """As `driver.publisher.Publisher`: leaving the block closes it, and the last one ends the stream, unless by an exception."""
+    """As `driver.streams.publisher.Publisher`: leaving the block closes it, and the last one ends the stream, unless by an exception."""
 
-    def __init__(self, feed: Feed, name: str, keep_open: bool) -> None:
+    def __init__(self, feed: PublishedFolder, name: str, keep_open: bool) -> None:
         self.feed, self.name, self.keep_open = feed, name, keep_open
         self.closed = False
         self._held: list[tuple[pa.RecordBatch, int]] = []

@@ -1,7 +1,7 @@
 """What travels between operators on Spark: a DataFrame with the stream's columns and two hidden ones.
 
 `__time` is the event time as a timestamp that Spark's watermark follows. It is SHIFT later than ours, since Spark's first watermark
-is 1970 and drops what is before it. `__origin` is an array of int64, where somebody below orders by it (DESIGN 4.5).
+is 1970 and drops what is before it. `__origin` is an array of int64, where an operator below orders by it (rule 4.5).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Frame:
         return replace(self, data=data)
 
 
-def named(name: str) -> Column:
+def column_named(name: str) -> Column:
     """The column of that name, whatever characters it has."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 
 def columns(schema: Schema) -> list[Column]:
-    return [named(name) for name in schema.names]
+    return [column_named(name) for name in schema.names]
 
 
 def at(micros: Column) -> Column:
@@ -71,7 +71,7 @@ def micros(name: str = TIME) -> Column:
     return functions.unix_micros(functions.col(name))
 
 
-def instant(time: Column) -> Column:
+def as_timestamp(time: Column) -> Column:
     """A hidden time as users see it."""
     return functions.timestamp_micros(functions.unix_micros(time) - SHIFT)
 

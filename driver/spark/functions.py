@@ -1,4 +1,4 @@
-"""Aggregate functions as columns over a group (docs/FUNCTIONS.md), by their class (DESIGN 4.6).
+"""Aggregate functions as columns over a group (docs/functions.md), by their class (rule 4.6).
 
 A commutative one is Spark's. One that is ordered but mergeable is a minimum over (event time, origin) and, where these can tie, the
 columns, which is our order. Quantiles are exact here, where the engine's are within 1/256; distinct values are counted as the size of
@@ -15,8 +15,8 @@ from pyspark.sql import functions as spark
 
 from cep.model.functions import Function, UserFunction
 from cep.model.schema import FLOAT64, INT32
-from driver.spark.frames import ORIGIN, TIME, Frame, columns, named
-from driver.spark.refusals import REFUSED, Refused
+from driver.spark.frames import ORIGIN, TIME, Frame, column_named, columns
+from driver.spark.refusals import NO_EQUAL, REFUSED, Refused
 
 _USERS = "a user's aggregate function"
 _VALUE = "__value"
@@ -26,10 +26,12 @@ def result(function: Function, frame: Frame) -> Column:
     """What `function`, no bound of a window, yields over a group of rows of `frame`. Raises Refused."""
     if isinstance(function, UserFunction):
         raise Refused(_USERS, REFUSED[_USERS])
+    if function.name not in _FUNCTIONS:
+        raise Refused(function.name, NO_EQUAL)
     return _FUNCTIONS[function.name](function, frame)
 
 
-def order_of(frame: Frame) -> list[Column]:
+def order_columns(frame: Frame) -> list[Column]:
     """What stands in stream order if it is compared."""
     tied = columns(frame.schema) if frame.ties else []
     return [spark.col(TIME), *([spark.col(ORIGIN)] if frame.origins else []), *tied]
@@ -37,7 +39,7 @@ def order_of(frame: Frame) -> list[Column]:
 
 def _value(function: Function) -> Column:
     assert function.column is not None
-    return named(function.column)
+    return column_named(function.column)
 
 
 def _number(function: Function) -> Column:
@@ -52,7 +54,7 @@ def _count(function: Function, frame: Frame) -> Column:
 
 
 def _sum(function: Function, frame: Frame) -> Column:
-    """Of int64 in two halves, which cannot overflow: NULL only if the sum itself does not fit."""
+    """Sums int64 in two halves, which cannot overflow: NULL only if the sum itself does not fit."""
     type_ = frame.schema[function.column or ""].type
     if type_ in (FLOAT64, INT32):
         return spark.sum(_value(function))
@@ -100,26 +102,34 @@ def _quantile(function: Function, frame: Frame) -> Column:
 
 
 def _first(function: Function, frame: Frame) -> Column:
-    return spark.min(_value(function)) if function.column in frame.times else spark.min_by(_value(function), spark.struct(*order_of(frame)))
+    return (
+        spark.min(_value(function))
+        if function.column in frame.times
+        else spark.min_by(_value(function), spark.struct(*order_columns(frame)))
+    )
 
 
 def _last(function: Function, frame: Frame) -> Column:
-    return spark.max(_value(function)) if function.column in frame.times else spark.max_by(_value(function), spark.struct(*order_of(frame)))
+    return (
+        spark.max(_value(function))
+        if function.column in frame.times
+        else spark.max_by(_value(function), spark.struct(*order_columns(frame)))
+    )
 
 
 def _by(function: Function) -> Column:
     assert function.by is not None
-    return named(function.by)
+    return column_named(function.by)
 
 
 def _arg_min(function: Function, frame: Frame) -> Column:
-    place = spark.struct(_by(function).alias("by"), *order_of(frame))
+    place = spark.struct(_by(function).alias("by"), *order_columns(frame))
     return spark.min_by(_value(function), spark.when(_by(function).isNotNull(), place))
 
 
 def _arg_max(function: Function, frame: Frame) -> Column:
-    """Of several the first, for which they are collected: no order of Spark's goes up in one and down in another column."""
-    row = spark.struct(_by(function).alias("by"), spark.struct(*order_of(frame)).alias("order"), _value(function).alias(_VALUE))
+    """The first of several, for which they are collected: no order of Spark's goes up in one and down in another column."""
+    row = spark.struct(_by(function).alias("by"), spark.struct(*order_columns(frame)).alias("order"), _value(function).alias(_VALUE))
     rows = spark.collect_list(spark.when(_by(function).isNotNull(), row))
     greatest = spark.array_max(spark.transform(rows, lambda each: each["by"]))
     candidates = spark.filter(rows, lambda each: each["by"].eqNullSafe(greatest))
@@ -128,7 +138,7 @@ def _arg_max(function: Function, frame: Frame) -> Column:
 
 
 def _collect(function: Function, frame: Frame) -> Column:
-    rows = spark.sort_array(spark.collect_list(spark.struct(*order_of(frame), _value(function).alias(_VALUE))))
+    rows = spark.sort_array(spark.collect_list(spark.struct(*order_columns(frame), _value(function).alias(_VALUE))))
     return spark.transform(spark.slice(rows, 1, int(function.parameter("at_most"))), lambda row: row[_VALUE])
 
 

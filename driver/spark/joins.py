@@ -16,25 +16,24 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
-from cep.dataflow.static_table import read_table
+from cep.dataflow.operators.static_table import read_table
 from cep.kernels.columns import columns_to_arrow
+from cep.model.function_types import Types
 from cep.model.operators import Join, Lookup
-from cep.model.schema import DataType, Schema
-from cep.plan.schemas import joined_schema, key_types
-from driver.spark.expressions import column, failure
-from driver.spark.frames import ORIGIN, TIME, Frame, at, columns, named, no_origin
+from cep.model.schema import Schema
+from driver.spark.expressions.expression import column, failing
+from driver.spark.frames import ORIGIN, TIME, Frame, at, column_named, columns, no_origin
 from driver.spark.types import spark_type
-from driver.spark.windows import window_end
+from driver.spark.windows import window_ends
 
-Types = tuple[DataType, ...]
 _ENDS = ("__left", "__right")
 _KEY = "__key"
 _MATCH = "__match"
 
 
-def joined(operator: Join, left: Frame, right: Frame, origins: bool) -> Frame:
+def join_frames(operator: Join, left: Frame, right: Frame, origins: bool) -> Frame:
     """Raises Refused for a condition that Spark has no equal of."""
-    schema, types = joined_schema(operator, left.schema, right.schema), key_types(operator, left.schema, right.schema)
+    schema, types = operator.joined_schema(left.schema, right.schema), operator.key_types(left.schema, right.schema)
     sides = (_side(operator, left, 0, schema, types), _side(operator, right, 1, schema, types))
     conditions = [functions.col(_ENDS[0]) == functions.col(_ENDS[1]), *_equalities(len(types)), *_condition(operator, schema)]
     data = sides[0].join(sides[1], reduce(and_, conditions), {"full": "full_outer"}.get(operator.how, operator.how))
@@ -47,17 +46,17 @@ def _side(operator: Join, frame: Frame, number: int, schema: Schema, types: Type
     """Its columns as the joined row names them, its keys, and a row for each end of a window."""
     shared = {a for a, b in operator.on if a == b}
     prefix = operator.prefix if number else ""
-    kept = [named(name).alias(prefix + name) for name in frame.schema.names if name not in shared]
+    kept = [column_named(name).alias(prefix + name) for name in frame.schema.names if name not in shared]
     if not number:  # the condition is over pairs, in which a shared column is the left one's
-        kept += [named(name).cast(spark_type(schema[name].type)).alias(name) for name in shared]
+        kept += [column_named(name).cast(spark_type(schema[name].type)).alias(name) for name in shared]
     window = (operator.window, operator.right_window)[number]
-    return frame.data.select(*kept, *_keys(operator, number, types), window_end(window, _ENDS[number]))
+    return frame.data.select(*kept, *_keys(operator, number, types), window_ends(window, _ENDS[number]))
 
 
 def _keys(operator: Join | Lookup, side: int, types: Types) -> list[Column]:
     """In the types in which they are compared."""
     pairs = zip(operator.on, types, strict=True)
-    return [named(pair[side]).cast(spark_type(type_)).alias(f"{_KEY}{side}{i}") for i, (pair, type_) in enumerate(pairs)]
+    return [column_named(pair[side]).cast(spark_type(type_)).alias(f"{_KEY}{side}{i}") for i, (pair, type_) in enumerate(pairs)]
 
 
 def _equalities(pairs: int) -> list[Column]:
@@ -69,7 +68,7 @@ def _condition(operator: Join, schema: Schema) -> list[Column]:
     a condition that is never true one without an equality, which it then refuses."""
     if operator.condition is None:
         return []
-    failed, holds = failure(operator.condition, schema), column(operator.condition, schema)
+    failed, holds = failing(operator.condition, schema), column(operator.condition, schema)
     matches = functions.coalesce(holds if failed is None else holds & ~failed, functions.lit(False))
     return [functions.when(functions.unix_micros(_ENDS[0]) > 0, matches).otherwise(functions.lit(True))]
 
@@ -78,7 +77,9 @@ def _fields(operator: Join, schema: Schema) -> list[Column]:
     """A shared column is that of the side that is there."""
     shared = {a: i for i, (a, b) in enumerate(operator.on) if a == b}
     return [
-        named(name) if name not in shared else functions.coalesce(named(name), functions.col(f"{_KEY}1{shared[name]}")).alias(name)
+        column_named(name)
+        if name not in shared
+        else functions.coalesce(column_named(name), functions.col(f"{_KEY}1{shared[name]}")).alias(name)
         for name in schema.names
     ]
 
@@ -88,10 +89,10 @@ def _fields(operator: Join, schema: Schema) -> list[Column]:
 
 def looked_up(operator: Lookup, frame: Frame, session: SparkSession, folder: Path) -> Frame:
     """Every tuple with the rows of the table, which every task gets whole; it is read now. Raises DataError: it cannot be."""
-    schema = joined_schema(operator, frame.schema, operator.table.schema)
-    types = key_types(operator, frame.schema, operator.table.schema)
+    schema = operator.joined_schema(frame.schema, operator.table.schema)
+    types = operator.key_types(frame.schema, operator.table.schema)
     shared = {a: type_ for (a, b), type_ in zip(operator.on, types, strict=True) if a == b}
-    own = [named(n).cast(spark_type(shared[n])).alias(n) if n in shared else named(n) for n in frame.schema.names]
+    own = [column_named(n).cast(spark_type(shared[n])).alias(n) if n in shared else column_named(n) for n in frame.schema.names]
     data = frame.data.select(*own, *frame.hidden, *_keys(operator, 0, types))
     condition = reduce(and_, _equalities(len(types)), functions.lit(True))
     found = data.join(functions.broadcast(_table(operator, session, folder, types, shared)), condition, operator.how)
@@ -105,5 +106,5 @@ def _table(operator: Lookup, session: SparkSession, folder: Path, types: Types, 
     schema, path = operator.table.schema, folder / f"table-{len(list(folder.iterdir()))}.parquet"
     rows = pa.Table.from_batches([columns_to_arrow(read_table(operator.table), schema)])
     parquet.write_table(rows.append_column(_MATCH, pa.array(range(rows.num_rows), pa.int64())), path)
-    kept = [named(name).alias(operator.prefix + name) for name in schema.names if name not in shared]
+    kept = [column_named(name).alias(operator.prefix + name) for name in schema.names if name not in shared]
     return session.read.parquet(str(path)).select(*kept, *_keys(operator, 1, types), _MATCH)

@@ -1,6 +1,6 @@
 """Operators as DataFrames: `frames` walks a query from its sources to its outputs.
 
-What each yields, at which event time, is docs/SEMANTICS.md. Tuples on which an expression fails are left out, as the engine does, which
+What each yields, at which event time, is docs/semantics.md. Tuples on which an expression fails are left out, as the engine does, which
 keeps them as dead letters.
 """
 
@@ -13,11 +13,10 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as spark
 
 from cep.model.expr import Expr
-from cep.model.functions import Order
 from cep.model.operators import (
     Aggregate,
     Deduplicate,
@@ -26,6 +25,7 @@ from cep.model.operators import (
     Filter,
     FlatMap,
     Join,
+    KeepLast,
     Lookup,
     Map,
     Operator,
@@ -36,10 +36,10 @@ from cep.model.operators import (
 from cep.model.windows import SessionWindow, TimeWindow, UnboundedWindow
 from cep.plan.needed import beginnings, may_tie, wants_origin
 from cep.plan.validate import Validated
-from driver.spark.expressions import column, failure
-from driver.spark.frames import ORIGIN, TIME, Frame, at, columns, micros, named, no_origin
-from driver.spark.functions import order_of, result
-from driver.spark.joins import joined, looked_up
+from driver.spark.expressions.expression import column, failing
+from driver.spark.frames import ORIGIN, TIME, Frame, at, column_named, columns, micros, no_origin
+from driver.spark.functions import order_columns, result
+from driver.spark.joins import join_frames, looked_up
 from driver.spark.refusals import Refused
 from driver.spark.windows import SESSION_SHIFT, WINDOW, bounds, session_window, time_window
 
@@ -59,13 +59,8 @@ class Compiler:
     folder: Path
 
     def origins(self, name: str) -> bool:
-        """Does somebody below order the tuples of `name` by their origins?"""
-        return wants_origin(self.validated.query, name, self._orders)
-
-    def _orders(self, aggregate: Aggregate) -> bool:
-        times = self.validated.event_time_columns[aggregate.input]
-        ordered = [function for _, function in aggregate.functions if function.order is not Order.COMMUTATIVE]
-        return any(function.name not in ("first", "last") or function.column not in times for function in ordered)
+        """Does an operator below order the tuples of `name` by their origins?"""
+        return wants_origin(self.validated.query, name, self.validated.event_time_columns)
 
     def frames(self, sources: Mapping[str, Frame]) -> dict[str, Frame]:
         """What every operator yields, by name. Raises Refused for an expression that Spark has no equal of."""
@@ -93,7 +88,8 @@ class Compiler:
         origins = self.origins(operator.name)
         match operator:
             case Join():
-                return joined(operator, *inputs, origins)
+                left, right = inputs
+                return join_frames(operator, left, right, origins)
             case Lookup():
                 return looked_up(operator, inputs[0], self.session, self.folder)
             case Union():
@@ -124,9 +120,9 @@ def _computed(fields: Fields, frame: Frame) -> list[Column]:
     return [column(expr, frame.schema).alias(name) for name, expr in fields]
 
 
-def _sound(frame: Frame, exprs: Iterable[Expr]):  # type: ignore[no-untyped-def]
+def _sound(frame: Frame, exprs: Iterable[Expr]) -> DataFrame:
     """The tuples on which none of `exprs` fails."""
-    failures = [found for expr in exprs if (found := failure(expr, frame.schema)) is not None]
+    failures = [found for expr in exprs if (found := failing(expr, frame.schema)) is not None]
     return frame.data.where(~reduce(or_, failures)) if failures else frame.data
 
 
@@ -136,9 +132,9 @@ def _filter(operator: Filter, frame: Frame) -> Frame:
 
 def _flat_map(operator: FlatMap, frame: Frame) -> Frame:
     data = _sound(frame, (expr for _, expr in operator.fields)).select(*_computed(operator.fields, frame), *frame.hidden)
-    others = [named(name) for name, _ in operator.fields if name != operator.explode]
-    exploded = data.select(*others, *frame.hidden, spark.posexplode(named(operator.explode)).alias(_ROW, _ALL))
-    fields = [(spark.col(_ALL) if name == operator.explode else named(name)).alias(name) for name, _ in operator.fields]
+    others = [column_named(name) for name, _ in operator.fields if name != operator.explode]
+    exploded = data.select(*others, *frame.hidden, spark.posexplode(column_named(operator.explode)).alias(_ROW, _ALL))
+    fields = [(spark.col(_ALL) if name == operator.explode else column_named(name)).alias(name) for name, _ in operator.fields]
     origin = [spark.array_append(ORIGIN, spark.col(_ROW).cast("bigint")).alias(ORIGIN)] if frame.origins else []
     return frame.of(exploded.select(*fields, TIME, *origin))
 
@@ -168,8 +164,8 @@ def _aggregate(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
     else:
         window = time_window(operator.window)
     data = frame.data.withColumn(_ALL, spark.isnull(TIME))
-    answers = data.groupBy(window, *map(named, operator.by), *([] if operator.by else [_ALL])).agg(*_results(operator, frame))
-    fields = [named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]
+    answers = data.groupBy(window, *map(column_named, operator.by), *([] if operator.by else [_ALL])).agg(*_results(operator, frame))
+    fields = [column_named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]
     time = spark.window_time(WINDOW).alias(TIME)
     return replace(frame, data=answers.select(*fields, time, *([no_origin()] if origins else [])), origins=origins)
 
@@ -189,17 +185,17 @@ def _running(operator: Aggregate, frame: Frame, origins: bool) -> Frame:
     """
     known = [spark.max(TIME).alias(TIME), spark.max(_AT).alias(_AT)]
     data = frame.data.withColumn(_AT, spark.current_timestamp())
-    answers = data.groupBy(*map(named, operator.by)).agg(*_results(operator, frame), *known)
+    answers = data.groupBy(*map(column_named, operator.by)).agg(*_results(operator, frame), *known)
     rows = answers if operator.by else answers.where(spark.col(_AT) == spark.current_timestamp())
-    fields = [named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]
+    fields = [column_named(name) for name in (*operator.by, *(name for name, _ in operator.functions))]
     return replace(frame, data=rows.select(*fields, TIME, *([no_origin()] if origins else [])), origins=origins)
 
 
 def _deduplicate(operator: Deduplicate, frame: Frame) -> Frame:
     """The first tuple in stream order, given out in the micro-batch in which it came."""
-    row = spark.struct(*order_of(frame), spark.col(_AT), spark.struct(*columns(frame.schema)).alias(_ROW))
+    row = spark.struct(*order_columns(frame), spark.col(_AT), spark.struct(*columns(frame.schema)).alias(_ROW))
     data = frame.data.withColumn(_AT, spark.current_timestamp())
-    first = data.groupBy(*(named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by))).agg(spark.min(row).alias(_ALL))
+    first = data.groupBy(*(column_named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by))).agg(spark.min(row).alias(_ALL))
     new = first.where(spark.col(_ALL)[_AT] == spark.current_timestamp()).select(f"{_ALL}.*")
     fields = [spark.col(_ROW)[name].alias(name) for name in frame.schema.names]
     return frame.of(new.select(*fields, *frame.hidden))
@@ -208,8 +204,10 @@ def _deduplicate(operator: Deduplicate, frame: Frame) -> Frame:
 def _ranked(operator: Sort | TopN, frame: Frame) -> Frame:
     """The rows of a window and group are collected, put into order, and numbered."""
     assert operator.window is not None
-    row = spark.struct(*order_of(replace(frame, ties=False)), spark.struct(*columns(frame.schema)).alias(_ROW))
-    grouped = frame.data.groupBy(time_window(operator.window), *(named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by)))
+    row = spark.struct(*order_columns(replace(frame, ties=False)), spark.struct(*columns(frame.schema)).alias(_ROW))
+    grouped = frame.data.groupBy(
+        time_window(operator.window), *(column_named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by))
+    )
     rows = spark.array_sort(spark.sort_array(spark.collect_list(row)), _comparison(operator.order))
     kept = spark.slice(rows, 1, operator.n) if isinstance(operator, TopN) else rows
     answers = grouped.agg(kept.alias(_ROW)).select(spark.window_time(WINDOW).alias(TIME), spark.posexplode(_ROW).alias(_AT, _ROW))
@@ -217,6 +215,17 @@ def _ranked(operator: Sort | TopN, frame: Frame) -> Frame:
     rank = (spark.col(_AT) + 1).cast("bigint").alias(operator.rank)
     origin = [spark.col(_ROW)[ORIGIN].alias(ORIGIN)] if frame.origins else []
     return frame.of(answers.select(*fields, rank, TIME, *origin))
+
+
+def _last(operator: KeepLast, frame: Frame) -> Frame:
+    """The greatest row in stream order of a window and group."""
+    row = spark.struct(*order_columns(replace(frame, ties=False)), spark.struct(*columns(frame.schema)).alias(_ROW))
+    keys = [column_named(name).alias(f"{_ALL}{i}") for i, name in enumerate(operator.by)]
+    grouped = frame.data.groupBy(time_window(operator.window), *keys)
+    answers = grouped.agg(spark.max(row).alias(_ROW)).select(spark.window_time(WINDOW).alias(TIME), _ROW)
+    fields = [spark.col(_ROW)[_ROW][name].alias(name) for name in frame.schema.names]
+    origin = [spark.col(_ROW)[ORIGIN].alias(ORIGIN)] if frame.origins else []
+    return frame.of(answers.select(*fields, TIME, *origin))
 
 
 def _comparison(order: tuple[tuple[str, bool], ...]) -> Callable[[Column, Column], Column]:
@@ -241,4 +250,5 @@ _ONE_INPUT: dict[type, Callable[..., Frame]] = {
     Deduplicate: _deduplicate,
     Sort: _ranked,
     TopN: _ranked,
+    KeepLast: _last,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
@@ -14,12 +15,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cep.errors import QueryError
 from cep.model.query import Output
 from cep.model.schema import UNIT_US, Field
-from cep.model.sinks import Files
-from driver.arrow import time_column
-from driver.spark.frames import TIME, Frame, columns, instant, named
+from cep.model.sinks import SinkFiles, TextSink, name_of
+from driver.spark.frames import TIME, Frame, as_timestamp, column_named, columns
+from driver.streams.arrow import time_column
 
 
-class Subscription:
+class SparkSubscription:
     """Answers of one output stream from when it was made, as Arrow record batches."""
 
     def __init__(self, stream: str, schema: pa.Schema, event_time: bool | str) -> None:
@@ -29,7 +30,7 @@ class Subscription:
         self.rows = 0
         self._batches: queue.SimpleQueue[pa.RecordBatch | BaseException | None] = queue.SimpleQueue()
 
-    def __enter__(self) -> Subscription:
+    def __enter__(self) -> SparkSubscription:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,7 +49,7 @@ class Subscription:
             raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s") from None
         if isinstance(found, pa.RecordBatch):
             return found
-        self._batches.put(found)  # for whoever asks again
+        self._batches.put(found)  # for the next question
         if found is not None:
             raise found
         return None
@@ -70,7 +71,7 @@ class Subscription:
 
 
 class OutputStream:
-    """An output of a query: its DataFrame, who reads it, and how many rows have come out.
+    """An output of a query: its DataFrame, its readers, and how many rows have come out.
 
     `updating`: answers come out anew when they change.
     """
@@ -78,16 +79,16 @@ class OutputStream:
     def __init__(self, output: Output, frame: Frame, updating: bool, pointer: str) -> None:
         self.output, self.fields, self.updating = output, frame.schema.fields, updating
         self.schema = frame.schema.arrow
-        self.data = frame.data.select(*columns(frame.schema), instant(spark.col(TIME)).alias(TIME))
-        self.subscriptions: list[Subscription] = []
+        self.data = frame.data.select(*columns(frame.schema), as_timestamp(spark.col(TIME)).alias(TIME))
+        self.subscriptions: list[SparkSubscription] = []
         self.rows = 0
         self.query: StreamingQuery | None = None
         self.over = False
         if output.files is not None:
             _check_free(output.files, pointer)
 
-    def subscribe(self, event_time: bool | str) -> Subscription:
-        made = Subscription(self.output.stream, self.schema, event_time)
+    def subscribe(self, event_time: bool | str) -> SparkSubscription:
+        made = SparkSubscription(self.output.stream, self.schema, event_time)
         self.subscriptions.append(made)
         return made
 
@@ -108,22 +109,22 @@ class OutputStream:
         if readers and files is not None:
             batch.unpersist()
 
-    def _write(self, batch: DataFrame, files: Files, number: int) -> int:
+    def _write(self, batch: DataFrame, files: SinkFiles, number: int) -> int:
         """Into new files; returns how many rows."""
-        if files.format == "arrow":
+        if not isinstance(files, TextSink):
             return self._write_arrow(batch, files, number)
         seen = Observation()
         rows = batch.observe(seen, spark.count(spark.lit(1)).alias("rows")).select(*map(_as_text, self.fields))
-        options = {"sep": files.separator, "header": files.header, "quote": "", "nullValue": "", "emptyValue": ""}
+        options: dict[str, Any] = {"sep": files.separator, "header": files.header, "quote": "", "nullValue": "", "emptyValue": ""}
         rows.write.mode("append").options(**options).csv(files.folder)
         return int(seen.get["rows"])
 
-    def _write_arrow(self, batch: DataFrame, files: Files, number: int) -> int:
+    def _write_arrow(self, batch: DataFrame, files: SinkFiles, number: int) -> int:
         table = batch.toArrow()
         wanted = pa.Table.from_arrays([*table.columns[:-1]], names=self.schema.names).cast(self.schema)
-        with pa.ipc.new_stream(str(Path(files.folder, files.name(self.output.stream, number))), self.schema) as writer:
+        with pa.ipc.new_stream(str(Path(files.folder, name_of(files, self.output.stream, number))), self.schema) as writer:
             writer.write_table(wanted)
-        return wanted.num_rows
+        return int(wanted.num_rows)
 
     def end(self, error: BaseException | None) -> None:
         self.over = True
@@ -133,7 +134,7 @@ class OutputStream:
 
 def _as_text(field: Field) -> Column:
     """As text sources read it: an instant is an integer of its unit."""
-    value = named(field.name)
+    value = column_named(field.name)
     if field.type.name == "binary":
         return value.cast("string").alias(field.name)
     if field.type.unit in UNIT_US:
@@ -141,7 +142,7 @@ def _as_text(field: Field) -> Column:
     return value
 
 
-def _check_free(files: Files, pointer: str) -> None:
+def _check_free(files: SinkFiles, pointer: str) -> None:
     """Raises QueryError: something is in the folder that must not be overwritten. Otherwise it is there, and empty of rows."""
     folder = Path(files.folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,11 @@
-"""What Spark cannot express, or not with equal answers. It is said before anything starts; docs/SPARK.md has this table."""
+"""What Spark cannot express, or not with equal answers. It is said before anything starts; docs/spark.md has this table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cep.errors import QueryError
+from cep.model import sinks, streams
 from cep.model.functions import UserFunction
 from cep.model.operators import (
     Aggregate,
@@ -12,41 +13,57 @@ from cep.model.operators import (
     AsOfJoin,
     Deduplicate,
     IntervalJoin,
+    Lookup,
     Operator,
+    Over,
+    Sample,
+    SampleN,
     Sort,
     StatefulMap,
-    is_stateful,
+    Zip,
 )
 from cep.model.query import Query
-from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
-from cep.plan.expand import yielded
+from cep.model.windows import CumulateWindow, SizeWindow, TransactionWindow, UnboundedWindow
 
 _IN_ORDER = "Spark takes the rows of a group as they come, not in the order of event time"
 _ALONE = "Spark gives out changes of state only where nothing else in the query keeps state"
+_NO_ORIGIN = "Spark numbers the rows of a stream otherwise, so it would choose others"
 _RUNNING = "an answer per tuple, or a Deduplicate, with other state on its way"
+#: Of what the engine has and this folder does not, though Spark could: a function that was added to the engine alone.
+NO_EQUAL = "nothing equal has been written for it there"
 
-#: What is refused -> why. Expressions have a table of their own, `driver.spark.expressions.REFUSED`.
+#: What is refused -> why. Expressions have a table of their own, `driver.spark.expressions.expression.REFUSED_EXPRESSIONS`.
 REFUSED: dict[str, str] = {
     "a window of a number of rows (SIZE)": _IN_ORDER,
+    "a CUMULATE window": "Spark's windows have one length, and a row of one may not come out several times from one state",
     "a TRANSACTION window": _IN_ORDER,
     "a periodic UNBOUNDED window": "Spark fires for windows, not for all there has been up to an instant",
     "an UNBOUNDED window with a ttl": _IN_ORDER,
     _RUNNING: _ALONE,
     "Deduplicate with a ttl": "Spark counts the time from when it met a row, not from event time",
     "Sort without a window": "Spark's streams have no order",
+    "Lookup with refresh": "Spark reads a table once, when the query begins",
+    "Lookup with versions": NO_EQUAL,
     "StatefulMap": _IN_ORDER,
+    "Over": "Spark takes windows over rows (rangeBetween, rowsBetween, lag) of data that have an end, not of streams",
     "AsOfJoin": "Spark has no such join of two streams",
+    "Zip": "Spark's streams have no order",
+    "Sample": _NO_ORIGIN,
+    "SampleN": _NO_ORIGIN,
     "IntervalJoin": "Spark's watermark has whole milliseconds, and rows at the edge of an interval would be lost",
     "Apply": "Spark would call the function in Python processes of its own, where a row that fails ends the query",
     "a user's aggregate function": "Spark has none over a stream that know the order of their rows",
     "a late stream": "Spark drops late rows without a trace",
     "a source without event time": "Spark reads files and has no instant at which a row of one came",
+    "a source of files that are no text": "Spark would read them by rules of its own",
+    "an output to files that are neither text nor Arrow": "Spark would write them by rules of its own",
     "replicas": "Spark places its tasks itself",
 }
 
 
 class Refused(QueryError):
-    """Yours: the query is sound, but not for Spark. `what` is the key of the table, `operator` the name of what has it."""
+    """Yours: the query is sound, but not for Spark. `what` is the key of the table, or the name of a function that nothing was written for;
+    `operator` is the name of what has it."""
 
     def __init__(self, what: str, why: str, operator: str = "", pointer: str = "") -> None:
         where = f"operator {operator!r}: " if operator else ""
@@ -58,7 +75,7 @@ class Refused(QueryError):
         return Refused(self.what, self.why, operator, pointer + self.pointer)
 
 
-def check(query: Query) -> None:
+def check_for_spark(query: Query) -> None:
     """Raises Refused for the first operator that Spark cannot run, its expressions aside. `query` is as written."""
     for what, name, pointer in _found(query):
         raise Refused(what, REFUSED[what], name, pointer)
@@ -71,7 +88,7 @@ def is_updating(operator: Operator) -> bool:
 
 def above(query: Query, name: str) -> Iterator[Operator]:
     """The operators on the ways to `name`, its own among them, each once."""
-    makers = {made: operator for operator in query.operators for made in yielded(operator)}
+    makers = {made: operator for operator in query.operators for made in operator.branches}
     waiting, seen = [name], set()
     while waiting:
         operator = makers.get(waiting.pop())
@@ -90,11 +107,15 @@ def _found(query: Query) -> Iterator[tuple[str, str, str]]:
     for i, stream in enumerate(query.streams):
         if stream.event_time is None and stream.files is not None:
             yield "a source without event time", "", f"/streams/{i}"
+        if stream.files is not None and not isinstance(stream.files, streams.TextFiles):
+            yield "a source of files that are no text", "", f"/streams/{i}/files/format"
     for i, operator in enumerate(query.operators):
         for what in _of_operator(operator):
             yield what, operator.name, f"/operators/{i}"
     for i, output in enumerate(query.outputs):
-        stateful = [operator for operator in above(query, output.input) if is_stateful(operator)]
+        if output.files is not None and not isinstance(output.files, sinks.TextSink | sinks.ArrowSink):
+            yield "an output to files that are neither text nor Arrow", "", f"/outputs/{i}/files/format"
+        stateful = [operator for operator in above(query, output.input) if operator.stateful]
         for operator in filter(is_updating, stateful):
             if len(stateful) > 1:
                 yield _RUNNING, operator.name, f"/outputs/{i}"
@@ -104,6 +125,8 @@ def _of_operator(operator: Operator) -> Iterator[str]:
     match operator:
         case Aggregate(window=SizeWindow()):
             yield "a window of a number of rows (SIZE)"
+        case Aggregate(window=CumulateWindow()):
+            yield "a CUMULATE window"
         case Aggregate(window=TransactionWindow()):
             yield "a TRANSACTION window"
         case Aggregate(window=UnboundedWindow(advance=int())):
@@ -114,7 +137,11 @@ def _of_operator(operator: Operator) -> Iterator[str]:
             yield "Deduplicate with a ttl"
         case Sort(window=None):
             yield "Sort without a window"
-        case StatefulMap() | AsOfJoin() | IntervalJoin() | Apply():
+        case Lookup(refresh=int()):
+            yield "Lookup with refresh"
+        case Lookup(versions=str()):
+            yield "Lookup with versions"
+        case StatefulMap() | Over() | AsOfJoin() | Zip() | Sample() | SampleN() | IntervalJoin() | Apply():
             yield type(operator).__name__
     if isinstance(operator, Aggregate) and any(isinstance(function, UserFunction) for _, function in operator.functions):
         yield "a user's aggregate function"

@@ -19,20 +19,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from cep.errors import NotFound, QueryFailed, QueryStopped, StreamEnded
 from cep.model import query as model
 from cep.model.query import Query
-from cep.plan.expand import yielded
 from cep.plan.needed import needed_columns
 from cep.plan.validate import Validated, validate
-from driver.spark.feeds import Feed, FeedPublisher
+from driver.spark.feeds import FeedPublisher, PublishedFolder
 from driver.spark.operators import Compiler
-from driver.spark.outputs import OutputStream, Subscription
-from driver.spark.refusals import above, check, is_updating
-from driver.spark.session import SESSIONS, Spark, brief
-from driver.spark.sources import Source, published_source, text_source
+from driver.spark.outputs import OutputStream, SparkSubscription
+from driver.spark.refusals import above, check_for_spark, is_updating
+from driver.spark.session import SESSIONS, Spark, error_summary
+from driver.spark.sources import SparkSource, published_source, text_source
 
 _POLL_SECONDS = 0.5  # a query that fails while its streams are open
 
 
-def deploy(query: Any, master: str = "local[*]", start: bool = True, folder: str | None = None) -> Running:
+def deploy(query: Any, master: str = "local[*]", start: bool = True, folder: str | None = None) -> SparkRunning:
     """Runs a query (builder, value or document) on Spark; with `start=False` it waits for `start()`.
 
     Args:
@@ -44,18 +43,18 @@ def deploy(query: Any, master: str = "local[*]", start: bool = True, folder: str
         ClusterError: Spark cannot start, or runs already with another master.
     """
     built = query if isinstance(query, Query) else query.build() if hasattr(query, "build") else model.from_json(query)
-    check(built)
+    check_for_spark(built)
     validated = validate(built, {})
     spark = SESSIONS.acquire(master, folder)
     try:
-        running = Running(built, validated, spark, master)
+        running = SparkRunning(built, validated, spark, master)
     except BaseException:
         SESSIONS.release()
         raise
     return running.start() if start else running
 
 
-class Running:
+class SparkRunning:
     """A deployed query. `close` it, or use it as a context manager: Spark goes with the last one that is open."""
 
     def __init__(self, query: Query, validated: Validated, spark: Spark, master: str) -> None:
@@ -68,13 +67,13 @@ class Running:
         self._woken = threading.Event()
         self._stopping = self._closed = False
         sources = self._sources()
-        self.feeds = {s.stream.name: Feed(s.stream, s.folder, self._woken.set) for s in sources if s.stream.files is None}
+        self.feeds = {s.stream.name: PublishedFolder(s.stream, s.folder, self._woken.set) for s in sources if s.stream.files is None}
         self.streams = self._streams(sources)
 
     def __repr__(self) -> str:
         return f"Running({self.name!r}, master={self.master!r})"
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> SparkRunning:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,10 +81,10 @@ class Running:
 
     # Making
 
-    def _sources(self) -> list[Source]:
+    def _sources(self) -> list[SparkSource]:
         made = []
         for number, (name, stream) in enumerate(self._validated.sources.items()):
-            needed = needed_columns(self._validated.query, name, stream.schema)
+            needed = needed_columns(self._validated.query, name, stream.schema.names)
             folder = self._folder / f"source-{number}"
             if stream.files is None:
                 made.append(published_source(stream, number, folder, needed))
@@ -93,7 +92,7 @@ class Running:
                 made.append(text_source(self._spark.session, stream, number, folder, needed))
         return made
 
-    def _streams(self, sources: list[Source]) -> dict[str, OutputStream]:
+    def _streams(self, sources: list[SparkSource]) -> dict[str, OutputStream]:
         tables = self._folder / "tables"
         tables.mkdir()
         compiler = Compiler(self._validated, self._places(), self._spark.session, tables)
@@ -105,13 +104,13 @@ class Running:
         return made
 
     def _places(self) -> dict[str, int]:
-        """Of operators in the document, also by the names that they have in full."""
+        """The places of operators in the document, also by the names that they have in full."""
         operators = list(enumerate(self.query.operators))
-        return {name: i for i, operator in operators for name in (*yielded(operator), operator.name, f"{operator.name}.right")}
+        return {name: i for i, operator in operators for name in (*operator.branches, operator.name, f"{operator.name}.right")}
 
     # Life
 
-    def start(self) -> Running:
+    def start(self) -> SparkRunning:
         """Runs a query that was deployed with `start=False`. Raises QueryFailed if Spark refuses it."""
         if self._thread is not None:
             return self
@@ -121,7 +120,7 @@ class Running:
                 stream.query = self._started(stream, self._folder / f"checkpoint-{number}", live)
         except (PySparkException, Py4JError) as error:
             self._stop_all()
-            raise QueryFailed(self.name, "", None, brief(error)) from error
+            raise QueryFailed(self.name, "", None, error_summary(error)) from error
         self.state = "running"
         self._thread = threading.Thread(target=self._follow, args=(live,), name=f"spark-{self.name}", daemon=True)
         self._thread.start()
@@ -133,7 +132,7 @@ class Running:
         return (writer if live else writer.trigger(availableNow=True)).start()
 
     def _follow(self, live: bool) -> None:
-        """Until it is over: of streams that somebody publishes, until all have ended and everything has been read."""
+        """Until it is over: of published streams, until all have ended and everything has been read."""
         try:
             while live and not self._stopping and not all(feed.ended for feed in self.feeds.values()):
                 self._woken.wait(_POLL_SECONDS)
@@ -144,7 +143,7 @@ class Running:
             self._over("stopped" if self._stopping else "ended", None)
         except (PySparkException, Py4JError) as error:
             stopped = self._stopping
-            self._over("stopped" if stopped else "failed", None if stopped else QueryFailed(self.name, "", None, brief(error)))
+            self._over("stopped" if stopped else "failed", None if stopped else QueryFailed(self.name, "", None, error_summary(error)))
 
     def _check(self) -> None:
         """Raises what a query has failed with."""
@@ -173,7 +172,7 @@ class Running:
             if stream.query is not None:
                 stream.query.stop()
 
-    def wait(self) -> Running:
+    def wait(self) -> SparkRunning:
         """Returns when it is over: its sources have ended, or it was stopped. Raises QueryFailed."""
         self.start()
         assert self._thread is not None
@@ -209,7 +208,7 @@ class Running:
 
     # Data
 
-    def subscribe(self, stream: str, *, event_time: bool | str = False) -> Subscription:
+    def subscribe(self, stream: str, *, event_time: bool | str = False) -> SparkSubscription:
         """Answers of the output stream `stream` from now on. `event_time` adds a last column of that name, or of the name given.
 
         Raises:

@@ -1,6 +1,6 @@
 """A private Spark: its own JVM, quiet, on loopback, writing only into a scratch folder that goes with it.
 
-`private_spark` is one for a block; `SESSIONS` lends the one that a process may have at a time to whoever asks for its master.
+`private_spark` is one for a block; `SESSIONS` lends the one that a process may have at a time to callers that ask for its master.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import STDOUT
+from types import FrameType
+from typing import Any
 
 import psutil
 from py4j.protocol import Py4JError
@@ -29,8 +31,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from cep.errors import ClusterError
-from driver.java import java_home
-from driver.run_folder import run_folder
+from driver.processes.java import java_home
+from driver.processes.run_folder import run_folder
 
 _LOG_LINES_SHOWN = 15
 #: For speed: no planning anew of every micro-batch, no statistics, state in the JVM's own memory.
@@ -83,14 +85,17 @@ def private_spark(
         scratch, memory_mb = Path(made), min(8192, psutil.virtual_memory().total // 2**21)
         try:
             with _environment(scratch, master), open(scratch / "log", "wb") as log:
-                conf = SparkConf(loadDefaults=False).setAll({**_conf(master, name, scratch, cores, memory_mb), **(settings or {})}.items())
-                gateway = launch_gateway(conf, {"stdout": log, "stderr": STDOUT})
+                conf = SparkConf(loadDefaults=False).setAll(
+                    [*_conf(master, name, scratch, cores, memory_mb).items(), *(settings or {}).items()]
+                )
+                launch: Any = launch_gateway  # which has no types
+                gateway = launch(conf, {"stdout": log, "stderr": STDOUT})
                 context = SparkContext(conf=conf, gateway=gateway)
                 _restore(interrupt)
                 yield Spark(SparkSession(context), gateway.proc.pid, scratch, cores, memory_mb)
             context.stop()
         except (PySparkException, Py4JError) as error:
-            raise ClusterError(f"Spark failed: {brief(error)}\n{_tail(scratch / 'log')}") from error
+            raise ClusterError(f"Spark failed: {error_summary(error)}\n{_tail(scratch / 'log')}") from error
         finally:
             _disconnect()
             _end(_children() - before)
@@ -98,7 +103,7 @@ def private_spark(
 
 
 class Sessions:
-    """The Spark of this process: PySpark has one context at a time. It is started for the first who asks and goes with the last."""
+    """The Spark of this process: PySpark has one context at a time. It is started for the first caller and goes with the last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -172,7 +177,7 @@ def _address(master: str) -> str:
 
 
 def _secret() -> dict[str, str]:
-    """Where the processes of a Spark cluster of ours read how they know each other; on a command line everybody would see it."""
+    """Where the processes of a Spark cluster of ours read how they know each other; on a command line all users would see it."""
     folder = run_folder()
     return {"SPARK_CONF_DIR": str(folder.spark)} if folder else {}
 
@@ -211,7 +216,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _restore(interrupt: object) -> None:
+def _restore(interrupt: Callable[[int, FrameType | None], Any] | int | None) -> None:
     """SparkContext installs its own Ctrl-C handler in the main thread; ours also takes the rest down."""
     with contextlib.suppress(ValueError):  # not the main thread: then it installed none
         signal.signal(signal.SIGINT, interrupt)
@@ -232,7 +237,8 @@ def _end(processes: set[psutil.Process]) -> None:
 def _disconnect() -> None:
     """Before the JVM is killed: py4j's finalizers and PySpark's accumulator thread would each print a traceback."""
     if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context._accumulatorServer.handle_error = lambda request, address: None
+        accumulators: Any = SparkContext._active_spark_context._accumulatorServer
+        accumulators.handle_error = lambda request, address: None
     if SparkContext._gateway is not None:
         client = SparkContext._gateway._gateway_client
         client.is_connected = False
@@ -251,7 +257,7 @@ def _forget() -> None:
     SparkSession._instantiatedSession = None
 
 
-def brief(error: Exception) -> str:
+def error_summary(error: Exception) -> str:
     """The first line of what Spark says and, of a Python traceback in it, the last: not the Java frames."""
     lines = [line for line in str(error).partition("JVM stacktrace:")[0].splitlines() if line.strip()]
     return "\n".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__

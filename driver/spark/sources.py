@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as parquet
-from pyspark.sql import Column, DataFrame, SparkSession, functions, types
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, functions, types
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from cep.errors import QueryError
-from cep.model.expr import Cast, columns_of
-from cep.model.expr import Column as Named
+from cep.model.expr import Cast, ColumnRef, columns_of
 from cep.model.schema import INT64, STRING, UNIT_US, Field, Schema
-from cep.model.streams import Stream
-from driver.spark.expressions import column, failure
-from driver.spark.frames import END, ORIGIN, SHIFT, TIME, Frame, columns, micros, named
+from cep.model.streams import Stream, TextFiles
+from driver.spark.expressions.expression import column, failing
+from driver.spark.frames import END, ORIGIN, SHIFT, TIME, Frame, column_named, columns, micros
 from driver.spark.types import spark_schema
 
 #: Of text in one micro-batch, about. Fixed window of 10 M records of 200 bytes, written by hand, two cores, CPU s (wall s): a fifth of
@@ -42,7 +43,7 @@ _ENDED, _BAD, _EVENT = "__ended", "__bad", "__event"
 
 
 @dataclass(frozen=True)
-class Source:
+class SparkSource:
     """A stream as it is read.
 
     Args:
@@ -65,7 +66,7 @@ class Source:
         raw = _read(read, self.stream, self.folder)
         found = _rows(raw, self, origins).withWatermark(TIME, f"{self.delay_ms} milliseconds")
         declared = self.stream.event_time
-        times = frozenset([declared.name] if isinstance(declared, Named) else [])
+        times = frozenset([declared.name] if isinstance(declared, ColumnRef) else [])
         return Frame(
             found.where((functions.spark_partition_id() >= 0) & (micros() < END)),
             self.stream.schema,
@@ -78,15 +79,15 @@ class Source:
 # --- folders ---------------------------------------------------------------------------------------------------------
 
 
-def published_source(stream: Stream, number: int, folder: Path, needed: tuple[str, ...]) -> Source:
+def published_source(stream: Stream, number: int, folder: Path, needed: tuple[str, ...]) -> SparkSource:
     """A stream whose publishers write into `folder`."""
     folder.mkdir(parents=True)
-    return Source(stream, number, folder, FEED_FILES_PER_BATCH, needed, delay_ms(stream.disorder or 0, [[0]], [None]))
+    return SparkSource(stream, number, folder, FEED_FILES_PER_BATCH, needed, delay_ms(stream.disorder or 0, [[0]], [None]))
 
 
-def text_source(session: SparkSession, stream: Stream, number: int, folder: Path, needed: tuple[str, ...]) -> Source:
+def text_source(session: SparkSession, stream: Stream, number: int, folder: Path, needed: tuple[str, ...]) -> SparkSource:
     """A stream of text files, linked into `folder`. Raises QueryError: there are no files."""
-    assert stream.files is not None
+    assert isinstance(stream.files, TextFiles)
     paths = sorted({path for pattern in stream.files.paths for path in glob.glob(pattern)})
     if not paths:
         raise QueryError(f"stream {stream.name!r}: no file matches {', '.join(map(repr, stream.files.paths))}")
@@ -96,14 +97,14 @@ def text_source(session: SparkSession, stream: Stream, number: int, folder: Path
     sizes, changed = [os.path.getsize(path) for path in paths], [os.stat(path).st_mtime_ns // 10**6 for path in paths]
     _end_text(stream, folder / f"{len(paths):08}", max(changed))
     per_batch = max(1, min(len(paths) + 1, MICRO_BATCH_BYTES * len(paths) // max(1, sum(sizes))))
-    source = Source(stream, number, folder, per_batch, needed, 0)
+    source = SparkSource(stream, number, folder, per_batch, needed, 0)
     bounds = _bounds(session, source, paths) if len(paths) > per_batch else [None] * len(paths)
     return replace(source, delay_ms=delay_ms(stream.disorder or 0, _batches(changed, per_batch), bounds))
 
 
 def _end_text(stream: Stream, path: Path, newest_ms: int) -> None:
     """A file whose only record has the mark where the event time is read from; later than the others."""
-    assert stream.files is not None
+    assert isinstance(stream.files, TextFiles)
     marked = _marked(stream)
     fields = [_MARK if name == marked else "" for name in stream.schema.names]
     header = [stream.files.separator.join(stream.schema.names)] if stream.files.header else []
@@ -119,7 +120,7 @@ def _marked(stream: Stream) -> str:
 
 
 def _batches(changed_ms: Sequence[int], per_batch: int) -> list[list[int]]:
-    """Files as Spark takes them: in the order of their times; of those with one time nobody knows the order."""
+    """Files as Spark takes them: in the order of their times; those with one time have no known order."""
     order = sorted(range(len(changed_ms)), key=lambda i: changed_ms[i])
     batches: list[list[int]] = []
     for place, file in enumerate(order):
@@ -145,7 +146,7 @@ def delay_ms(disorder_us: int, batches: Sequence[Sequence[int]], bounds: Sequenc
     return -(-max(needed, 0 if len(batches) > 1 else disorder_us) // 1000) + 1
 
 
-def _bounds(session: SparkSession, source: Source, paths: Sequence[str]) -> list[tuple[int, int] | None]:
+def _bounds(session: SparkSession, source: SparkSource, paths: Sequence[str]) -> list[tuple[int, int] | None]:
     """Event times at the beginning and at the end of each file, read by Spark as it reads the files; None where none parses."""
     edges = source.folder.with_name(f"{source.folder.name}-edges")
     edges.mkdir()
@@ -176,7 +177,7 @@ def _edges(path: str) -> bytes:
 
 
 def feed_schema(schema: Schema) -> pa.Schema:
-    """Of the files of a published stream: its columns, and where a row is from. The end has PARTITION -1 and nothing else."""
+    """The schema of the files of a published stream: its columns, and where a row is from. The end has PARTITION -1 and nothing else."""
     hidden = [pa.field(PARTITION, pa.int64()), pa.field(RECORD, pa.int64()), pa.field(STAMP, pa.int64())]
     return pa.schema([*(field.with_nullable(True) for field in schema.arrow), *hidden])
 
@@ -194,24 +195,29 @@ def write_feed(table: pa.Table, path: Path) -> None:
     hidden.rename(path)
 
 
-def _read(reader, stream: Stream, folder: Path) -> DataFrame:  # type: ignore[no-untyped-def]  # of a DataFrame or a stream
+def _read(reader: DataFrameReader | DataStreamReader, stream: Stream, folder: Path) -> DataFrame:
     """Records as they stand: of text all fields as text."""
     if stream.files is None:
         hidden = [types.StructField(name, types.LongType()) for name in (PARTITION, RECORD, STAMP)]
         return reader.schema(types.StructType([*spark_schema(stream.schema).fields, *hidden])).parquet(str(folder))
+    assert isinstance(stream.files, TextFiles)
     texts = types.StructType([types.StructField(name, types.StringType()) for name in stream.schema.names])
-    options = {"sep": stream.files.separator, "header": stream.files.header, "quote": _NO_QUOTE, "escape": _NO_QUOTE}
+    options: dict[str, Any] = {"sep": stream.files.separator, "header": stream.files.header, "quote": _NO_QUOTE, "escape": _NO_QUOTE}
     return reader.schema(texts).options(**options).csv(str(folder))
 
 
-def _rows(raw: DataFrame, source: Source, origins: bool, *kept: str) -> DataFrame:
+def _rows(raw: DataFrame, source: SparkSource, origins: bool, *kept: str) -> DataFrame:
     """The records that are rows, parsed, and the end; with event time, and `kept` of what is there besides."""
     stream, number = source.stream, source.number
     text = stream.files is not None
-    ended = functions.coalesce(named(_marked(stream)) == functions.lit(_MARK), functions.lit(False)) if text else named(PARTITION) < 0
+    ended = (
+        functions.coalesce(column_named(_marked(stream)) == functions.lit(_MARK), functions.lit(False))
+        if text
+        else column_named(PARTITION) < 0
+    )
     origin = [(_place_in_text(number) if text else _place_in_feed(number)).alias(ORIGIN)] if origins else []
-    values = [(_parsed(field) if text else named(field.name)).alias(field.name) for field in stream.schema.fields]
-    stamp = [] if text or stream.event_time is not None else [named(STAMP)]
+    values = [(_parsed(field) if text else column_named(field.name)).alias(field.name) for field in stream.schema.fields]
+    stamp = [] if text or stream.event_time is not None else [column_named(STAMP)]
     bad = reduce(or_, [_is_bad(stream.schema[name]) for name in source.needed] if text else [], functions.lit(False))
     whole = [ended.alias(_ENDED), bad.alias(_BAD), *origin, *stamp, *map(functions.col, kept)]
     timed = raw.select(*values, *whole).withColumn(_EVENT, _event_time(stream))
@@ -223,9 +229,9 @@ def _rows(raw: DataFrame, source: Source, origins: bool, *kept: str) -> DataFram
 def _event_time(stream: Stream) -> Column:
     """µs; NULL where there is none."""
     if stream.event_time is None:
-        return named(STAMP)
+        return column_named(STAMP)
     time = functions.unix_micros(column(stream.event_time, stream.schema))
-    failed = failure(stream.event_time, stream.schema)
+    failed = failing(stream.event_time, stream.schema)
     return time if failed is None else functions.when(~failed, time)
 
 
@@ -236,14 +242,14 @@ def _is_row(stream: Stream) -> Column:
 
 
 def _is_bad(field: Field) -> Column:
-    """Of a text's field: what is no value of its type, or empty where NULL may not be. Spark reads what is empty as NULL."""
+    """Is a text's field no value of its type, or empty where NULL may not be? Spark reads what is empty as NULL."""
     value = _parsed(field)
-    return value.isNull() & named(field.name).isNotNull() if field.nullable else value.isNull()
+    return value.isNull() & column_named(field.name).isNotNull() if field.nullable else value.isNull()
 
 
 def _parsed(field: Field) -> Column:
     """A field of text as a value; NULL where it is empty or does not parse."""
-    text = named(field.name)
+    text = column_named(field.name)
     match field.type.name:
         case "string":
             return functions.coalesce(text, functions.lit(""))
@@ -254,7 +260,7 @@ def _parsed(field: Field) -> Column:
     raw = Schema((Field(field.name, STRING, True),))
     if field.type.unit in UNIT_US:
         return functions.timestamp_micros(functions.try_multiply(_integer(text, "int64"), functions.lit(UNIT_US[field.type.unit])))
-    inner = Cast(Named(field.name), INT64, True) if field.type.unit else Named(field.name)
+    inner = Cast(ColumnRef(field.name), INT64, True) if field.type.unit else ColumnRef(field.name)
     return column(Cast(inner, field.type, True), raw)
 
 
@@ -268,7 +274,7 @@ def _integer(text: Column, type_: str) -> Column:
 
 def _place_in_feed(number: int) -> Column:
     """As the engine numbers it: (source and partition, record)."""
-    return functions.array(named(PARTITION) + (number << 48), named(RECORD))
+    return functions.array(column_named(PARTITION) + (number << 48), column_named(RECORD))
 
 
 def _place_in_text(number: int) -> Column:

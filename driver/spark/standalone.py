@@ -11,7 +11,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from cep.errors import ClusterError
-from driver.processes import ending, start, stop, tail
+from driver.processes.process import ending, start, stop, tail
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
 
 _PATIENCE_SECONDS = 120.0

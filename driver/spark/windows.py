@@ -13,8 +13,8 @@ SESSION_SHIFT = 1
 
 
 def time_window(window: TimeWindow) -> Column:
-    """A struct of start and end, shifted: starts are multiples of the advance in our time, and so not in Spark's."""
-    return _aligned(window, SHIFT % window.advance).alias(WINDOW)
+    """A struct of start and end, shifted: starts are multiples of the advance, and the offset, in our time, and so not in Spark's."""
+    return _aligned(window, (SHIFT + window.offset) % window.advance).alias(WINDOW)
 
 
 def session_window(window: SessionWindow) -> Column:
@@ -27,7 +27,7 @@ def session_window(window: SessionWindow) -> Column:
 
 
 def bounds(window: Window) -> dict[str, Column]:
-    """What `window_start` and `window_end` yield where rows are grouped by one of these; of others nothing."""
+    """What `window_start` and `window_ends` yield where rows are grouped by one of these; of others nothing."""
     if not isinstance(window, TimeWindow | SessionWindow):
         return {}
     shift = SHIFT + (SESSION_SHIFT if isinstance(window, SessionWindow) else 0)
@@ -35,9 +35,9 @@ def bounds(window: Window) -> dict[str, Column]:
     return {"window_start": functions.timestamp_micros(start), "window_end": functions.timestamp_micros(end)}
 
 
-def window_end(window: TimeWindow, name: str) -> Column:
-    """The ends of a join's windows, multiples of the advance, shifted: a row for each."""
-    ends = _aligned(window, (SHIFT - window.size) % window.advance).getField("end")
+def window_ends(window: TimeWindow, name: str) -> Column:
+    """The ends of a join's windows, multiples of the advance, and the offset, shifted: a row for each."""
+    ends = _aligned(window, (SHIFT + window.offset - window.size) % window.advance).getField("end")
     return watermarked(ends, name)
 
 

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hibench.errors import OptionError
-from hibench.run_record import FACTS, RunRecord, run_folders
+from hibench.runs.record import FACTS, RunRecord, run_folders
 
 LATEST = "latest"
 _SHOWN = 5

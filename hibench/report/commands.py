@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json as documents
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from hibench.errors import AnswersDiffer, OptionError, Regressed
-from hibench.record_options import Cache
+from hibench.records.options import CacheOption
 
-Runs = Annotated[
+if TYPE_CHECKING:
+    from hibench.report.compare import Compared
+    from hibench.report.figures import RunFigures
+    from hibench.runs.record import RunRecord
+
+RunsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RUN]...",
@@ -35,31 +41,31 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    runs: Runs = None,
+    runs: RunsArgument = None,
     html: Annotated[Path | None, _file("One self-contained page, with plots and drawings.")] = None,
     markdown: Annotated[Path | None, _file("Tables and words.")] = None,
     json: Annotated[Path | None, _file("All figures.")] = None,
     csv: Annotated[Path | None, _file("Appends latencies in HiBench's 13 columns.")] = None,
     hibench_report: Annotated[Path | None, _file("Appends rows to a hibench.report.")] = None,
-    cache: Cache = None,
+    cache: CacheOption = None,
 ) -> None:
     """What the records of runs say: prints the key figures, and writes the reports that are asked for.
 
     Spark computes everything from the records (exact percentiles over all answers, completeness by window, time series). Exit code 1 if any
     run's answers are not the expected ones.
     """
-    from hibench.cache import cache_folder
+    from hibench.records.cache import records_cache
     from hibench.report.chosen import chosen
-    from hibench.report.files import written
-    from hibench.run_record import run_folder
+    from hibench.report.files import write_files
+    from hibench.runs.record import records_folder
 
     files = {"html": html, "markdown": markdown, "json": json, "csv": csv, "hibench-report": hibench_report}
     for option, file in files.items():
         _expect_writable(option, file)
-    records = chosen(runs or [], run_folder(cache_folder(cache)))
+    records = chosen(runs or [], records_folder(records_cache(cache)))
     found = _figures(records)
     console = Console()
-    for line in written(found, files):
+    for line in write_files(found, files):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     wrong = [f"{run.record.id} ({run.label})" for run in found if not run.record.result.equal]
     if wrong:
@@ -78,22 +84,22 @@ def compare(
             show_default="the spread of repeated runs, at least 2; of single runs 10, latency 25",
         ),
     ] = None,
-    cache: Cache = None,
+    cache: CacheOption = None,
 ) -> None:
     """What became worse from the first group of runs to the second: throughput, CPU, latency, completeness.
 
     Medians of each group are compared. Exit code 1 if a figure became worse beyond the noise, or answers of the second group are wrong.
     """
-    from hibench.cache import cache_folder
+    from hibench.records.cache import records_cache
     from hibench.report.chosen import chosen
     from hibench.report.compare import compared
     from hibench.report.tables import session
-    from hibench.run_record import run_folder
+    from hibench.runs.record import records_folder
 
-    folder = run_folder(cache_folder(cache))
-    groups = [chosen([name for name in names.split(",") if name], folder) for names in (first, second)]
+    folder = records_folder(records_cache(cache))
+    before, after = (chosen([name for name in names.split(",") if name], folder) for names in (first, second))
     with session() as spark:
-        found = compared(spark, *groups, None if noise is None else noise / 100)
+        found = compared(spark, before, after, None if noise is None else noise / 100)
     if json:
         print(documents.dumps(found.to_json(), indent=1))
     else:
@@ -102,15 +108,15 @@ def compare(
         raise Regressed("; ".join([*(f"answers differ: {run}" for run in found.unequal), *(f"worse: {each}" for each in found.worse)]))
 
 
-def _figures(records):
-    from hibench.report.figures import figures
+def _figures(records: Sequence[RunRecord]) -> Sequence[RunFigures]:
+    from hibench.report.figures import run_figures
     from hibench.report.tables import session
 
     with session() as spark:
-        return figures(spark, records)
+        return run_figures(spark, records)
 
 
-def _show(found, console: Console) -> None:
+def _show(found: Compared, console: Console) -> None:
     table = Table("figure", "first", "second", "change", "noise", "")
     for each in found.differences:
         change = "" if each.change is None else f"{100 * each.change:+.1f} %"

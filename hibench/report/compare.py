@@ -7,7 +7,7 @@ Medians and spreads are computed by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -15,9 +15,9 @@ from pyspark.sql import functions as f
 
 from hibench.errors import OptionError
 from hibench.report.completeness import CompletenessFigures, completeness
-from hibench.report.latency import PERCENTILES, LatencyFigures, latencies
+from hibench.report.latency import PERCENTILES, LatencySummary, latencies
 from hibench.report.tables import collected
-from hibench.run_record import RunRecord
+from hibench.runs.record import RunRecord
 
 NOISE_LEAST = 0.02
 NOISE_OF_ONE = {"throughput": 0.10, "CPU": 0.10, "latency": 0.25, "completeness": 0.0}
@@ -91,7 +91,7 @@ def compared(spark: SparkSession, first: Sequence[RunRecord], second: Sequence[R
 
 
 def _values(
-    record: RunRecord, latency: LatencyFigures | None, windows: CompletenessFigures | None
+    record: RunRecord, latency: LatencySummary | None, windows: CompletenessFigures | None
 ) -> Iterator[tuple[str, str, bool, float]]:
     """(figure, kind, whether higher is better, value) of everything that the run has."""
     yield ("throughput, records/s", "throughput", True, float(record.result.events_per_second))
@@ -137,7 +137,7 @@ def _either(values: set[str]) -> str:
     return " or ".join(sorted(values))
 
 
-_SAME = {
+_SAME: dict[str, Callable[[RunRecord], object]] = {
     "records": lambda record: record.dataset.get("sha256") or {name: value for name, value in record.dataset.items() if name != "bytes"},
     "window": lambda record: record.window_ms,
     "rate": lambda record: record.rate,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as f
 
-from hibench.report.tables import by_run, joined
-from hibench.run_record import RunRecord
+from hibench.report.tables import all_records, by_run
+from hibench.runs.record import RunRecord
 
 WINDOWS_SHOWN = 240
 """Of more windows, that many runs of neighbours are shown."""
@@ -41,12 +41,12 @@ class CompletenessFigures:
 
 
 def completeness(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, CompletenessFigures]:
-    """Of every record with rows in its table `windows`, by place."""
-    windows = joined(spark, records, "windows")
+    """The completeness of every record with rows in its table `windows`, by place."""
+    windows = all_records(spark, records, "windows")
     return {} if windows is None else {run: _figures(rows) for run, rows in by_run(_by_window(windows)).items()}
 
 
-def _share(name: str) -> f.Column:
+def _share(name: str) -> Column:
     """What of that which is expected is there; 1 where nothing is expected and nothing is."""
     expected, got = f.col(f"{name}_expected"), f.col(name)
     return f.when(expected > 0, got / expected).when(got == 0, f.lit(1.0)).otherwise(f.lit(0.0))

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import SparkSession
 
 from hibench.report.completeness import CompletenessFigures, completeness
-from hibench.report.latency import LatencyFigures, latencies
-from hibench.report.resources import PageFigures, ProcessFigures, StepFigures, pages, processes, steps
-from hibench.run_record import RunRecord
+from hibench.report.latency import LatencySummary, latencies
+from hibench.report.resources import PageFigures, ProcessFigures, StepFigures, pages, process_resources, step_costs
+from hibench.runs.record import RunRecord
 
 _FACTS = ("id", "workload", "mode", "began", "window_ms", "rate", "series", "command", "nodes", "explanation")
 
@@ -21,7 +21,7 @@ class RunFigures:
 
     record: RunRecord
     label: str
-    latency: LatencyFigures | None = None
+    latency: LatencySummary | None = None
     completeness: CompletenessFigures | None = None
     steps: tuple[StepFigures, ...] = ()
     processes: tuple[ProcessFigures, ...] = ()
@@ -54,10 +54,10 @@ class RunFigures:
         return {**facts, "label": self.label, "result": record.result.to_json(), **computed, **described}
 
 
-def figures(spark: SparkSession, records: Sequence[RunRecord]) -> tuple[RunFigures, ...]:
-    """Of every record, in their order."""
+def run_figures(spark: SparkSession, records: Sequence[RunRecord]) -> tuple[RunFigures, ...]:
+    """The figures of every record, in their order."""
     latency, windows = latencies(spark, records), completeness(spark, records)
-    costs, used, placed = steps(spark, records), processes(spark, records), pages(spark, records)
+    costs, used, placed = step_costs(spark, records), process_resources(spark, records), pages(spark, records)
     return tuple(
         RunFigures(record, label, latency.get(i), windows.get(i), costs.get(i, ()), used.get(i, ()), placed.get(i, ()))
         for i, (record, label) in enumerate(zip(records, labels(records), strict=True))

@@ -15,7 +15,7 @@ from hibench.report.original import append_csv, append_report
 from hibench.report.page import chapters, page
 
 
-def written(runs: Sequence[RunFigures], files: Mapping[str, Path | None]) -> Iterator[Table | str]:
+def write_files(runs: Sequence[RunFigures], files: Mapping[str, Path | None]) -> Iterator[Table | str]:
     """Writes the files (option → file); what to print: the key figures, and a line for each file.
 
     Raises OptionError: one cannot be written.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hibench.report.figures import RunFigures
 from hibench.report.latency import PERCENTILES
-from hibench.report.shown import NONE, count, mebibytes, milliseconds, percent, seconds
+from hibench.report.shown import NONE, mebibytes, milliseconds, percent, seconds, thousands
 
 Row = tuple[str, tuple[str, ...]]
 
@@ -23,7 +23,7 @@ def _per_node(run: RunFigures) -> str:
 
 
 def _percentile(percentile: float) -> Callable[[RunFigures], str]:
-    return lambda run: milliseconds(run.latency and run.latency.at(percentile))
+    return lambda run: NONE if run.latency is None else milliseconds(run.latency.at(percentile))
 
 
 def _equal(run: RunFigures) -> str:
@@ -37,20 +37,20 @@ def _complete(run: RunFigures) -> str:
 
 
 _ROWS: tuple[tuple[str, Callable[[RunFigures], str]], ...] = (
-    ("records", lambda run: count(run.record.result.events)),
-    ("offered rate, records/s", lambda run: count(run.record.rate)),
+    ("records", lambda run: thousands(run.record.result.events)),
+    ("offered rate, records/s", lambda run: thousands(run.record.rate)),
     ("time", lambda run: seconds(run.record.result.seconds)),
-    ("throughput, records/s", lambda run: count(run.record.result.events_per_second)),
+    ("throughput, records/s", lambda run: thousands(run.record.result.events_per_second)),
     ("throughput per NUMA node", _per_node),
     ("throughput, MB/s", lambda run: NONE if run.bytes_per_second is None else f"{run.bytes_per_second / 1e6:,.0f}"),
     ("CPU time", lambda run: seconds(run.record.result.cpu_seconds)),
-    ("records per CPU second", lambda run: count(run.record.result.events_per_cpu_second)),
+    ("records per CPU second", lambda run: thousands(run.record.result.events_per_cpu_second)),
     ("peak anonymous memory", lambda run: mebibytes(run.record.result.peak_anonymous_bytes)),
     *((f"latency p{percentile:g}", _percentile(percentile)) for percentile in PERCENTILES),
-    ("latency, largest", lambda run: milliseconds(run.latency and run.latency.most)),
+    ("latency, largest", lambda run: NONE if run.latency is None else milliseconds(run.latency.most)),
     ("windows complete", _complete),
-    ("least complete window", lambda run: percent(run.completeness and run.completeness.least)),
-    ("answers", lambda run: count(run.record.result.answers)),
+    ("least complete window", lambda run: NONE if run.completeness is None else percent(run.completeness.least)),
+    ("answers", lambda run: thousands(run.record.result.answers)),
     ("checksum of the answers", lambda run: run.record.result.checksum),
     ("answers equal to the expected", _equal),
 )

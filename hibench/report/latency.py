@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
-from hibench.report.tables import by_run, joined
-from hibench.run_record import RunRecord
+from hibench.report.tables import all_records, by_run
+from hibench.runs.record import RunRecord
 
 PERCENTILES = (50.0, 75.0, 95.0, 98.0, 99.0, 99.9)
 """Those of the original's report."""
@@ -40,7 +40,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class LatencyFigures:
+class LatencySummary:
     """Milliseconds over `answers` answers. `percentiles`: those of PERCENTILES; `curve`: percentile → value.
 
     `span_us`: from the first creation to the last delivery.
@@ -65,9 +65,9 @@ class LatencyFigures:
         return self.answers * 1e6 / self.span_us if self.span_us else 0.0
 
 
-def latencies(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, LatencyFigures]:
-    """Of every record with answers in its table `latency`, by place."""
-    samples = joined(spark, records, "latency")
+def latencies(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, LatencySummary]:
+    """The latency of every record with answers in its table `latency`, by place."""
+    samples = all_records(spark, records, "latency")
     if samples is None:
         return {}
     taken = f.greatest(f.lit(0), f.col("delivered_us") - f.col("created_us"))  # two clocks may disagree
@@ -91,7 +91,7 @@ def _summaries(samples: DataFrame) -> DataFrame:
     )
 
 
-def _percentiles(wanted: Sequence[float]) -> f.Column:
+def _percentiles(wanted: Sequence[float]) -> Column:
     return f.percentile("ms", [each / 100 for each in wanted], f.col("answers"))
 
 
@@ -109,11 +109,11 @@ def _moments(spark: SparkSession, samples: DataFrame, summaries: dict[int, Row])
     )
 
 
-def _figures(row: Row, moments: list[Row]) -> LatencyFigures:
+def _figures(row: Row, moments: list[Row]) -> LatencySummary:
     answers, mean = row["answers"], row["total"] / row["answers"]
     variance = max(0.0, row["squares"] - answers * mean * mean) / max(1, answers - 1)
     values = dict(zip((*PERCENTILES, *CURVE), row["percentiles"], strict=True))
-    return LatencyFigures(
+    return LatencySummary(
         answers=answers,
         mean=mean,
         stddev=sqrt(variance),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cep.model.topology import core_list, parse_core_list
-from hibench.run_record import RunRecord
+from hibench.runs.record import RunRecord
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Core:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeView:
     """One NUMA node; `ims`: instance managers bound to it but to no core."""
 
     number: int
@@ -34,7 +34,7 @@ class MachineView:
     """`labels`: the runs that used it so. `unbound`: instance managers that the kernel may run anywhere, with their instances."""
 
     labels: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeView, ...]
     unbound: tuple[Core, ...]
 
     @property
@@ -53,13 +53,13 @@ class MachineView:
 
 def machine_views(runs: Sequence[tuple[str, RunRecord]]) -> list[MachineView]:
     """One for each way in which the runs (label, record) used a machine."""
-    found: dict[tuple, list[str]] = {}
+    found: dict[tuple[tuple[NodeView, ...], tuple[Core, ...]], list[str]] = {}
     for label, record in runs:
         found.setdefault(_use(record), []).append(label)
     return [MachineView(tuple(labels), *use) for use, labels in found.items()]
 
 
-def _use(record: RunRecord) -> tuple[tuple[Node, ...], tuple[Core, ...]]:
+def _use(record: RunRecord) -> tuple[tuple[NodeView, ...], tuple[Core, ...]]:
     hosted: dict[str, dict[str, list[int]]] = {}
     for instance in record.plan["instances"] if record.plan else ():
         hosted.setdefault(instance["im"], {}).setdefault(instance["subquery"], []).append(instance["index"])
@@ -69,7 +69,7 @@ def _use(record: RunRecord) -> tuple[tuple[Node, ...], tuple[Core, ...]]:
         numbers = parse_core_list(node.cpus)
         there = [placed for placed in record.placed if placed.core in numbers or (placed.core is None and placed.node == node.number)]
         cores = tuple(_core(number, [placed.im for placed in there if placed.core == number], names) for number in numbers)
-        nodes.append(Node(node.number, node.cpus, node.distances, cores, tuple(placed.im for placed in there if placed.core is None)))
+        nodes.append(NodeView(node.number, node.cpus, node.distances, cores, tuple(placed.im for placed in there if placed.core is None)))
     unbound = [placed.im for placed in record.placed if placed.core is None and placed.node is None]
     return tuple(nodes), tuple(Core(-1, (im,), names.get(im, ())) for im in unbound)
 

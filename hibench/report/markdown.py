@@ -51,7 +51,9 @@ def _chapter(chapter: Chapter) -> Iterator[str]:
 def _steps(run: RunFigures) -> Iterator[str]:
     if run.steps:
         yield from (f"CPU time by step, {_escaped(run.label)}:", "")
-        figures = [(each.name, (shown.count(each.rows), shown.seconds(each.cpu_seconds), shown.percent(each.share))) for each in run.steps]
+        figures = [
+            (each.name, (shown.thousands(each.rows), shown.seconds(each.cpu_seconds), shown.percent(each.share))) for each in run.steps
+        ]
         yield from _table(["step", "rows", "CPU time", "share"], figures[:STEPS_SHOWN])
 
 

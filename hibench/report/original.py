@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hibench.report.figures import RunFigures
-from hibench.report.latency import PERCENTILES, LatencyFigures
+from hibench.report.latency import PERCENTILES, LatencySummary
 
 REPORT_HEADER = ("Type", "Date", "Time", "Input_data_size", "Duration(s)", "Throughput(bytes/s)", "Throughput/node")
 CSV_HEADER = (
@@ -28,12 +28,12 @@ def report_lines(run: RunFigures) -> list[str]:
     record, result = run.record, run.record.result
     began = datetime.fromisoformat(record.began).astimezone(UTC)
     size, rate = record.dataset.get("bytes", 0), run.bytes_per_second or 0
-    row = (type_of(run), f"{began:%F}", f"{began:%T}", size, f"{result.seconds:.3f}", int(rate), int(rate / record.nodes))
+    row = (benchmark_type(run), f"{began:%F}", f"{began:%T}", size, f"{result.seconds:.3f}", int(rate), int(rate / record.nodes))
     nodes = f"{record.nodes} NUMA node{'s' * (record.nodes > 1)}"
     return [f"# {row[0]}: Throughput/node is Throughput divided by {nodes}; times are UTC; run {record.id}", _padded(row)]
 
 
-def type_of(run: RunFigures) -> str:
+def benchmark_type(run: RunFigures) -> str:
     """As HiBench calls its runs: FlinkFixWindow, StormTridentIdentity."""
     engine, numa = run.record.result.engine, run.record.result.numa
     engines = {"cep": "Cep" if numa == "on" else "CepUnbound", "spark": "SparkStructuredStreaming"}
@@ -41,7 +41,7 @@ def type_of(run: RunFigures) -> str:
     return engines.get(engine, engine.title()) + _WORKLOADS.get(workload, workload.title().replace("-", ""))
 
 
-def csv_line(run: RunFigures, latency: LatencyFigures) -> str:
+def csv_line(run: RunFigures, latency: LatencySummary) -> str:
     """A row under CSV_HEADER."""
     began = datetime.fromisoformat(run.record.began).astimezone(UTC)
     moments = (latency.most, latency.mean, latency.least, latency.stddev, *(latency.at(each) for each in PERCENTILES))

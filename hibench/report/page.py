@@ -50,7 +50,7 @@ class Chapter:
     def plots(self) -> dict[str, Markup | None]:
         """Drawn when they are asked for, which takes a second."""
         drawn = {name: draw(self.runs, f"{self.id}-{name}") for name, draw in _PLOTS.items()}
-        return drawn | {run.label: plots.processes(run, self.runs, f"{self.id}-processes-{i}") for i, run in enumerate(self.runs)}
+        return drawn | {run.label: plots.process_use(run, self.runs, f"{self.id}-processes-{i}") for i, run in enumerate(self.runs)}
 
     @property
     def page_nodes(self) -> list[int]:
@@ -76,7 +76,7 @@ def chapters(runs: Sequence[RunFigures]) -> list[Chapter]:
     return [_chapter(f"c{number}", pace, group) for number, ((_, _, pace), group) in enumerate(found.items())]
 
 
-def settings(runs: Sequence[RunFigures]) -> list[Row]:
+def settings_table(runs: Sequence[RunFigures]) -> list[Row]:
     """Every setting and fact of the records, a column for each run."""
     facts = [_settings_of(run) for run in runs]
     names = dict.fromkeys(name for each in facts for name in each)
@@ -104,7 +104,7 @@ def _chapter(id: str, pace: str, runs: list[RunFigures]) -> Chapter:
         pace=pace,
         runs=tuple(runs),
         table=key_figures(runs),
-        settings=settings(runs),
+        settings=settings_table(runs),
         commands=_distinct(runs, lambda run: run.record.command),
         plans=tuple(_plans(runs)),
         machines=tuple(machine_views([(run.label, run.record) for run in runs])),
@@ -136,5 +136,5 @@ _PLOTS: dict[str, Callable[[Sequence[RunFigures], str], Markup | None]] = {
     "latency": plots.latency_curve,
     "moments": plots.latency_over_time,
     "steps": plots.cpu_by_step,
-    "windows": plots.completeness,
+    "windows": plots.windows_complete,
 }

@@ -58,7 +58,7 @@ class Drawing:
 
 
 def plan_drawing(plan: Mapping[str, Any]) -> Drawing:
-    """Of what a record keeps of a plan (`hibench.run_record.PLAN_KEYS`)."""
+    """Draws what a record keeps of a plan (`hibench.runs.record.PLAN_KEYS`)."""
     columns = _columns(plan)
     labels = [_label(edge) for edge in plan["edges"]]
     boxes = {box.name: box for box in _standing(columns, _gaps(plan, columns, labels))}

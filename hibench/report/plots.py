@@ -16,12 +16,14 @@ _PERCENTILE_TICKS = (0, 50, 90, 99, 99.9, 99.99, 99.999, 99.9999)
 _LOG_FROM = 30
 """A ratio of the largest to the smallest value from which an axis is logarithmic."""
 
-Runs = Sequence[RunFigures]
+RunsShown = Sequence[RunFigures]
 
 
-def throughput(runs: Runs, name: str) -> Markup:
+def throughput(runs: RunsShown, name: str) -> Markup:
     """Bars: what the runs reached, and for the paper's own workload what the paper reports."""
-    bars = [(run.label, run.record.result.events_per_second, colour(i), None) for i, run in enumerate(runs)]
+    bars: list[tuple[str, float, str, str | None]] = [
+        (run.label, run.record.result.events_per_second, colour(i), None) for i, run in enumerate(runs)
+    ]
     if runs[0].record.workload == paper.WORKLOAD:
         for row in paper.FIGURE_13:
             where = f"paper, {row.nodes} node{'s' * (row.nodes > 1)}, {row.cores} cores"
@@ -43,7 +45,7 @@ def _bars(axes: Any, bars: Sequence[tuple[str, float, str, str | None]]) -> None
     plain(axes, ("x",))
 
 
-def latency_curve(runs: Runs, name: str) -> Markup | None:
+def latency_curve(runs: RunsShown, name: str) -> Markup | None:
     """Latency at each percentile, the axis stretched towards the last of them (as HDR histograms are shown)."""
     found = [(i, run) for i, run in enumerate(runs) if run.latency]
     if not found:
@@ -83,7 +85,7 @@ def _milliseconds(axes: Any, values: Sequence[float]) -> None:
     plain(axes, ("y",))
 
 
-def latency_over_time(runs: Runs, name: str) -> Markup | None:
+def latency_over_time(runs: RunsShown, name: str) -> Markup | None:
     """Median and 99th percentile of the answers delivered in each piece of the run."""
     found = [(i, run.label, run.latency.moments) for i, run in enumerate(runs) if run.latency]
     if not found:
@@ -109,7 +111,7 @@ def _moments(axes: Any, found: Sequence[tuple[int, str, Any]]) -> None:
     legend(axes, 2)
 
 
-def cpu_by_step(runs: Runs, name: str) -> Markup | None:
+def cpu_by_step(runs: RunsShown, name: str) -> Markup | None:
     """CPU time of every step, the most expensive first."""
     costs = {run.label: {step.name: step.cpu_seconds for step in run.steps} for run in runs if run.steps}
     names = list(dict.fromkeys(step.name for run in runs for step in run.steps))
@@ -138,7 +140,7 @@ def _steps(names: Sequence[str], costs: dict[str, dict[str, float]], places: dic
     return draw
 
 
-def processes(run: RunFigures, runs: Runs, name: str) -> Markup | None:
+def process_use(run: RunFigures, runs: RunsShown, name: str) -> Markup | None:
     """CPU and memory of a run's processes over time, stacked; the scales are those of all `runs`."""
     if not any(process.seconds for process in run.processes):
         return None
@@ -179,7 +181,7 @@ def _stacked(run: RunFigures, of: Callable[[Any], list[float]]) -> tuple[list[fl
     return seconds, rows
 
 
-def _top(runs: Runs, of: Callable[[Any], list[float]]) -> float:
+def _top(runs: RunsShown, of: Callable[[Any], list[float]]) -> float:
     stacks = [_stacked(run, of)[1] for run in runs]
     return max((sum(column) for rows in stacks for column in zip(*rows, strict=True)), default=0.0)
 
@@ -193,7 +195,7 @@ def _stack(axes: Any, run: RunFigures, of: Callable[[Any], list[float]]) -> None
     plain(axes)
 
 
-def completeness(runs: Runs, name: str) -> Markup | None:
+def windows_complete(runs: RunsShown, name: str) -> Markup | None:
     """The share of its records that every window's answers count."""
     found = [(i, run.label, run.completeness) for i, run in enumerate(runs) if run.completeness]
     if not found:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession, Window
+from pyspark.sql import Row, SparkSession, Window
 from pyspark.sql import functions as f
 
-from hibench.report.tables import by_run, joined
-from hibench.run_record import RunRecord
+from hibench.report.tables import all_records, by_run
+from hibench.runs.record import RunRecord
 
 PIECES = 100
 PIECE_SECONDS_LEAST = 0.25  # CPU times come in ticks of 10 ms
@@ -17,7 +17,7 @@ PIECE_SECONDS_LEAST = 0.25  # CPU times come in ticks of 10 ms
 
 @dataclass(frozen=True)
 class StepFigures:
-    """A step of a subquery (docs/MEASURING.md), over all of its instances. `share`: of the CPU time of all steps."""
+    """A step of a subquery (docs/measuring.md), over all of its instances. `share`: of the CPU time of all steps."""
 
     subquery: str
     operator: str
@@ -56,14 +56,14 @@ class PageFigures:
 
     @property
     def local_share(self) -> float | None:
-        """Of its pages, at the node that it is bound to; None if it is bound to none."""
+        """The share of its pages that lie at the node it is bound to; None if it is bound to none."""
         total = sum(self.pages.values())
         return None if self.node_bound is None or not total else self.pages.get(self.node_bound, 0) / total
 
 
-def steps(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[StepFigures, ...]]:
+def step_costs(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[StepFigures, ...]]:
     """The most expensive first."""
-    operators = joined(spark, records, "operators")
+    operators = all_records(spark, records, "operators")
     if operators is None:
         return {}
     summed = operators.groupBy("run", "subquery", "operator", "step").agg(f.sum("rows").alias("rows"), f.sum("cpu_ns").alias("cpu_ns"))
@@ -76,9 +76,9 @@ def steps(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[
     }
 
 
-def processes(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[ProcessFigures, ...]]:
+def process_resources(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[ProcessFigures, ...]]:
     """By name; at most PIECES points of each."""
-    timeline = joined(spark, records, "timeline")
+    timeline = all_records(spark, records, "timeline")
     if timeline is None:
         return {}
     piece = f.greatest(f.lit(PIECE_SECONDS_LEAST), f.max("seconds").over(Window.partitionBy("run")) / PIECES)
@@ -94,7 +94,7 @@ def processes(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tu
     }
 
 
-def _process(name: str, points: list) -> ProcessFigures:
+def _process(name: str, points: list[Row]) -> ProcessFigures:
     """The first point has no CPU of its own: it begins the next one's time."""
     rated = [point for point in points if point["cores"] is not None]
     columns = zip(*((point["seconds"], point["cores"], point["bytes"]) for point in rated), strict=True)
@@ -103,7 +103,7 @@ def _process(name: str, points: list) -> ProcessFigures:
 
 def pages(spark: SparkSession, records: Sequence[RunRecord]) -> dict[int, tuple[PageFigures, ...]]:
     """By name."""
-    placed = joined(spark, records, "pages")
+    placed = all_records(spark, records, "pages")
     if placed is None:
         return {}
     by_node = placed.groupBy("run", "process", "node_bound", "node").agg(f.sum("pages").alias("pages"))

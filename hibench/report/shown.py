@@ -5,7 +5,7 @@ from __future__ import annotations
 NONE = "—"
 
 
-def count(value: float | None) -> str:
+def thousands(value: float | None) -> str:
     return NONE if value is None else f"{value:,.0f}"
 
 

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 INK, MUTED, GRID = "#010101", "#020202", "#030303"
 SERIES = tuple(f"#0400{number:02x}" for number in range(8))
 _VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid"} | {colour: f"--series-{i}" for i, colour in enumerate(SERIES)}
-_STYLE = {
+_STYLE: Any = {  # for matplotlib a dict by the names of all its parameters, no more and no less
     "svg.fonttype": "none",  # text, not outlines: it can be searched, copied, read aloud
     "svg.hashsalt": "hibench",  # the same figure, the same file
     "font.size": 10,
@@ -40,7 +40,7 @@ WIDTH_INCHES = 9.6
 
 
 def colour(place: int) -> str:
-    """Of the series at that place; there are eight, then they come again."""
+    """The colour of the series at that place; there are eight, then they come again."""
     return SERIES[place % len(SERIES)]
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import lit
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from hibench.machine import cores_usable
-from hibench.run_record import TABLES, RunRecord
-from hibench.spark import local_spark
+from hibench.engines.spark import local_spark
+from hibench.numa.machine import cores_usable
+from hibench.runs.record import TABLES, RunRecord
 
 _SETTINGS = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # half the CPU time of a report, most of which is starting
@@ -28,7 +28,7 @@ def session() -> Iterator[SparkSession]:
         yield running.session
 
 
-def joined(spark: SparkSession, records: Sequence[RunRecord], name: str) -> DataFrame | None:
+def all_records(spark: SparkSession, records: Sequence[RunRecord], name: str) -> DataFrame | None:
     """Table `name` of all records that have it, `run` being the record's place in `records`; None if none has it."""
     reader = spark.read.schema(from_arrow_schema(TABLES[name]))
     parts = [

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from hibench.errors import AnswersDiffer, OptionError
-from hibench.machine import Machine
-from hibench.run_result import RunResult
+from hibench.numa.machine import Machine
+from hibench.runs.result import RunResult
 
-DEFINITIONS = (
+TERMINAL_DEFINITIONS = (
     "events/s: records ÷ seconds. A run's clock starts when its query is started over files that lie ready (kernels "
     "compiled, sources held; Spark: the query compiled) and stops when the last answer has reached the client, or its file.",
     "CPU s: user and system time of all of the engine's processes and of the client, within the clock.",
@@ -54,7 +54,7 @@ ONE_NODE = (
 
 
 @dataclass(frozen=True)
-class Step:
+class TimedStep:
     """A part of the command's work, and its wall time."""
 
     name: str
@@ -62,16 +62,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Report:
+class ComparisonReport:
     """Everything a comparison found. `dataset`: options and facts of the records; `runs` are checked; `records`: the folders of the
-    records of the runs (`hibench.run_record`), which have `series` in common."""
+    records of the runs (`hibench.runs.record`), which have `series` in common."""
 
     workload: str
     events: int
     window_ms: int
     dataset: dict[str, object]
     runs: tuple[RunResult, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TimedStep, ...]
     machine: Machine
     rate: int | None = None
     mode: str = "paper"
@@ -118,14 +118,14 @@ class Report:
         return f"{run.engine} {aware if run.numa == 'on' else unaware}"
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: ComparisonReport, console: Console) -> None:
     """The table, what its words mean, and the facts of machine and settings."""
     console.print(_table(report))
     for line in (*_ratios(report), *_definitions(report), *_facts(report)):
         console.print(line, highlight=False, markup=False)
 
 
-def expect_equal(report: Report) -> None:
+def expect_equal(report: ComparisonReport) -> None:
     """Raises AnswersDiffer, showing the rows that differ, if any run's answers are not the expected ones."""
     if report.answers_equal:
         return
@@ -137,7 +137,7 @@ def expect_equal(report: Report) -> None:
     raise AnswersDiffer("\n".join(["ANSWERS DIFFER: nothing measured above counts", *(unequal or ["no engine ran"])]))
 
 
-def _table(report: Report) -> Table:
+def _table(report: ComparisonReport) -> Table:
     """A column for every run, so that it fits a narrow terminal."""
     windows = f", {report.window_ms / 1000:g} s windows" if report.workload in ("fixed-window", "broadcast") else ""
     table = Table("engine", title=f"{report.workload}: {report.events:,} events{windows}")
@@ -148,13 +148,13 @@ def _table(report: Report) -> Table:
     return table
 
 
-def _labels(report: Report) -> list[str]:
+def _labels(report: ComparisonReport) -> list[str]:
     latency = ["latency p50", "latency p95", "latency p99"] if report.rate else []
     memory, answers = "peak anonymous", ["answers", "checksum", "equal to expected"]
     return ["events", "seconds", "events/s", "CPU seconds", "events/CPU second", memory, *latency, *answers]
 
 
-def _figures(report: Report, run: RunResult) -> list[str]:
+def _figures(report: ComparisonReport, run: RunResult) -> list[str]:
     """In the order of `_labels`."""
     return [
         f"{run.events:,}",
@@ -176,7 +176,7 @@ def _latency(run: RunResult) -> list[str]:
     return [f"{value:.2f} ms" for value in (run.latency_ms.p50, run.latency_ms.p95, run.latency_ms.p99)]
 
 
-def _ratios(report: Report) -> list[str]:
+def _ratios(report: ComparisonReport) -> list[str]:
     """Our runs against Spark's, where there are both."""
     spark = next((run for run in report.runs if run.engine == "spark"), None)
     if spark is None or report.rate:
@@ -189,13 +189,13 @@ def _ratios(report: Report) -> list[str]:
     ]
 
 
-def _definitions(report: Report) -> list[str]:
-    notes = [*DEFINITIONS, *_workload_definitions(report)]
+def _definitions(report: ComparisonReport) -> list[str]:
+    notes = [*TERMINAL_DEFINITIONS, *_workload_definitions(report)]
     one_node = len(report.machine.numa_nodes) == 1 and any(run.numa for run in report.runs)
     return ["", *notes, *([ONE_NODE] if one_node else [])]
 
 
-def _workload_definitions(report: Report) -> Iterator[str]:
+def _workload_definitions(report: ComparisonReport) -> Iterator[str]:
     running, in_files = report.workload == "wordcount", report.workload in ("identity", "repartition", "wordcount")
     if in_files and not report.rate:
         yield IN_FILES
@@ -207,7 +207,7 @@ def _workload_definitions(report: Report) -> Iterator[str]:
         yield REPORT_DEFINITION if report.mode == "faithful" else RECORD_LATENCY_DEFINITION if in_files else LATENCY_DEFINITION
 
 
-def _facts(report: Report) -> list[str]:
+def _facts(report: ComparisonReport) -> list[str]:
     machine = report.machine
     nodes = "; ".join(f"node {node.number}: CPUs {node.cpus}" for node in machine.numa_nodes)
     libraries = ", ".join(f"{name} {found}" for name, found in machine.libraries.items())

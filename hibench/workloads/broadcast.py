@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from cep.model.streams import Stream
 from driver import TIME, Query, col, files, now
-from hibench.answers import Shape
-from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, Terms, Workload
+from hibench.runs.answers import Shape
+from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, RunTerms, Workload
 
 BANDS = 4
 BAND_MILLIONTHS = 2_500
@@ -23,7 +23,7 @@ _REVENUE = "ad_revenue"
 MATCHED = Shape(pa.schema([("ip", pa.string()), ("ts", pa.int64()), ("revenue", pa.float64()), ("band", pa.int64())]), time="ts")
 
 
-def query(visits: Stream, terms: Terms) -> Query:
+def broadcast_query(visits: Stream, terms: RunTerms) -> Query:
     """Map (address, time, revenue) → join with the bands of the window → map (adds the clock)."""
     bands = files(
         "bands", opens="timestamp[ms]", band=int, low=float, high=float, paths=[str(terms.side)], event_time="opens", disorder="0s"
@@ -37,7 +37,7 @@ def query(visits: Stream, terms: Terms) -> Query:
     )
 
 
-def side(terms: Terms, first_ms: int, last_ms: int) -> str:
+def side(terms: RunTerms, first_ms: int, last_ms: int) -> str:
     """The bands of all windows with an event time from `first_ms` to `last_ms`: opening of the window in ms, number, low, high."""
     windows = range(first_ms // terms.window_ms, last_ms // terms.window_ms + 1)
     rows = zip(windows, _lows(terms.seed, windows).tolist(), strict=True)
@@ -55,7 +55,7 @@ def _lows(seed: int, windows: range) -> np.ndarray:
     return ((draws * np.uint64(_MILLION - BAND_MILLIONTHS)) >> np.uint64(32)).astype(np.int64)
 
 
-def matched(tables: Iterable[pa.Table], terms: Terms) -> Iterator[pa.Table]:
+def matched(tables: Iterable[pa.Table], terms: RunTerms) -> Iterator[pa.Table]:
     """The answers: every record against the bands of its window."""
     for table in tables:
         revenues, windows = np.asarray(table[_REVENUE]), np.asarray(table[CREATION]) // terms.window_ms
@@ -67,12 +67,13 @@ def matched(tables: Iterable[pa.Table], terms: Terms) -> Iterator[pa.Table]:
             yield pa.table([*found.columns, np.full(len(rows), band)], schema=MATCHED.schema)
 
 
-def _bounds(terms: Terms, windows: np.ndarray) -> np.ndarray:
+def _bounds(terms: RunTerms, windows: np.ndarray) -> np.ndarray:
     """float64[rows, 2·BANDS]: low and high of every band of each row's window, as the side stream has them written."""
     first = int(windows.min(initial=windows[0] if len(windows) else 0))
     lows = _lows(terms.seed, range(first, int(windows.max(initial=first)) + 1))
     written = np.stack([lows, lows + BAND_MILLIONTHS], axis=2).reshape(len(lows), -1) / _MILLION
-    return written[windows - first]
+    of_rows: np.ndarray = written[windows - first]
+    return of_rows
 
 
 BROADCAST = Workload(
@@ -80,7 +81,7 @@ BROADCAST = Workload(
     balancer="broadcast",
     line="which visits earned a revenue within one of the bands of their window: a theta join with a small side stream",
     behind="within",
-    query=query,
+    query=broadcast_query,
     shape=lambda terms: MATCHED,
     expected=matched,
     columns={CREATION: "timestamp[ms]", ADDRESS: str, _REVENUE: float},

@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 
 from cep.model.streams import Stream
 from driver import TIME, Query, col, count, first, last, now, window_start
-from hibench.answers import Shape
-from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, Terms, Workload
+from hibench.runs.answers import Shape
+from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, RunTerms, Workload
 
 _FIELDS = [("ip", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("visits", pa.int64())]
 _GROUP = ["ip", "opens"]
 _PARTIAL = [*_GROUP, "start", "end", "visits"]
 
 
-def query(visits: Stream, terms: Terms) -> Query:
+def fixed_window_query(visits: Stream, terms: RunTerms) -> Query:
     """Map (address, time) → window aggregate → map (adds the time of emission). Of windows that overlap an answer also says which
     one it is for; otherwise its first record does."""
     functions = {"visits": count(), "start": first("ts"), "end": last("ts"), **({"opens": window_start()} if overlap(terms) else {})}
@@ -33,16 +33,16 @@ def query(visits: Stream, terms: Terms) -> Query:
     )
 
 
-def overlap(terms: Terms) -> bool:
+def overlap(terms: RunTerms) -> bool:
     return terms.slide_ms != terms.window_ms
 
 
-def shape(terms: Terms) -> Shape:
+def shape(terms: RunTerms) -> Shape:
     opens = [("opens", pa.int64())] if overlap(terms) else []
     return Shape(pa.schema([*_FIELDS, *opens]), time="opens" if opens else "start", events="visits")
 
 
-def window_answers(tables: Iterable[pa.Table], terms: Terms) -> Iterator[pa.Table]:
+def window_answers(tables: Iterable[pa.Table], terms: RunTerms) -> Iterator[pa.Table]:
     """The answers, those of windows that are done after every table.
 
     Windows are whole panes, gcd(size, advance) long; a window is done when the greatest event time so far, less the
@@ -72,7 +72,7 @@ def _panes(table: pa.Table, width: int) -> pa.Table:
     return _grouped(pa.table([table[ADDRESS], opens, times, times, times], names=_PARTIAL), "count")
 
 
-def _windows(panes: pa.Table, terms: Terms, after: int | None, until: int | None) -> pa.Table:
+def _windows(panes: pa.Table, terms: RunTerms, after: int | None, until: int | None) -> pa.Table:
     """The windows made of `panes` that end after `after` and not after `until`; None: no such bound."""
     size, advance = terms.window_ms, terms.slide_ms
     opens = np.asarray(panes["opens"])
@@ -98,7 +98,7 @@ FIXED_WINDOW = Workload(
     balancer="route-key",
     line="how often each address visited in each window, and when first and last (the paper's Figure 12)",
     behind="window",
-    query=query,
+    query=fixed_window_query,
     shape=shape,
     expected=window_answers,
     columns={CREATION: "timestamp[ms]", ADDRESS: str},

@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from cep.model.streams import Stream
 from driver import Query, col, now
-from hibench.answers import Shape
-from hibench.dataset import FIELDS
-from hibench.workloads.workload import CREATION, REPORTED, Terms, Workload
+from hibench.records.dataset import FIELDS
+from hibench.runs.answers import Shape
+from hibench.workloads.workload import CREATION, REPORTED, RunTerms, Workload
 
-RECORD = Shape(pa.schema([(name, pa.int64() if name == CREATION else pa.string()) for name in FIELDS]), time=CREATION)
+RECORD_SHAPE = Shape(pa.schema([(name, pa.int64() if name == CREATION else pa.string()) for name in FIELDS]), time=CREATION)
 COLUMNS: dict[str, object] = {CREATION: "timestamp[ms]", **dict.fromkeys(FIELDS[1:], str)}
 
 
@@ -23,7 +23,7 @@ def copied(name: str, balancer: str, visits: Stream) -> Query:
     return read_and_written.options(split="per-operator", balancers={"write": balancer})
 
 
-def records(tables: Iterable[pa.Table], terms: Terms) -> Iterator[pa.Table]:
+def copied_records(tables: Iterable[pa.Table], terms: RunTerms) -> Iterator[pa.Table]:
     """The records themselves."""
     return (table.select(list(FIELDS)) for table in tables)
 
@@ -34,8 +34,8 @@ IDENTITY = Workload(
     line="every record is read and written as it is",
     behind="write",
     query=lambda visits, terms: copied("identity", "point-to-point", visits),
-    shape=lambda terms: RECORD,
-    expected=records,
+    shape=lambda terms: RECORD_SHAPE,
+    expected=copied_records,
     columns=COLUMNS,
     created=CREATION,
     in_files=True,

@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 
 from cep.model.streams import Stream
 from driver import UNBOUNDED, Query, col, count, last, now
-from hibench.answers import Shape
-from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, Terms, Workload
+from hibench.runs.answers import Shape
+from hibench.workloads.workload import ADDRESS, CREATION, REPORTED, RunTerms, Workload
 
 _ANSWER = pa.schema([("ip", pa.string()), ("at", pa.int64()), ("visits", pa.int64())])
 COUNTED = Shape(_ANSWER, time="at", key=("ip",), running="visits")
 
 
-def query(visits: Stream, terms: Terms) -> Query:
+def wordcount_query(visits: Stream, terms: RunTerms) -> Query:
     """Map (address, time) → running count for each address → map (adds the clock)."""
     return (
         Query("wordcount")
@@ -28,7 +28,7 @@ def query(visits: Stream, terms: Terms) -> Query:
     )
 
 
-def running_counts(tables: Iterable[pa.Table], terms: Terms) -> Iterator[pa.Table]:
+def running_counts(tables: Iterable[pa.Table], terms: RunTerms) -> Iterator[pa.Table]:
     """The answers: records in the order of their event times, those at one time in the order of the files, counted for each address.
 
     Memory holds a table and the addresses so far: no record lies more than the disorder behind the greatest time before it.
@@ -76,7 +76,7 @@ WORDCOUNT = Workload(
     balancer="route-key",
     line="how often each address has visited so far, an answer for every record",
     behind="count",
-    query=query,
+    query=wordcount_query,
     shape=lambda terms: COUNTED,
     expected=running_counts,
     columns={CREATION: "timestamp[ms]", ADDRESS: str},

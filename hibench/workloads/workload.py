@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from cep.model.streams import Stream
 from driver import Query, files, stream
-from hibench.answers import Shape
-from hibench.dataset import FIELDS
+from hibench.records.dataset import FIELDS
+from hibench.runs.answers import Shape
 
 VISITS = "visits"
 ANSWERS = "answers"
@@ -24,7 +24,7 @@ CREATION, ADDRESS = FIELDS[:2]
 
 
 @dataclass(frozen=True)
-class Terms:
+class RunTerms:
     """The numbers of a run that decide what is answered.
 
     window_ms, slide_ms  of event time; windows that do not overlap have slide_ms == window_ms
@@ -59,20 +59,20 @@ class Workload:
     balancer: str
     line: str
     behind: str
-    query: Callable[[Stream, Terms], Query]
-    shape: Callable[[Terms], Shape]
-    expected: Callable[[Iterable[pa.Table], Terms], Iterator[pa.Table]]
+    query: Callable[[Stream, RunTerms], Query]
+    shape: Callable[[RunTerms], Shape]
+    expected: Callable[[Iterable[pa.Table], RunTerms], Iterator[pa.Table]]
     columns: dict[str, object]
     created: str
     by_window: bool = False
     in_files: bool = False
     slides: bool = False
     events: int = 10_000_000
-    side: Callable[[Terms, int, int], str] | None = None
+    side: Callable[[RunTerms, int, int], str] | None = None
 
 
 def visits_of_files(columns: dict[str, object], paths: Iterable[Path], disorder_ms: int) -> Stream:
-    """The records of text files. A field that nobody needs is declared, since it has its place in the line, and not parsed."""
+    """The records of text files. A field that is not needed is declared, since it has its place in the line, and not parsed."""
     fields = {name: columns.get(name, str) for name in FIELDS}
     found = [str(path) for path in paths]
     return files(VISITS, fields, paths=found, event_time=CREATION, disorder=f"{disorder_ms}ms")

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))  # the guest unpacks `cep` beside this file
 
 from cep import numa
+from cep.machine import available_cores, read_topology
 
 TOUCHED_BYTES = 32 << 20
 
@@ -46,7 +47,7 @@ def bound_process(core: int, node: int) -> dict[str, object]:
 
 def check_machine() -> int:
     """Every node in both ways, then a node that is absent; the number of failures."""
-    topology = numa.read_topology().restricted(numa.available_cores())
+    topology = read_topology().restricted(available_cores())
     print(topology.describe())
     failures = 0
     for node in topology.nodes:

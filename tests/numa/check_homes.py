@@ -8,9 +8,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hibench.dataset import Dataset, Prepared
-from hibench.node_local import here, homes_for, pages_at_home
-from hibench.record_file import write_record_file
+from hibench.numa.node_local import here, homes_for, pages_at_home
+from hibench.records.dataset import Dataset, Prepared
+from hibench.records.file import write_record_file
 
 BLOCK_BYTES = 256 << 10
 

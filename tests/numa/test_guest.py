@@ -55,8 +55,8 @@ def test_processes_and_their_pages_are_at_the_node_they_are_bound_to() -> None:
 
 def test_discovery_of_sixteen_nodes() -> None:
     """The guest's nodes pair up as the Bullion's do, so its distances are the paper's, read through a real /sys."""
-    program = "from cep import numa; from cep.model.topology import Topology as T; " + (
-        "print(numa.read_topology().distances == T.bullion_s16().distances)"
+    program = "from cep.machine import read_topology; from cep.model.topology import Topology as T; " + (
+        "print(read_topology().distances == T.bullion_s16().distances)"
     )
     said = guest(f'python3 -c "{program}"', REPOSITORY / "cep", NODES="16", CORES="1", MEMORY_MB="256")
     assert said.split() == ["True"]

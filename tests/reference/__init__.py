@@ -1,4 +1,4 @@
-"""The reference engine: slow, obvious, written from DESIGN §4 and §5 alone, a tuple at a time.
+"""The reference engine: slow, obvious, written from docs/rules.md alone, a tuple at a time.
 
 It shares nothing with the engine but `cep.model`, the description of a query. Read in order: `values.py` (how values
 compare) → `expressions.py` → `source.py` (event time, lateness, origin) → `aggregates.py` (functions) → `windows.py`,

@@ -1,4 +1,4 @@
-"""Functions of aggregates over the rows of one window and group (DESIGN 5.7), and stream order (DESIGN 4.5)."""
+"""Functions of aggregates over the rows of one window and group (rule 5.7), and stream order (rule 4.5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Group:
 
 
 def stream_order(row: Row) -> tuple[Any, ...]:
-    """(event time, origin), and what is still equal by the row's columns (DESIGN 4.5)."""
+    """(event time, origin), and what is still equal by the row's columns (rule 4.5)."""
     return (row.time, row.origin, [rank(value) for value in row.values])
 
 
@@ -145,7 +145,7 @@ def middle(value: float) -> float:
 
 
 def hyperloglog(hashes: set[int], precision: int) -> int:
-    """How many values there are about, from the hashes of those that are there: `cep.kernels.registers`."""
+    """How many values there are about, from the hashes of those that are there: `cep.kernels.states.registers`."""
     registers = [0] * 2**precision
     for hashed in hashes:
         index, rest = hashed >> 64 - precision, hashed % 2 ** (64 - precision)

@@ -1,6 +1,6 @@
 """The whole query: read every source, then every operator once, in the order of the DAG.
 
-No watermarks here: nothing becomes late after the source (DESIGN 4.7), and at the end everything fires (4.13).
+No watermarks here: nothing becomes late after the source (rule 4.7), and at the end everything fires (4.13).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, Demux, IntervalJoin, Join, Operator, Sort, StatefulMap, TopN, Union
+from cep.model.contract import matching
+from cep.model.operators import Aggregate, Deduplicate, Demux, KeepLast, Operator, Over, SampleN, Sort, StatefulMap, TopN, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
 from tests.reference.expressions import Failed
 from tests.reference.expressions import evaluate as value_of
-from tests.reference.joins import Joining, as_of_join, interval_join, join
-from tests.reference.order import deduplicated, ordered
+from tests.reference.joins import Joining
+from tests.reference.order import deduplicated, last_of_each, ordered, sampled
+from tests.reference.over import over
 from tests.reference.rows import AggregateOrigin, DeadLetter, JoinedOrigin, Origin, Partition, Row, Values
 from tests.reference.schemas import operator_schema
 from tests.reference.source import read
@@ -79,7 +81,7 @@ class _Run:
 
     def __init__(self, query: Query, aggregate_origin: AggregateOrigin, joined_origin: JoinedOrigin, now_us: int) -> None:
         self.query = query
-        self.operators = {name: operator for operator in query.operators for name in yielded(operator)}
+        self.operators = {name: operator for operator in query.operators for name in operator.branches}
         self.aggregate_origin, self.joined_origin, self.now_us = aggregate_origin, joined_origin, now_us
         self.rows: dict[str, list[Row]] = {}
         self.schemas: dict[str, Schema] = {stream.name: stream.schema for stream in query.streams}
@@ -99,7 +101,7 @@ class _Run:
 
     def run(self, operator: Operator) -> None:
         """Makes the rows of `operator`, once."""
-        names = yielded(operator)
+        names = operator.branches
         if names[0] in self.rows:
             return
         inputs = [self.rows_of(input_) for input_ in operator.inputs]
@@ -118,11 +120,17 @@ class _Run:
                 return self.buried(*aggregate(operator, schemas[0], inputs[0], self.aggregate_origin, self.value))
             case StatefulMap():
                 return self.buried(*stateful_map(operator, schemas[0], inputs[0], self.value))
+            case Over():
+                return self.buried(*over(operator, schemas[0], inputs[0]))
             case Sort() | TopN():
                 return ordered(operator, schemas[0], inputs[0])
+            case SampleN():
+                return sampled(operator, schemas[0], inputs[0])
+            case KeepLast():
+                return last_of_each(operator, schemas[0], inputs[0])
             case Deduplicate():
                 return deduplicated(operator, schemas[0], inputs[0])
-            case Join() | IntervalJoin() | AsOfJoin():
+            case matching.Joining():
                 return self.joined(operator, schemas, inputs)
             case Demux():
                 raise AssertionError("a Demux has no rows of its own name")
@@ -132,10 +140,9 @@ class _Run:
         self.answer.dead += dead
         return rows
 
-    def joined(self, operator: Join | IntervalJoin | AsOfJoin, schemas: list[Schema], inputs: list[list[Row]]) -> list[Row]:
+    def joined(self, operator: matching.Joining, schemas: list[Schema], inputs: list[list[Row]]) -> list[Row]:
         joining = Joining(operator, *schemas, self.joined_origin, self.value)
-        joins = {Join: join, IntervalJoin: interval_join, AsOfJoin: as_of_join}
-        joins[type(operator)](joining, *inputs)
+        joining.run(*inputs)
         return self.buried(joining.out, joining.dead)
 
     def stateless(self, operator: Stateless, schema: Schema, row: Row) -> list[Row]:
@@ -163,12 +170,7 @@ class _Run:
         return value_of(expression, schema, values, self.now_us)
 
 
-def yielded(operator: Operator) -> tuple[str, ...]:
-    """The names under which others read what `operator` yields."""
-    return operator.branches if isinstance(operator, Demux) else (operator.name,)
-
-
 def sources_of(query: Query) -> list[Any]:
-    """The streams that the query reads, by name: the place in this list is the source of an origin (DESIGN 4.5)."""
+    """The streams that the query reads, by name: the place in this list is the source of an origin (rule 4.5)."""
     read_names = {name for operator in query.operators for name in operator.inputs} | {o.input for o in query.outputs}
     return sorted((s for s in query.streams if s.name in read_names), key=lambda stream: stream.name)

@@ -1,4 +1,4 @@
-"""Equal answers (DESIGN 5.8): the multisets of rows with their event times are equal, to the bit.
+"""Equal answers (rule 5.8): the multisets of rows with their event times are equal, to the bit.
 
 To the bit means of floats: -0.0 and 0.0 differ, and every NaN is the same, for no operator tells NaNs apart.
 """

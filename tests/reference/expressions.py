@@ -1,4 +1,4 @@
-"""The value of an expression for one row: three-valued logic and the arithmetic of DESIGN 5.7 and docs/ARITHMETIC.md.
+"""The value of an expression for one row: three-valued logic and the arithmetic of rule 5.7 and docs/arithmetic.md.
 
 A part that fails fails the row, unless it is not needed: `and`, `or`, `coalesce` and `when` go from left to right and stop
 where the outcome is known; or unless it is tried. All other operators need all their parts, also beside a NULL. Casts of floats
@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cep.model.expr import COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
+from cep.model.expr import COMPARISON, Binary, Call, Cast, ColumnRef, Expr, Literal, Udf, Unary
 from cep.model.schema import UNIT_US, DataType, Schema
 from tests.reference.functions import FUNCTIONS, hashed
-from tests.reference.rows import Failed as Failed  # for everybody else
+from tests.reference.rows import Failed as Failed  # for the other modules
 from tests.reference.types import common_type, instants, type_of
 from tests.reference.users import called
 from tests.reference.values import INT32_MAX, INT32_MIN, NAN, fits_int64, is_nan
@@ -36,7 +36,7 @@ def evaluate(expression: Expr, schema: Schema, values: Mapping[str, Any], now_us
         return evaluate(part, schema, values, now_us)
 
     match expression:
-        case Column(name):
+        case ColumnRef(name):
             return values[name]
         case Literal(constant, type_):
             return literal(constant, type_)
@@ -109,6 +109,8 @@ def extreme(values: Sequence[Any], greatest: bool) -> Any:
 
 def function(name: str, args: Sequence[Any]) -> Any:
     result = FUNCTIONS[name](*args)
+    if name == "parse_time" and result is None:
+        raise Failed(BAD_CAST)
     return checked(result) if name == "truncate" else result
 
 

@@ -1,4 +1,4 @@
-"""Functions of expressions, of values none of which is NULL, by what Python itself offers: docs/ARITHMETIC.md."""
+"""Functions of expressions, of values none of which is NULL, by what Python itself offers: docs/arithmetic.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 import re
 import struct
 from collections.abc import Callable, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from cep.model.schema import DataType
+from tests.cep.kernels.tables.test_hashing import specified_bytes, specified_key
 from tests.reference.values import NAN, is_nan
-from tests.test_hashing import specified_bytes, specified_key
 
 BLANKS = " \t\n\r\v\f"
 DURATIONS_US = {"us": 1, "ms": 1000, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6, "d": 86400 * 10**6}
@@ -121,13 +121,45 @@ def truncate(us: int, duration: str) -> int:
     return us // unit * unit
 
 
+def format_time(us: int, form: str) -> str:
+    """`%Y` as C's `%04d`."""
+    year_, day_ = civil(us)
+    second_, micros = divmod(us % DURATIONS_US["d"], DURATIONS_US["s"])
+    parts = {
+        **{"%Y": f"{year_:04d}", "%m": f"{day_.month:02d}", "%d": f"{day_.day:02d}", "%j": f"{day_.timetuple().tm_yday:03d}"},
+        **{"%H": f"{second_ // 3600:02d}", "%M": f"{second_ // 60 % 60:02d}", "%S": f"{second_ % 60:02d}", "%f": f"{micros:06d}"},
+        "%%": "%",
+    }
+    return re.sub("%.", lambda match: parts[match[0]], form)
+
+
+_WRITTEN = {"Y": "(?P<Y>[0-9]{4})", "j": "(?P<j>[0-9]{3})", "f": "(?P<f>[0-9]{1,6})", "%": "%"}
+
+
+def parse_time(text: str, form: str) -> int | None:
+    """None where it says no instant."""
+    parts = re.findall("%.|[^%]+", form, re.DOTALL)
+    pattern = (_WRITTEN.get(p[1], f"(?P<{p[1]}>[0-9]{{2}})") if p.startswith("%") else re.escape(p) for p in parts)
+    match = re.fullmatch("".join(pattern), text)
+    if match is None:
+        return None
+    said = {"Y": "1970", "m": "1", "d": "1", "H": "0", "M": "0", "S": "0", "f": "0"} | match.groupdict()
+    clock = [int(said[letter]) for letter in "HMS"] + [int(said["f"].ljust(6, "0"))]
+    try:
+        day = date(int(said["Y"]), int(said["m"]), int(said["d"])) + timedelta(int(said.get("j", 1)) - 1)
+        instant = datetime.combine(day, time(*clock))
+    except (ValueError, OverflowError):
+        return None
+    return (instant - datetime(1970, 1, 1)) // timedelta(microseconds=1) if day.year == int(said["Y"]) else None
+
+
 # --- hash ------------------------------------------------------------------------------------------------------------
 
 _FORMATS = {"bool": "?", "int32": "<i", "int64": "<q", "timestamp": "<q", "float64": "<d"}
 
 
 def hashed(values: Sequence[Any], types: Sequence[DataType]) -> int:
-    """As `cep.kernels.keys` and `cep.kernels.hashing` specify it, of fields that may be NULL."""
+    """As `cep.kernels.tables.keys` and `cep.kernels.tables.hashing` specify it, of fields that may be NULL."""
     if len(types) == 1 and types[0].is_text:
         return _signed(_hash_text(None if values[0] is None else _body(values[0])))
     nulls = sum((value is None) << k for k, value in enumerate(values))
@@ -204,6 +236,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "split": lambda text, separator: text.split(separator),
     "concat": concat,
     "truncate": truncate,
+    "format_time": format_time,
+    "parse_time": parse_time,
     "year": lambda us: civil(us)[0],
     "month": lambda us: civil(us)[1].month,
     "day": lambda us: civil(us)[1].day,

@@ -1,8 +1,9 @@
-"""The project's hash of one value, as `cep.kernels.hashing` and `cep.kernels.keys` specify it, in plain Python."""
+"""The project's hash of one value, as `cep.kernels.tables.hashing` and `cep.kernels.tables.keys` specify it, in plain Python."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from cep.model.schema import DataType
@@ -19,6 +20,14 @@ def hash_of_value(value: Any, type_: DataType) -> int:
     forms = {"bool": "<B", "int32": "<i", "int64": "<q", "timestamp": "<q", "float64": "<d"}
     body = b"\0\0\0\0\0\0\xf8\x7f" if value != value else struct.pack(forms[type_.name], normal(value))
     return mix(_word(body), 0)
+
+
+def hash_of_origin(origin: Sequence[int], seed: int) -> int:
+    """By which samples choose."""
+    hashed = seed
+    for word in origin:
+        hashed = hashed if word == -1 else mix(hashed, word & MASK)
+    return hashed >> 1
 
 
 def _hash_of_bytes(body: bytes) -> int:

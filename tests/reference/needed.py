@@ -1,6 +1,6 @@
-"""Which columns of a stream a query needs: a record is bad only by these (docs/SEMANTICS.md, Queries).
+"""Which columns of a stream a query needs: a record is bad only by these (docs/semantics.md, Queries).
 
-What an operator's document names is read, also where nobody reads the result, so that an answer does not depend on how well a
+What an operator's document names is read, also where the result is not read, so that an answer does not depend on how well a
 planner prunes.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from cep.model.contract.matching import Conditional, Joining, Matching
 from cep.model.expr import Expr, columns_of
 from cep.model.functions import Order
 from cep.model.operators import (
@@ -20,20 +21,23 @@ from cep.model.operators import (
     Demux,
     Filter,
     FlatMap,
-    IntervalJoin,
     Join,
-    Lookup,
+    KeepLast,
     Map,
     Operator,
+    Over,
+    Sample,
+    SampleN,
     Sort,
     StatefulMap,
     TopN,
     Union,
+    Zip,
 )
 from cep.model.query import Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import SessionWindow, TimeWindow, TransactionWindow, UnboundedWindow
+from cep.model.windows import CumulateWindow, SessionWindow, TimeWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import schemas_of
 
 
@@ -80,9 +84,11 @@ def _read_by(operator: Operator) -> frozenset[str]:
         case Aggregate(window=window, by=by, functions=functions):
             conditions = [("", window.open), ("", window.close)] if isinstance(window, TransactionWindow) else []
             return frozenset(by) | {column for _, f in functions for column in f.columns} | _of_all(conditions)
+        case Over(by=by, functions=functions):
+            return frozenset(by) | {column for _, f in functions for column in f.columns}
         case Sort(by=by, order=order) | TopN(by=by, order=order):
             return frozenset(by) | {column for column, _ in order}
-        case Deduplicate(by=by):
+        case Deduplicate(by=by) | KeepLast(by=by) | SampleN(by=by):
             return frozenset(by)
         case StatefulMap(by=by, columns=columns, update=update, fields=fields):
             return frozenset((*by, *columns)) | _of_all((*update, *fields))
@@ -96,22 +102,20 @@ def _of_all(fields: Iterable[tuple[str, Expr]]) -> frozenset[str]:
 def _passed_on(query: Query, operator: Operator, name: str, schemas: Mapping[str, Schema]) -> frozenset[str]:
     """The columns of its input `name` that come out of `operator` as they are and are needed there."""
     match operator:
-        case Filter() | Union() | Delay() | Sort() | TopN() | Deduplicate():
+        case Filter() | Union() | Delay() | Sample() | Sort() | TopN() | SampleN() | Deduplicate() | KeepLast() | Over():
             return _needed_of(query, operator.name, schemas)
         case Demux(branches=branches):
             return frozenset().union(*(_needed_of(query, branch, schemas) for branch in branches))
-        case Lookup() | Join() | IntervalJoin() | AsOfJoin():
+        case Matching():
             sides = [side for side, input_ in enumerate(operator.inputs) if input_ == name]
             return frozenset().union(*(_needed_of_side(query, operator, side, schemas) for side in sides))
     return frozenset()
 
 
-def _needed_of_side(
-    query: Query, join: Lookup | Join | IntervalJoin | AsOfJoin, side: int, schemas: Mapping[str, Schema]
-) -> frozenset[str]:
+def _needed_of_side(query: Query, join: Matching, side: int, schemas: Mapping[str, Schema]) -> frozenset[str]:
     """What is compared, what the condition reads of the joined tuple, and what is needed of that."""
     wanted = _needed_of(query, join.name, schemas)
-    if isinstance(join, Join | IntervalJoin) and join.condition is not None:
+    if isinstance(join, Conditional) and join.condition is not None:
         wanted |= columns_of(join.condition)
     prefix = join.prefix if side else ""
     return frozenset(pair[side] for pair in join.on) | {name.removeprefix(prefix) for name in wanted if name.startswith(prefix)}
@@ -121,9 +125,9 @@ def depends_on_order(operator: Operator) -> bool:
     """Does an answer depend on the stream order of tuples?"""
     match operator:
         case Aggregate(window=window, functions=functions):
-            spans = isinstance(window, TimeWindow) or (isinstance(window, UnboundedWindow) and window.advance is not None)
+            spans = isinstance(window, TimeWindow | CumulateWindow) or (isinstance(window, UnboundedWindow) and window.advance is not None)
             return not spans or any(function.order is not Order.COMMUTATIVE for _, function in functions)
-    return isinstance(operator, Sort | TopN | Deduplicate | StatefulMap | AsOfJoin)
+    return isinstance(operator, Sort | TopN | SampleN | Deduplicate | KeepLast | Over | StatefulMap | AsOfJoin | Zip)
 
 
 def _ways(query: Query, name: str) -> Counter[str]:
@@ -134,9 +138,9 @@ def _ways(query: Query, name: str) -> Counter[str]:
     operator = made[0]
     inputs = [_ways(query, input_) for input_ in operator.inputs]
     match operator:
-        case Aggregate(window=TimeWindow() | SessionWindow() | UnboundedWindow(advance=int())):
+        case Aggregate(window=TimeWindow() | CumulateWindow() | SessionWindow() | UnboundedWindow(advance=int())):
             return Counter([name])
-        case Join() | IntervalJoin() | AsOfJoin():
+        case Joining():
             # whichever join it was, pairs of one origin have one, and so do those without a partner
             several = _slides(operator) or any(max(ways.values()) > 1 for ways in inputs)
             sides = [(side, beginning) for side, ways in enumerate(inputs) for beginning in ways]
@@ -148,7 +152,7 @@ def _ways(query: Query, name: str) -> Counter[str]:
 def _slides(operator: Operator) -> bool:
     """May a tuple or pair come out several times, at the ends of several windows?"""
     match operator:
-        case Sort(window=TimeWindow() as window) | TopN(window=window):
+        case Sort(window=TimeWindow() as window) | TopN(window=window) | SampleN(window=window) | KeepLast(window=window):
             return window.advance < window.size
         case Join(window=window, right_window=other):
             return window.advance < max(window.size, other.size)

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from functools import cmp_to_key
 from typing import Any
 
-from cep.model.operators import Deduplicate, Sort, TopN
+from cep.model.operators import Deduplicate, KeepLast, SampleN, Sort, TopN
 from cep.model.schema import Schema
+from cep.model.windows import TimeWindow
 from tests.reference.expressions import equal, less
+from tests.reference.hashing import hash_of_origin
 from tests.reference.rows import Row
 from tests.reference.windows import by_key, window_starts
 
@@ -17,17 +19,36 @@ def ordered(operator: Sort | TopN, schema: Schema, rows: Iterable[Row]) -> list[
     """Of each window and group the rows by `order`, ties in stream order, with their rank from 1; of TopN the first n."""
     if operator.window is None:
         return list(rows)
-    size = operator.window.size
-    found: dict[Any, list[Row]] = {}
-    for key, members in by_key(schema, operator.by, rows).items():
-        for row in members:
-            for start in window_starts(row.time, operator.window):
-                found.setdefault((start, key), []).append(row)
     return [
-        Row(start + size - 1, row.origin, (*row.values, rank))
-        for (start, _), members in found.items()
+        Row(time, row.origin, (*row.values, rank))
+        for time, members in _windows(operator.by, operator.window, schema, rows)
         for rank, row in enumerate(ranked(operator, schema, members), 1)
     ]
+
+
+def sampled(operator: SampleN, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+    """Of each window and group those with the least hashes, ties in stream order."""
+    return [
+        Row(time, row.origin, row.values)
+        for time, members in _windows(operator.by, operator.window, schema, rows)
+        for row in sorted(members, key=lambda row: hash_of_origin(row.origin, operator.seed))[: operator.n]
+    ]
+
+
+def last_of_each(operator: KeepLast, schema: Schema, rows: Iterable[Row]) -> list[Row]:
+    """Of each window and group the last in stream order."""
+    windows = _windows(operator.by, operator.window, schema, rows)
+    return [Row(time, members[-1].origin, members[-1].values) for time, members in windows]
+
+
+def _windows(by: tuple[str, ...], window: TimeWindow, schema: Schema, rows: Iterable[Row]) -> Iterable[tuple[int, list[Row]]]:
+    """(event time of its answers, its rows in stream order), of each window and group."""
+    found: dict[Any, list[Row]] = {}
+    for key, members in by_key(schema, by, rows).items():
+        for row in members:
+            for start in window_starts(row.time, window):
+                found.setdefault((start, key), []).append(row)
+    return [(start + window.size - 1, members) for (start, _), members in found.items()]
 
 
 def ranked(operator: Sort | TopN, schema: Schema, members: list[Row]) -> list[Row]:

@@ -16,7 +16,7 @@ from cep.model.schema import Schema
 Values = tuple[Any, ...]
 #: Two integers or more, compared from the left; a shorter one comes before its continuations. Of a source's row: (source << 48 |
 #: partition, record number); an aggregate's row has (hash of operator, key and window start, window start), a joined row the
-#: fold of both sides'; FlatMap, Lookup and Apply append a number. DESIGN 4.5; the packing is ARCHITECTURE.md's.
+#: fold of both sides'; FlatMap, Lookup and Apply append a number. Rule 4.5; the packing is in docs/features/data_plane.md.
 Origin = tuple[int, ...]
 #: (operator name, key, window start) -> the origin of an aggregate's row.
 AggregateOrigin = Callable[[str, Values, int], Origin]
@@ -40,7 +40,7 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Bad:
-    """A record that did not parse. `time` is its event time if that did: it moves the stamp even so (DESIGN 4.7)."""
+    """A record that did not parse. `time` is its event time if that did: it moves the stamp even so (rule 4.7)."""
 
     reason: str
     time: int | None = None
@@ -53,7 +53,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Awake:
-    """It was idle, and its stamp starts here: at the greatest answer of those who read it."""
+    """It was idle, and its stamp starts here: at the greatest answer of its readers."""
 
     stamp: int
 
@@ -73,7 +73,7 @@ class Partition:
     """Part of a source's definition: a publisher, or a block of `file`. Its rows stand in the order they came.
 
     `index` numbers it among the partitions of its stream: it decides between rows of one event time. A row is a tuple
-    in schema order, a mapping by name, or Bad. `stamp` is where a publisher was registered (DESIGN 4.11). `times` are
+    in schema order, a mapping by name, or Bad. `stamp` is where a publisher was registered (rule 4.11). `times` are
     the stamps of ingestion, for a stream that declares no event time. `marks`: what a publisher said between its rows, each with the
     number of the row that comes next.
     """

@@ -1,26 +1,28 @@
-"""Schemas of what operators yield, apart from the planner's own (docs/SEMANTICS.md)."""
+"""Schemas of what operators yield, apart from the planner's own (docs/semantics.md)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from cep.model.contract.matching import Joining, Matching
 from cep.model.expr import Expr
 from cep.model.functions import Function, UserFunction, result_field
 from cep.model.operators import (
     Aggregate,
     Apply,
-    AsOfJoin,
     Deduplicate,
     Delay,
     Demux,
     Filter,
     FlatMap,
-    IntervalJoin,
-    Join,
+    KeepLast,
     Lookup,
     Map,
     Operator,
+    Over,
+    Sample,
+    SampleN,
     Sort,
     StatefulMap,
     TopN,
@@ -29,8 +31,6 @@ from cep.model.operators import (
 from cep.model.query import Query
 from cep.model.schema import INT64, DataType, Field, Schema
 from tests.reference.types import common_type, is_nullable, type_of
-
-AnyJoin = Join | IntervalJoin | AsOfJoin | Lookup
 
 
 def schemas_of(query: Query) -> dict[str, Schema]:
@@ -46,7 +46,7 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
     """The schema of the operator's rows; for a Demux that of each branch."""
     schema = inputs[0]
     match operator:
-        case Filter() | Demux() | Delay() | Deduplicate() | Sort(window=None):
+        case Filter() | Demux() | Delay() | Deduplicate() | KeepLast() | Sample() | SampleN() | Sort(window=None):
             return schema
         case Union():
             assert all(other == schema for other in inputs), f"union {operator.name!r} of different schemas"
@@ -63,12 +63,15 @@ def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:
         case Aggregate(by=by, functions=functions):
             results = (_result(name, function, schema) for name, function in functions)
             return Schema((*(schema[name] for name in by), *results))
+        case Over(functions=functions):
+            return Schema((*schema.fields, *(_result(name, function, schema) for name, function in functions)))
         case Sort(rank=rank) | TopN(rank=rank):
             return Schema((*schema.fields, Field(rank, INT64)))
         case Lookup(table=table):
             return joined_schema(operator, schema, table.schema)
-        case Join() | IntervalJoin() | AsOfJoin():
+        case Joining():
             return joined_schema(operator, schema, inputs[1])
+    raise AssertionError(operator)
 
 
 def _result(name: str, function: Function, schema: Schema) -> Field:
@@ -101,7 +104,7 @@ def _with(operator: StatefulMap, schema: Schema, nullable: Mapping[str, bool]) -
     return Schema((*schema.fields, *(Field(name, literal.type, nullable[name]) for name, literal in operator.state)))
 
 
-def joined_schema(operator: AnyJoin, left: Schema, right: Schema) -> Schema:
+def joined_schema(operator: Matching, left: Schema, right: Schema) -> Schema:
     """Left columns, then right ones under `prefix`, a pair of one name once and in the common type of both."""
     alone = {"left": operator.how in ("left", "full"), "right": operator.how in ("right", "full")}
     shared = {a for a, b in operator.on if a == b}

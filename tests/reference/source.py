@@ -1,4 +1,4 @@
-"""Sources: event time, lateness, origin (DESIGN 4.4, 4.5, 4.7, 4.9, 4.11).
+"""Sources: event time, lateness, origin (rules 4.4, 4.5, 4.7, 4.9, 4.11).
 
 Every row of a source is exactly one of three: on time, late, or bad input.
 """
@@ -58,7 +58,7 @@ def _stamp_of(mark: Mark) -> float:
 
 
 def disorder(stream: Stream) -> int:
-    """Stamps of ingestion are in order (DESIGN 4.12)."""
+    """Stamps of ingestion are in order (rule 4.12)."""
     return stream.disorder or 0
 
 

@@ -15,15 +15,16 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from cep.model.expr import Expr
-from cep.model.operators import Apply, Delay, Filter, FlatMap, Lookup, Map
+from cep.model.operators import Apply, Delay, Filter, FlatMap, Lookup, Map, Sample
 from cep.model.schema import Field, Schema
 from cep.model.tables import StaticTable
 from tests.reference.expressions import Failed
+from tests.reference.hashing import hash_of_origin
 from tests.reference.joins import joined_values, match
 from tests.reference.rows import USER_FUNCTION, Row, Values
 from tests.reference.users import function_named
 
-Stateless = Map | Filter | FlatMap | Delay | Lookup | Apply
+Stateless = Map | Filter | FlatMap | Delay | Lookup | Apply | Sample
 #: (expression) -> its value for the row at hand.
 Value = Callable[[Expr], Any]
 
@@ -35,6 +36,8 @@ def made_of(operator: Stateless, schema: Schema, row: Row, value: Value) -> list
             return [Row(row.time, row.origin, tuple(value(expression) for _, expression in fields))]
         case Filter(condition=condition):
             return [row] if value(condition) is True else []
+        case Sample(fraction=fraction, seed=seed):
+            return [row] if hash_of_origin(row.origin, seed) >> 10 < fraction * 2**53 else []
         case Delay(by=by):
             return [Row(row.time + by, row.origin, row.values)]
         case FlatMap():
@@ -76,6 +79,10 @@ def branches(cases: tuple[tuple[str, Expr], ...], otherwise: str | None, value: 
 def _looked_up(operator: Lookup, schema: Schema, row: Row) -> list[Values]:
     right = operator.table.schema
     matches = [other for other in rows_of(operator.table) if match(operator, schema, right, row.values, other)]
+    if operator.versions is not None:
+        since = right.names.index(operator.versions)
+        before = [other for other in matches if other[since] <= row.time]
+        matches = [other for other in before if other[since] == max(other[since] for other in before)]
     unmatched: list[Values | None] = [None] if operator.how == "left" else []
     return [joined_values(operator, schema, right, row.values, other) for other in matches or unmatched]
 

@@ -1,4 +1,4 @@
-"""Delimited text cut into blocks and parsed, apart from the engine's scanner (DESIGN 4.9, 4.10).
+"""Delimited text cut into blocks and parsed, apart from the engine's scanner (rules 4.9, 4.10).
 
 A line is a record, its fields split at the separator, without quoting; `\\r` before `\\n` belongs to the line's end; a
 last line without `\\n` is a record like any other. A record belongs to the block in which its first byte lies. Only the
@@ -13,7 +13,7 @@ from typing import Any
 
 from cep.model.query import Query
 from cep.model.schema import INT64, STRING, Field
-from cep.model.streams import Stream
+from cep.model.streams import Stream, TextFiles
 from tests.reference.expressions import Failed, cast, evaluate
 from tests.reference.needed import needed_columns
 from tests.reference.rows import Bad, Partition
@@ -26,7 +26,7 @@ class Unparsable(Exception):
 
 def blocks(query: Query, stream: Stream, files: Mapping[str, bytes]) -> list[Partition]:
     """The partitions of `stream`, whose files have these contents: blocks by path of their file, then by position."""
-    assert stream.files is not None
+    assert isinstance(stream.files, TextFiles)
     needed = needed_columns(query, stream)
     partitions: list[Partition] = []
     for path in sorted(files):
@@ -37,12 +37,12 @@ def blocks(query: Query, stream: Stream, files: Mapping[str, bytes]) -> list[Par
 
 
 def _cut(data: bytes, header: bool, block_bytes: int) -> list[list[bytes]]:
-    """The records of each block, line ends and all."""
+    """The records of each block, line ends and all. Where no record begins, behind a record of several blocks, there is no block."""
     cut: list[list[bytes]] = [[] for _ in range(math.ceil(len(data) / block_bytes))]
     for number, (offset, line) in enumerate(_lines(data)):
         if number > 0 or not header:
             cut[offset // block_bytes].append(line)
-    return cut
+    return [block for block in cut if block]
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -54,8 +54,8 @@ def _lines(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(line: bytes, stream: Stream, needed: frozenset[str]) -> tuple[Any, ...] | Bad:
-    """A row in which columns that nobody needs are None; or what is wrong, and the event time where that parses."""
-    assert stream.files is not None
+    """A row in which columns that are not needed are None; or what is wrong, and the event time where that parses."""
+    assert isinstance(stream.files, TextFiles)
     if len(line) > stream.files.block_bytes:
         return Bad("longer than a block")
     texts = line.removesuffix(b"\n").removesuffix(b"\r").split(stream.files.separator.encode())

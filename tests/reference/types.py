@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, Column, Expr, Literal, Udf, Unary
+from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, Binary, Call, Cast, ColumnRef, Expr, Literal, Udf, Unary
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, TIMESTAMP_US, DataType, Schema
 
 
 def type_of(expression: Expr, schema: Schema) -> DataType:
     """Raises TypeError where the operands do not fit; good queries are typed by the planner before they come here."""
     match expression:
-        case Column(name):
+        case ColumnRef(name):
             return schema[name].type
         case Literal(_, type_) | Cast(_, type_, _) | Udf(type=type_):
             return type_
@@ -52,6 +52,8 @@ FUNCTION_TYPES = {
     **dict.fromkeys(("year", "month", "day", "hour", "minute", "second", "millisecond", "weekday", "day_of_year"), INT64),
     **dict.fromkeys(("epoch_s", "epoch_ms", "epoch_us", "length", "byte_length", "list_length", "hash"), INT64),
     "split": DataType("list", element=STRING),
+    "format_time": STRING,
+    "parse_time": TIMESTAMP_US,
 }
 
 
@@ -94,7 +96,7 @@ def common_type(types: Sequence[DataType]) -> DataType:
 
 def is_nullable(expression: Expr, schema: Schema) -> bool:
     match expression:
-        case Column(name):
+        case ColumnRef(name):
             return schema[name].nullable
         case Literal(value, _):
             return value is None

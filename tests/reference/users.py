@@ -1,4 +1,4 @@
-"""Users' functions, called as docs/CUSTOM_FUNCTIONS.md says. What they raise, and what they return that was not declared, is Failed."""
+"""Users' functions, called as docs/custom_functions.md says. What they raise, and what they return that was not declared, is Failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How values compare (DESIGN 5.7): NaN equals NaN and is greatest, -0.0 equals 0.0 in keys, NULL is a group."""
+"""How values compare (rule 5.7): NaN equals NaN and is greatest, -0.0 equals 0.0 in keys, NULL is a group."""
 
 from __future__ import annotations
 

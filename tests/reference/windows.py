@@ -17,7 +17,7 @@ from typing import Any
 from cep.model.functions import Function
 from cep.model.operators import Aggregate
 from cep.model.schema import Schema
-from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow
+from cep.model.windows import CumulateWindow, SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow
 from tests.reference.aggregates import Group, apply, stream_order
 from tests.reference.expressions import Failed
 from tests.reference.rows import SUM_OVERFLOW, AggregateOrigin, DeadLetter, Evaluate, Row, Values
@@ -60,18 +60,19 @@ def _results(operator: Aggregate, group: Group, schema: Schema) -> tuple[list[An
     results, failures = [], []
     for _, function in operator.functions:
         try:
-            results.append(_result(function, group, schema))
+            results.append(result(function, group, schema))
         except Failed as failed:
             results.append(None)
             failures.append(failed.reason)
     return results, failures
 
 
-def _result(function: Function, group: Group, schema: Schema) -> Any:
-    result = apply(function, group, schema)
-    if function.name == "sum" and isinstance(result, int) and not fits_int64(result):
+def result(function: Function, group: Group, schema: Schema) -> Any:
+    """The value of `function`. Raises Failed: a SUM does not fit, or a user's function fails."""
+    found = apply(function, group, schema)
+    if function.name == "sum" and isinstance(found, int) and not fits_int64(found):
         raise Failed(SUM_OVERFLOW)
-    return result
+    return found
 
 
 def named(schema: Schema, row: Row) -> dict[str, Any]:
@@ -107,6 +108,8 @@ def windows(operator: Aggregate, rows: Sequence[Row], value: Callable[[Any, Row]
     match operator.window:
         case TimeWindow() as window:
             return _time(window, rows)
+        case CumulateWindow() as window:
+            return _cumulate(window, rows)
         case SizeWindow() as window:
             return _size(window, rows, operator.emit_partial)
         case SessionWindow(gap):
@@ -120,9 +123,9 @@ def windows(operator: Aggregate, rows: Sequence[Row], value: Callable[[Any, Row]
 
 
 def window_starts(time: int, window: TimeWindow) -> list[int]:
-    """Starts of the windows `[k·advance, k·advance + size)` that hold `time`, ascending."""
+    """Starts of the windows `[offset + k·advance, offset + k·advance + size)` that hold `time`, ascending."""
     starts = []
-    start = time // window.advance * window.advance  # floors, also before the epoch
+    start = (time - window.offset) // window.advance * window.advance + window.offset  # floors, also before the epoch
     while time < start + window.size:
         starts.append(start)
         start -= window.advance
@@ -136,6 +139,15 @@ def _time(window: TimeWindow, rows: Sequence[Row]) -> Iterator[Window]:
             found.setdefault(start, []).append(row)
     for start, inside in found.items():
         yield Window(start, start + window.size, inside, start + window.size - 1, start)
+
+
+def _cumulate(window: CumulateWindow, rows: Sequence[Row]) -> Iterator[Window]:
+    """Hashed by their ends, for several begin together."""
+    for start in sorted({(row.time - window.offset) // window.size * window.size + window.offset for row in rows}):
+        for end in range(start + window.step, start + window.size + 1, window.step):
+            inside = [row for row in rows if start <= row.time < end]
+            if inside:
+                yield Window(start, end, inside, end - 1, end)
 
 
 def _size(window: SizeWindow, rows: Sequence[Row], partial: bool) -> Iterator[Window]:
@@ -152,20 +164,20 @@ def _of_rows(inside: Sequence[Row], time: int) -> Window:
 
 
 def _session(gap: int, rows: Sequence[Row]) -> Iterator[Window]:
-    for run in _runs(gap, rows):
+    for run in runs(gap, rows):
         end = run[-1].time + gap
         yield Window(run[0].time, end, run, end, run[0].time)
 
 
-def _runs(gap: int | None, rows: Sequence[Row]) -> list[list[Row]]:
+def runs(gap: int | None, rows: Sequence[Row]) -> list[list[Row]]:
     """Cut before each row that is more than `gap` after the one before it."""
-    runs: list[list[Row]] = []
+    found: list[list[Row]] = []
     for row in rows:
-        if runs and (gap is None or row.time - runs[-1][-1].time <= gap):
-            runs[-1].append(row)
+        if found and (gap is None or row.time - found[-1][-1].time <= gap):
+            found[-1].append(row)
         else:
-            runs.append([row])
-    return runs
+            found.append([row])
+    return found
 
 
 def _transaction(window: TransactionWindow, rows: Sequence[Row], value: Callable[[Any, Row], Any], partial: bool) -> Iterator[Window]:
@@ -181,13 +193,13 @@ def _transaction(window: TransactionWindow, rows: Sequence[Row], value: Callable
 
 
 def _running(ttl: int | None, rows: Sequence[Row]) -> Iterator[Window]:
-    for run in _runs(ttl, rows):
+    for run in runs(ttl, rows):
         for i, row in enumerate(run):
             yield Window(run[0].time, row.time + 1, run[: i + 1], row.time)
 
 
 def _periodic(every: int, ttl: int | None, rows: Sequence[Row]) -> Iterator[Window]:
-    for run in _runs(ttl, rows):
+    for run in runs(ttl, rows):
         for start in sorted({row.time // every * every for row in run}):
             end = start + every
             yield Window(start, end, [row for row in run if row.time < end], end - 1, start)

@@ -15,12 +15,15 @@ from cep.model.functions import first
 from cep.model.operators import Aggregate, Filter, Join, Operator, Union
 from cep.model.query import Output, Query
 from cep.model.windows import TimeWindow
-from tests.cells import Cell
-from tests.kinds import JOINS, STATELESS
 from tests.strategies.executions import Execution, executions
-from tests.strategies.operators import Node, comparable, outputs_of
+from tests.strategies.operators import Node, comparable
 from tests.strategies.queries import Case, joined, makes_text_of_state, node_of, nodes_of, one_input
 from tests.strategies.streams import partitions, streams
+from tests.support.cells import Cell
+from tests.support.kinds import JOINS, STATELESS
+
+#: They have at least one column by which tuples are the same.
+ALWAYS_KEYED = ("deduplicate", "keep_last")
 
 
 @st.composite
@@ -36,7 +39,7 @@ def directed(draw: DrawFn, cell: Cell) -> tuple[Case, Execution]:
         behind, made = draw(_stateful(cell, node, sides))
         before, split = [*before, *behind], "stateful"
     used = [one for one in before if any(one.name in other.inputs for other in (*before, made))]
-    query = Query("q", (stream,), (*used, made), tuple(Output(f"out_{name}", name) for name in outputs_of(made)))
+    query = Query("q", (stream,), (*used, made), tuple(Output(f"out_{name}", name) for name in made.branches))
     assume(not makes_text_of_state(query))
     execution = draw(executions())
     balancers = (("o", cell.balancer),) if cell.kind in STATELESS else ()
@@ -60,10 +63,10 @@ def _stateful(draw: DrawFn, cell: Cell, node: Node, sides: Sequence[Node]) -> tu
             made = replace(made, how=draw(st.sampled_from(hows)))
         return [], made
     key = draw(st.sampled_from(comparable(node.schema)))
-    if cell.balancer == "point-to-point" and (cell.kind == "deduplicate" or draw(st.booleans())) and cell.kind != "sort":
+    if cell.balancer == "point-to-point" and (cell.kind in ALWAYS_KEYED or draw(st.booleans())) and cell.kind != "sort":
         return draw(_kept(cell.kind, key, node, sides[0]))
     made = draw(one_input(cell.kind, sides[0], "o"))
-    if cell.kind in ("sort", "deduplicate"):
+    if cell.kind in ("sort", *ALWAYS_KEYED):
         return [], made
     return [], _by(made, (_of(made) or (key,)) if cell.balancer == "route-key" else ())
 

@@ -12,7 +12,7 @@ from cep.model.query import BALANCERS, PRE_AGGREGATION, SPLITS, Options
 
 @dataclass(frozen=True)
 class Execution:
-    """One way of running a query; none of it may change an answer (DESIGN 5.8).
+    """One way of running a query; none of it may change an answer (rule 5.8).
 
     `batch_rows` are the sizes into which input is cut, in turn. `table` sends bucket i to instance `table[i]`.
     `balancers` are tried before every operator, in turn, and taken where they are sound.

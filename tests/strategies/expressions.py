@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from cep.model.expr import Call, Column, Expr, Literal, Udf, coalesce, lit
-from cep.model.expr_functions import atan2, concat, greatest, hash_, least, try_, when
+from cep.model.expr import Call, ColumnRef, Expr, Literal, Udf, coalesce, lit
+from cep.model.expr_functions import atan2, concat, format_time, greatest, hash_, least, parse_time, try_, when
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, DataType, Schema, list_of
 from tests.strategies.values import TIMESTAMP_MS, TIMESTAMP_US, values_of
 
@@ -38,7 +38,9 @@ _COMPARISON: tuple[Callable[[Any, Any], Expr], ...] = (
     operator.ge,
 )
 
-#: Regular expressions that RE2 and Python read alike (docs/ARITHMETIC.md says which they do not).
+#: Regular expressions that RE2 and Python read alike (docs/arithmetic.md says which they do not).
+#: What is written so may be read so: whole instants, times of the day, and days of a year of their own.
+_FORMATS = ("%Y-%m-%dT%H:%M:%S.%f", "%H:%M", "%j", "%S%f")
 _REGEXES = ("a", "(b|ab)", "x+(y)?", "[^a]", "^(a)|b", "(x*)")
 
 
@@ -127,6 +129,8 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         *((make, ("timestamp", "timestamp")) for make in (greatest, least, Expr.nullif)),
         *((lambda e, size=size: e.truncate(size), ("timestamp",)) for size in ("7us", "1h", "1d")),
         (lambda e: e.try_cast(TIMESTAMP_MS), ("integer",)),
+        *((lambda e, form=form: parse_time(format_time(e, form), form), ("timestamp",)) for form in _FORMATS),
+        (lambda e: parse_time(e, "%S"), ("string",)),
     ),
     "string": (
         *_any_kind("string"),
@@ -142,6 +146,7 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
         (concat, ("string", "string", "string")),
         (Expr.element, ("list", "integer")),
         (lambda e: e.join("-"), ("list",)),
+        *((lambda e, form=form: format_time(e, form), ("timestamp",)) for form in (*_FORMATS, "%%é%j")),
     ),
     "binary": (
         *_any_kind("binary"),
@@ -154,7 +159,7 @@ GRAMMAR: dict[str, tuple[tuple[Callable[..., Expr], tuple[str, ...]], ...]] = {
 
 
 def _udf(name: str, type_: DataType, nullable: bool = False) -> Callable[[Expr], Expr]:
-    return lambda arg: Udf(f"tests.user_functions:{name}", (arg,), type_, nullable)
+    return lambda arg: Udf(f"tests.support.user_functions:{name}", (arg,), type_, nullable)
 
 
 #: The same of users' functions, which no other engine has.
@@ -177,7 +182,7 @@ def expressions(draw: DrawFn, schema: Schema, kind: str, depth: int = 2, users: 
     return made
 
 
-LEAF: tuple[Callable[..., Expr], tuple[str, ...]] = (Column, ())
+LEAF: tuple[Callable[..., Expr], tuple[str, ...]] = (ColumnRef, ())
 
 
 @st.composite
@@ -185,7 +190,7 @@ def _leaves(draw: DrawFn, schema: Schema, kind: str) -> Expr:
     """Mostly a column if there is one of the kind, else a literal, which may be NULL."""
     named = [field.name for field in schema.fields if kind_of_type(field.type) == kind]
     if named and draw(st.integers(0, 3)) < 3:
-        return Column(draw(st.sampled_from(named)))
+        return ColumnRef(draw(st.sampled_from(named)))
     type_ = {"integer": INT64, "timestamp": TIMESTAMP_US, "list": list_of(STRING)}.get(kind) or DataType(kind)
     if kind == "list":  # no literal has elements
         return Literal(None, type_)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from cep.model import functions
-from cep.model.expr import Column, Expr, Literal, coalesce
+from cep.model.expr import ColumnRef, Expr, Literal, coalesce
 from cep.model.expr_functions import when
 from cep.model.operators import (
     JOINS,
@@ -24,17 +24,21 @@ from cep.model.operators import (
     FlatMap,
     IntervalJoin,
     Join,
+    KeepLast,
     Lookup,
     Map,
-    Operator,
+    Over,
     Pairs,
+    Sample,
+    SampleN,
     Sort,
     StatefulMap,
     TopN,
+    Zip,
 )
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, Field, Schema
 from cep.model.tables import StaticTable
-from cep.model.windows import SizeWindow, TransactionWindow, UnboundedWindow
+from cep.model.windows import SizeWindow, TrailingWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import joined_schema
 from tests.strategies.expressions import conditions, expressions, kind_of_type
 from tests.strategies.values import TYPES, cells, values_of
@@ -72,10 +76,10 @@ def changes(draw: DrawFn, node: Node, name: str) -> Map:
     """The same columns, one of them computed anew; no expression makes lists of anything but strings."""
     able = [field for field in node.schema.fields if kind_of_type(field.type) != "other"]
     if not able:
-        return Map(name, node.name, tuple((n, Column(n)) for n in node.schema.names))
+        return Map(name, node.name, tuple((n, ColumnRef(n)) for n in node.schema.names))
     changed = draw(st.sampled_from(able)).name
     expression = draw(expressions(node.schema, kind_of_type(node.schema[changed].type), users=True))
-    return Map(name, node.name, tuple((n, expression if n == changed else Column(n)) for n in node.schema.names))
+    return Map(name, node.name, tuple((n, expression if n == changed else ColumnRef(n)) for n in node.schema.names))
 
 
 @st.composite
@@ -84,7 +88,7 @@ def fields_over(draw: DrawFn, schema: Schema, kept: Schema, prefix: str) -> tupl
     kinds = draw(st.lists(st.sampled_from([kind_of_type(type_) for type_ in TYPES]), min_size=1, max_size=3))
     computed = [(f"{prefix}{i}", draw(expressions(schema, kind, users=True))) for i, kind in enumerate(kinds)]
     names = draw(st.lists(st.sampled_from(kept.names), max_size=3, unique=True))
-    return (*((name, Column(name)) for name in names if name not in dict(computed)), *computed)
+    return (*((name, ColumnRef(name)) for name in names if name not in dict(computed)), *computed)
 
 
 @st.composite
@@ -104,24 +108,30 @@ def delays(node: Node, name: str) -> SearchStrategy[Delay]:
     return st.builds(Delay, st.just(name), st.just(node.name), spans(node.tick))
 
 
+def samples(node: Node, name: str) -> SearchStrategy[Sample]:
+    return st.builds(Sample, st.just(name), st.just(node.name), st.sampled_from((0.3, 0.7, 1.0)), st.integers(0, 3))
+
+
 @st.composite
 def applies(draw: DrawFn, node: Node, name: str) -> Apply:
     """What they return is called n, and here by the operator's name: a schema may not have it twice further down."""
     function = draw(st.sampled_from(("nulls", "copies")))
     columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=3, unique=True)))
-    return Apply(name, node.name, f"tests.user_functions:{function}", columns, Schema((Field("n", INT64),)))
+    return Apply(name, node.name, f"tests.support.user_functions:{function}", columns, Schema((Field("n", INT64),)))
 
 
 @st.composite
 def lookups(draw: DrawFn, node: Node, name: str) -> Lookup:
-    """A table of a few rows, with a column like one of the tuple's and another."""
+    """A table of a few rows, with a column like one of the tuple's and another; where that is an instant, rows hold from it on."""
     like = draw(st.sampled_from([field for field in node.schema.fields if not field.type.is_list]))
-    fields = (Field("k", like.type, draw(st.booleans())), Field("v", draw(st.sampled_from(TYPES)), True))
+    nullable, type_ = draw(st.booleans()), draw(st.sampled_from(TYPES))
+    fields = (Field("k", like.type, nullable), Field("v", type_, type_.name != "timestamp"))
     rows = draw(st.lists(st.tuples(*(cells(field, values_of(field.type)) for field in fields)), max_size=4))
     schema = Schema(fields)
     table = StaticTable(schema, data=_ipc(schema, rows))
     how = draw(st.sampled_from(("inner", "left")))
-    return Lookup(name, node.name, table, draw(pairs(node.schema, schema, ((like.name, "k"),))), how, f"{name}_")
+    versions = "v" if type_.name == "timestamp" else None
+    return Lookup(name, node.name, table, draw(pairs(node.schema, schema, ((like.name, "k"),))), how, f"{name}_", versions)
 
 
 def _ipc(schema: Schema, rows: Sequence[tuple[object, ...]]) -> bytes:
@@ -140,7 +150,7 @@ def _ipc(schema: Schema, rows: Sequence[tuple[object, ...]]) -> bytes:
 def aggregates(draw: DrawFn, node: Node, name: str, window: str) -> Aggregate:
     made = draw(windows_of(window, node.schema, node.tick))
     bounds = not isinstance(made, UnboundedWindow) or made.advance is not None
-    functions_ = draw(st.lists(aggregate_functions(node.schema, bounds), min_size=1, max_size=4))
+    functions_ = draw(several(node.schema, aggregate_functions(node.schema, bounds), 4))
     partial = draw(st.booleans()) and isinstance(made, SizeWindow | TransactionWindow)
     return Aggregate(name, node.name, made, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(functions_)), partial)
 
@@ -182,14 +192,26 @@ def aggregate_functions(schema: Schema, bounds: bool = True) -> SearchStrategy[f
     return st.one_of(choices)
 
 
+@st.composite
+def several(draw: DrawFn, schema: Schema, one: SearchStrategy[functions.Function], most: int) -> list[functions.Function]:
+    """At most so many; now and then some more that are all of one row."""
+    drawn = draw(st.lists(one, min_size=1, max_size=most))
+    if draw(st.integers(0, 3)):
+        return drawn
+    columns = draw(st.lists(st.sampled_from(schema.names), min_size=2, max_size=4))
+    made = functions.Function(draw(st.sampled_from(functions.OF_A_ROW)))
+    by = draw(st.sampled_from(comparable(schema))) if made.name in functions.WITH_BY else None
+    return [*drawn, *(replace(made, column=column, by=by) for column in columns)]
+
+
 def _longest_run(column: str) -> functions.Function:
     """A user's, which knows an order and fails now and then."""
-    return functions.UserFunction("tests.functions_of_users:Longest", arguments=(column,), type=INT64)
+    return functions.UserFunction("tests.support.functions_of_users:Longest", arguments=(column,), type=INT64)
 
 
 def _weighted_mean(column: str, weight: str) -> functions.Function:
     """A user's, of two columns."""
-    return functions.UserFunction("tests.functions_of_users:WeightedMean", arguments=(column, weight), type=FLOAT64, nullable=True)
+    return functions.UserFunction("tests.support.functions_of_users:WeightedMean", arguments=(column, weight), type=FLOAT64, nullable=True)
 
 
 def _one_of(column: SearchStrategy[str], *makers: Callable[[str], functions.Function]) -> SearchStrategy[functions.Function]:
@@ -241,7 +263,8 @@ def interval_joins(draw: DrawFn, left: Node, right: Node, name: str) -> Interval
     lower, upper = sorted(draw(st.tuples(st.integers(-4, 4), st.integers(-4, 4))))
     how = draw(st.sampled_from(JOINS))
     prefix = _prefix(left, right, on, name)
-    made = IntervalJoin(name, left.name, right.name, lower * left.tick, upper * left.tick, on, how, None, prefix)
+    bounds = [draw(st.sampled_from((bound * left.tick, bound * left.tick, bound * left.tick, None))) for bound in (lower, upper)]
+    made = IntervalJoin(name, left.name, right.name, *bounds, on, how, None, prefix)
     return replace(made, condition=draw(join_conditions(made, left, right)))
 
 
@@ -250,6 +273,10 @@ def as_of_joins(draw: DrawFn, left: Node, right: Node, name: str) -> AsOfJoin:
     on = draw(pairs(left.schema, right.schema))
     how, tolerance = draw(st.sampled_from(("inner", "left"))), draw(st.none() | spans(left.tick))
     return AsOfJoin(name, left.name, right.name, on, how, tolerance, _prefix(left, right, on, name))
+
+
+def zips(left: Node, right: Node, name: str) -> SearchStrategy[Zip]:
+    return st.just(Zip(name, left.name, right.name, f"{name}_"))
 
 
 # --- order and state -------------------------------------------------------------------------------------------------
@@ -273,9 +300,32 @@ def top_ns(draw: DrawFn, node: Node, name: str) -> TopN:
 
 
 @st.composite
+def keep_lasts(draw: DrawFn, node: Node, name: str) -> KeepLast:
+    by = draw(st.lists(st.sampled_from(comparable(node.schema)), min_size=1, max_size=2, unique=True))
+    return KeepLast(name, node.name, draw(time_windows(node.tick, 3)), tuple(by))
+
+
+@st.composite
+def sample_ns(draw: DrawFn, node: Node, name: str) -> SampleN:
+    window, by = draw(time_windows(node.tick, 3)), draw(groups(node.schema))
+    return SampleN(name, node.name, window, by, draw(st.integers(1, 3)), draw(st.integers(0, 3)))
+
+
+@st.composite
 def deduplicates(draw: DrawFn, node: Node, name: str) -> Deduplicate:
     by = draw(st.lists(st.sampled_from(comparable(node.schema)), min_size=1, max_size=2, unique=True))
     return Deduplicate(name, node.name, tuple(by), draw(st.none() | spans(node.tick)))
+
+
+@st.composite
+def overs(draw: DrawFn, node: Node, name: str) -> Over:
+    """Users' functions are refused, and a trailing window has no bounds to ask for."""
+    window = draw(st.builds(TrailingWindow, spans(node.tick), st.none()) | st.builds(TrailingWindow, st.none(), st.integers(1, 5)))
+    any_function = aggregate_functions(node.schema, False).filter(lambda function: not isinstance(function, functions.UserFunction))
+    lags = st.builds(functions.lag, st.sampled_from(node.schema.names), st.integers(1, 3))
+    asked = draw(several(node.schema, any_function | any_function | lags, 3))
+    ttl = draw(st.none() | st.none() | spans(node.tick))
+    return Over(name, node.name, window, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(asked)), ttl)
 
 
 #: Kinds of expressions of which a state may be, with its type: an expression of them has no other.
@@ -293,13 +343,13 @@ def stateful_maps(draw: DrawFn, node: Node, name: str) -> StatefulMap:
         (f"{name}_n{i}", draw(beside_state(node.schema, names, kind))) for i, (kind, names) in enumerate(zip(kinds, of, strict=True))
     )
     fields = draw(fields_over(node.schema, node.schema, f"{name}_f"))
-    return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *seen, *((n, Column(n)) for n, _ in state)))
+    return StatefulMap(name, node.name, by, ttl, state, update, (*fields, *seen, *((n, ColumnRef(n)) for n, _ in state)))
 
 
 @st.composite
 def beside_state(draw: DrawFn, schema: Schema, names: Sequence[str], kind: str) -> Expr:
     """Of the type of the states `names`. Texts are chosen; none is made of a state, for which there is a map behind."""
-    made, state = draw(expressions(schema, kind)), Column(draw(st.sampled_from(names)))
+    made, state = draw(expressions(schema, kind)), ColumnRef(draw(st.sampled_from(names)))
     if kind not in ("bool", "string"):
         made = made + Literal(0, INT64)  # also where all columns in it are int32
         if draw(st.booleans()):
@@ -314,9 +364,4 @@ def stateful_functions(draw: DrawFn, node: Node, name: str) -> StatefulMap:
     by, ttl = draw(groups(node.schema)), draw(st.none() | spans(node.tick))
     columns = tuple(draw(st.lists(st.sampled_from(node.schema.names), min_size=1, max_size=2, unique=True)))
     schema = Schema((Field("n", INT64),))
-    return StatefulMap(name, node.name, by, ttl, function="tests.user_functions:changes", columns=columns, schema=schema)
-
-
-def outputs_of(made: Operator) -> tuple[str, ...]:
-    """The names under which others read what `made` yields."""
-    return made.branches if isinstance(made, Demux) else (made.name,)
+    return StatefulMap(name, node.name, by, ttl, function="tests.support.user_functions:changes", columns=columns, schema=schema)

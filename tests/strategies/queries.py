@@ -17,14 +17,14 @@ from cep.model.query import SPLITS, Options, Output, Query
 from cep.model.schema import UNIT_US
 from cep.model.streams import Stream
 from cep.plan.validate import validate
-from tests.kinds import JOINS, KINDS, SUPPORTED, kind_of
 from tests.reference.rows import Partition
 from tests.reference.schemas import operator_schema
 from tests.strategies import operators
 from tests.strategies.expressions import conditions
-from tests.strategies.operators import Node, aggregate_functions, changes, outputs_of
+from tests.strategies.operators import Node, aggregate_functions, changes
 from tests.strategies.streams import EVENT_TIME, PARTITIONS_MAX, ROWS_MAX, partitions, streams
 from tests.strategies.windows import time_windows
+from tests.support.kinds import JOINS, KINDS, SUPPORTED, kind_of
 
 #: Tuples that an operator with state may have to take, roughly.
 STATEFUL_ROWS_MAX = 3_000
@@ -128,7 +128,11 @@ _ONE_INPUT = {
     "lookup": operators.lookups,
     "sort": operators.sorts,
     "top_n": operators.top_ns,
+    "sample": operators.samples,
+    "sample_n": operators.sample_ns,
+    "keep_last": operators.keep_lasts,
     "deduplicate": operators.deduplicates,
+    "over": operators.overs,
     "stateful_map": operators.stateful_maps,
 }
 
@@ -138,7 +142,12 @@ def joined(kind: str, left: Node, right: Node, name: str) -> SearchStrategy[Oper
     return _TWO_INPUTS[kind](left, right, name)
 
 
-_TWO_INPUTS = {"join": operators.joins, "interval_join": operators.interval_joins, "as_of_join": operators.as_of_joins}
+_TWO_INPUTS = {
+    "join": operators.joins,
+    "interval_join": operators.interval_joins,
+    "as_of_join": operators.as_of_joins,
+    "zip": operators.zips,
+}
 
 
 @st.composite
@@ -156,7 +165,7 @@ def nodes_of(made: Operator, nodes: Sequence[Node]) -> list[Node]:
     """What `made` yields, as inputs of others."""
     inputs = [next(node for node in nodes if node.name == name) for name in made.inputs]
     schema = operator_schema(made, [node.schema for node in inputs])
-    return [Node(name, schema, _rows(made, inputs), max(node.tick for node in inputs)) for name in outputs_of(made)]
+    return [Node(name, schema, _rows(made, inputs), max(node.tick for node in inputs)) for name in made.branches]
 
 
 def _rows(made: Operator, inputs: Sequence[Node]) -> int:
@@ -174,7 +183,7 @@ def _rows(made: Operator, inputs: Sequence[Node]) -> int:
 
 @st.composite
 def _outputs(draw: DrawFn, nodes: list[Node], made: list[Operator]) -> tuple[Output, ...]:
-    """Everything that nobody reads, and now and then something that is read."""
+    """Everything that is not read, and now and then something that is read."""
     consumed = {name for one in made for name in one.inputs}
     leaves = [node.name for node in nodes if node.name not in consumed]
     inner = draw(st.lists(st.sampled_from(sorted(consumed)), max_size=1))

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from cep.model.expr import Column, Expr, Literal, coalesce
+from cep.model.expr import ColumnRef, Expr, Literal, coalesce
 from cep.model.schema import UNIT_US, DataType, Field, Schema
 from cep.model.streams import Stream
 from tests.reference.rows import Partition
@@ -42,10 +42,10 @@ def streams(draw: DrawFn, name: str = "s") -> Stream:
 @st.composite
 def event_times(draw: DrawFn, schema: Schema) -> Expr:
     """Mostly the column; else computed from it, and from an integer that may be NULL, too large for a time, or overflow."""
-    time = Column(EVENT_TIME)
+    time = ColumnRef(EVENT_TIME)
     computed = [time, time, time, time + 5, coalesce(time, Literal(0, TIMESTAMP_US))]
     integers = [field.name for field in schema.fields if field.type.is_integer]
-    computed += [made for name in integers for made in (time + Column(name) % 3, time + Column(name))]
+    computed += [made for name in integers for made in (time + ColumnRef(name) % 3, time + ColumnRef(name))]
     return draw(st.sampled_from(computed))
 
 

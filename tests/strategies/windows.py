@@ -6,13 +6,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from cep.model.schema import Schema
-from cep.model.windows import SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
+from cep.model.windows import CumulateWindow, SessionWindow, SizeWindow, TimeWindow, TransactionWindow, UnboundedWindow, Window
 from tests.strategies.expressions import conditions
 
 
 def windows_of(kind: str, schema: Schema, tick: int) -> SearchStrategy[Window]:
-    """`kind` as `tests.kinds` names it; `tick` is µs."""
+    """`kind` as `tests.support.kinds` names it; `tick` is µs."""
     match kind:
+        case "cumulate":
+            return cumulating(tick)
         case "size":
             return sizes()
         case "session":
@@ -28,11 +30,18 @@ def windows_of(kind: str, schema: Schema, tick: int) -> SearchStrategy[Window]:
 
 @st.composite
 def time_windows(draw: DrawFn, tick: int, overlap_max: int = 7) -> TimeWindow:
-    """Tumbling or sliding, with an advance that need not divide the size, and now and then not of whole ticks."""
+    """Tumbling or sliding, with an advance that need not divide the size, now and then not of whole ticks or with an offset."""
     size = draw(st.integers(1, 20)) * tick + draw(st.sampled_from((0, 0, 0, 1)))
-    if overlap_max == 1 or draw(st.booleans()):
-        return TimeWindow(size, size)
-    return TimeWindow(size, draw(st.integers(max(1, -(-size // overlap_max)), size)))
+    tumbling = overlap_max == 1 or draw(st.booleans())
+    advance = size if tumbling else draw(st.integers(max(1, -(-size // overlap_max)), size))
+    return TimeWindow(size, advance, draw(st.just(0) | st.integers(0, advance - 1)))
+
+
+@st.composite
+def cumulating(draw: DrawFn, tick: int) -> CumulateWindow:
+    step = draw(st.integers(1, 6)) * tick + draw(st.sampled_from((0, 0, 1)))
+    size = step * draw(st.integers(1, 5))
+    return CumulateWindow(step, size, draw(st.just(0) | st.integers(0, size - 1)))
 
 
 @st.composite

@@ -1,0 +1,1 @@
+"""Clusters under faults, for as long as one likes."""

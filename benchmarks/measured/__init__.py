@@ -1,0 +1,1 @@
+"""What is measured, one row of the table each."""

@@ -1,0 +1,1 @@
+"""Nexmark: its events, its queries with our builder and in SQL, and how they are measured."""

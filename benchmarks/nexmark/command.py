@@ -1,0 +1,149 @@
+"""`python -m benchmarks nexmark`: Nexmark's queries, measured and compared with DuckDB."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
+from benchmarks.nexmark.generator import Events
+from benchmarks.nexmark.made import made, read
+from benchmarks.nexmark.page import Circumstances, Outcome, line, page
+from benchmarks.nexmark.queries import QUERIES, chosen
+from benchmarks.nexmark.witness import Witness
+from benchmarks.sides import STANDING, RunFailed, Side, side
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = Path(__file__).with_name("RESULTS.md")
+EVENTS = 1_000_000
+
+
+class Trial:
+    """Two versions at most, on one set of events, and the witness."""
+
+    def __init__(self, events: Events, folder: Path, answers: Path, ours: Side, beside: Side | None) -> None:
+        self.events, self.answers, self.ours, self.beside = events, answers, ours, beside
+        tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
+        self.rows = {name: table.num_rows for name, table in tables.items()}
+        self.witness = Witness(tables)
+
+    def run(self, query: Nexmark, runs: int) -> Outcome:
+        """One run of each side that is compared with the witness, then so many in turn. Raises RunFailed."""
+        outcome = Outcome(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
+        if self.beside is not None:
+            self.beside(f"check {query.name}")
+            outcome.unequal = self._difference(query, "the other version")
+        self.ours(f"check {query.name}")
+        outcome.unequal = outcome.unequal or self._difference(query, "ours")
+        for _ in range(runs):
+            if self.beside is not None:
+                outcome.beside.append(self.beside(query.name))
+            outcome.runs.append(self.ours(query.name))
+        return outcome
+
+    def _difference(self, query: Nexmark, whose: str) -> str:
+        answers = self._take(ANSWERS)
+        if answers is None:
+            return f"{whose}: no answers"
+        if (stamped := self._take("stamped")) is not None:
+            self.witness.add("stamped", stamped)
+        found = self.witness.difference(query.sql, answers)
+        return found and f"{whose}: {found}"
+
+    def _take(self, output: str) -> pa.Table | None:
+        """What came out, once."""
+        path = self.answers / f"{output}.arrow"
+        if not path.exists():
+            return None
+        with pa.ipc.open_stream(path) as stream:
+            table = stream.read_all()
+        path.unlink()
+        return table
+
+
+@contextmanager
+def version(tree: Path, events: Events, folder: Path, answers: Path, instances: int) -> Iterator[Side]:
+    """The engine of a checkout at work, measured by the benchmarks of this one."""
+    with tempfile.TemporaryDirectory() as here:
+        (Path(here) / "benchmarks").symlink_to(ROOT / "benchmarks")
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join((here, str(tree)))}
+        words = [sys.executable, "-P", "-m", "benchmarks.nexmark.measuring", str(folder), str(instances)]
+        with side([*words, str(events.open_ms_max), str(answers), STANDING], environment) as run:
+            yield run
+
+
+def _revision(tree: Path) -> str:
+    """The commit of a checkout, `+` behind it where files differ; `unknown` outside of git."""
+    git = ["git", "-C", str(tree)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return commit + ("+" if changed else "")
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores ({platform.machine()}) shared with other work, {platform.system()}, Python {platform.python_version()}"
+
+
+def command(
+    names: Annotated[list[str] | None, typer.Argument(help="queries, such as q5; none: all")] = None,
+    events: Annotated[int, typer.Option(min=1000, help="events of all kinds")] = EVENTS,
+    runs: Annotated[int, typer.Option(min=1, help="of each query, after the one that is compared")] = 3,
+    instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
+    beside: Annotated[Path | None, typer.Option(help="another checkout, whose engine runs the same in turn")] = None,
+    out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
+    work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
+) -> None:
+    """Nexmark's queries: events a second, published and read, answers equal to DuckDB's. Leaves status 1 if some are not."""
+    try:
+        queries = chosen(names or ())
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+    if out is None and len(queries) == len(QUERIES) and events == EVENTS:
+        out = PAGE
+    outcomes, around = _measured(queries, Events(events), runs, instances, beside, work or _work_folder())
+    text = page(outcomes, around)
+    print(text)
+    if out is not None:
+        out.write_text(text)
+    if any(outcome.unequal for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _measured(
+    queries: list[Nexmark], events: Events, runs: int, instances: int, beside: Path | None, work: Path
+) -> tuple[list[Outcome], Circumstances]:
+    folder, load, outcomes = made(events, work), os.getloadavg()[0], []
+    with ExitStack() as stack:
+        answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))
+        ours = stack.enter_context(version(ROOT, events, folder, answers, instances))
+        other = stack.enter_context(version(beside.resolve(), events, folder, answers, instances)) if beside else None
+        trial = Trial(events, folder, answers, ours, other)
+        for query in queries:
+            try:
+                outcomes.append(trial.run(query, runs))
+            except RunFailed as failure:
+                print(f"{query.name}: {failure}", file=sys.stderr)
+                raise typer.Exit(1) from failure
+            print(line(outcomes[-1]), file=sys.stderr, flush=True)
+    versions = _revision(ROOT), _revision(beside) if beside else ""
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    return outcomes, Circumstances(events, instances, runs, _machine(), date, *versions, (load, os.getloadavg()[0]))
+
+
+def _work_folder() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cep-benchmarks"

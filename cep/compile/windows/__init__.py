@@ -1,0 +1,1 @@
+"""Windows at work: panes of TIME windows, and programs of the sequential ones."""

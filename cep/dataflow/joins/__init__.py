@@ -1,0 +1,1 @@
+"""Joins at work: over windows, intervals, and as of a time."""

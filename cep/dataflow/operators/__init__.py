@@ -1,0 +1,1 @@
+"""Operators at work, one file each, and what all of them promise."""

@@ -1,0 +1,167 @@
+"""A static table as columns: read from its file or out of the query's document, its columns cast to the declared schema.
+
+Numbers are cast to other numbers where no value changes; an integer or a text may be a timestamp, an integer of the unit declared. What
+does not fit is an error that names file and column. In a CSV file, whose first line has the names, an empty field is the empty text, or
+NULL if it is no text; empty lines are no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+
+from cep.errors import DataError, ProtocolError, QueryError
+from cep.kernels.columns import Column, from_arrow
+from cep.model.operators import Lookup
+from cep.model.query import Query
+from cep.model.schema import Field, Schema
+from cep.model.tables import StaticTable
+from cep.transport import admission
+
+#: Rows of a piece of a table.
+PIECE_ROWS = 65_536
+
+
+def read_table(table: StaticTable) -> dict[str, Column]:
+    """The columns of `table.schema`. Raises DataError where they cannot be had."""
+    where = _named(table)
+    with _reading(table):
+        found = _read(table, list(table.schema.names))
+        found.validate(full=True)
+    _check_columns(where, table, found.column_names)
+    return {field.name: _column(where, found.column(field.name), field) for field in table.schema.fields}
+
+
+def read_pieces(table: StaticTable, file: BinaryIO) -> Iterator[dict[str, Column]]:
+    """The columns of `table.schema`, of at most PIECE_ROWS rows at a time, from the open file at its path. Raises DataError where they
+    cannot be had, perhaps after some pieces. In a CSV file texts of a timestamp's column are taken for integers of its unit by piece."""
+    where, pieces, first = _named(table), _pieces(table, file), 0
+    while True:
+        with _reading(table):
+            piece = next(pieces, None)
+            if piece is None:
+                return
+            piece.validate(full=True)
+        _check_columns(where, table, piece.schema.names)
+        yield {field.name: _column(where, pa.chunked_array([piece.column(field.name)]), field, first) for field in table.schema.fields}
+        first += piece.num_rows
+
+
+def _pieces(table: StaticTable, file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    names = list(table.schema.names)
+    match table.format:
+        case "parquet":
+            parquet = pyarrow.parquet.ParquetFile(file)
+            _check_columns(_named(table), table, parquet.schema_arrow.names)
+            batches = parquet.iter_batches(PIECE_ROWS, columns=names, use_threads=False)
+        case "arrow":
+            arrow = pa.ipc.open_file(file)
+            _check_columns(_named(table), table, arrow.schema.names)
+            batches = (arrow.get_batch(i) for i in range(arrow.num_record_batches))
+        case _:
+            options = pyarrow.csv.ReadOptions(use_threads=False)
+            batches = pyarrow.csv.open_csv(file, options, convert_options=_conversion(table.schema, names))
+    for batch in batches:
+        for start in range(0, batch.num_rows, PIECE_ROWS):
+            yield batch.slice(start, PIECE_ROWS)
+
+
+@contextmanager
+def _reading(table: StaticTable) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, ProtocolError) as error:
+        names = ", ".join(table.schema.names)
+        raise DataError(f"{_named(table)}: cannot be read: {error}; expected {table.format} with the columns {names}") from None
+
+
+def _named(table: StaticTable) -> str:
+    return "the table in the query's document" if table.path is None else f"table {table.path!r}"
+
+
+def _check_columns(where: str, table: StaticTable, there: Sequence[str]) -> None:
+    missing = [name for name in table.schema.names if name not in there]
+    if missing:
+        raise DataError(f"{where}: no column {missing[0]!r}; there are {', '.join(there) or 'none'}")
+
+
+def check_inline(query: Query) -> None:
+    """Raises QueryError where a table that travels in the query's document cannot be had as it is declared."""
+    for i, operator in enumerate(query.operators):
+        if isinstance(operator, Lookup) and operator.table.data is not None:
+            try:
+                read_table(operator.table)
+            except DataError as error:
+                raise QueryError(f"operator {operator.name!r}, table: {error}", f"/operators/{i}/table/data") from None
+
+
+def _read(table: StaticTable, names: list[str]) -> pa.Table:
+    """Single-threaded: an instance has one core."""
+    if table.path is None:
+        schema, batches = admission.read_stream(table.data)
+        return pa.Table.from_batches(batches, schema)
+    match table.format:
+        case "parquet":
+            file = pyarrow.parquet.ParquetFile(table.path)
+            return file.read(names if set(names) <= set(file.schema_arrow.names) else None, use_threads=False)
+        case "arrow":
+            return pyarrow.feather.read_table(table.path, use_threads=False, memory_map=False)
+    return pyarrow.csv.read_csv(table.path, pyarrow.csv.ReadOptions(use_threads=False), convert_options=_conversion(table.schema))
+
+
+def _conversion(schema: Schema, only: Sequence[str] = ()) -> pyarrow.csv.ConvertOptions:
+    """Timestamps are read as text, since they may be integers of their unit. `only`: the columns that are read; none: all."""
+    types = {field.name: pa.string() if field.type.name == "timestamp" else field.type.arrow for field in schema.fields}
+    return pyarrow.csv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=False, include_columns=list(only))
+
+
+def _column(where: str, found: pa.ChunkedArray, field: Field, first: int = 0) -> Column:
+    """`first`: the number of its first row."""
+    try:
+        array = _cast(found.combine_chunks() if found.num_chunks != 1 else found.chunk(0), field)
+    except (pa.ArrowException, OverflowError) as error:
+        raise DataError(f"{where}, column {field.name!r}: expected {field.type}, got {found.type}: {error}") from None
+    if array.null_count and not field.nullable:
+        row = pc.index(array.is_null(), True).as_py()
+        raise DataError(f"{where}, column {field.name!r}: NULL in row {first + row}; declare it as '{field.type}?' to allow that")
+    return from_arrow(array, field.type)
+
+
+def _cast(array: pa.Array, field: Field) -> pa.Array:
+    """Without loss, or pa.ArrowInvalid."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if field.type.name != "timestamp":
+        if _kind(array.type) not in (_kind(field.type.arrow), _kind(pa.null())):
+            raise pa.ArrowInvalid("these are not the same kind of values")
+        return array.cast(field.type.arrow)
+    unit = field.type.unit
+    if pa.types.is_string(array.type):
+        array = pc.if_else(pc.equal(array, ""), None, array)
+        whole = unit and pc.all(pc.match_substring_regex(array, r"^[+-]?\d+$")).as_py() is not False
+        array = array.cast(pa.int64() if whole else pa.timestamp("ns", tz="UTC" if _zoned(array) else None))
+    if pa.types.is_integer(array.type):
+        if not unit:
+            raise pa.ArrowInvalid("a timestamp without a unit is no integer; declare it as timestamp[ms], for example")
+        array = array.cast(pa.int64()).cast(pa.timestamp(unit, tz="UTC"))
+    return array.cast(field.type.arrow)
+
+
+def _kind(type_: pa.DataType) -> str:
+    """Values of one kind are cast where they fit."""
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_):
+        return "number"
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return "text"
+    return "bytes" if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) else str(type_)
+
+
+def _zoned(array: pa.Array) -> bool:
+    return bool(pc.any(pc.match_substring_regex(array, r"(Z|[+-]\d\d:?\d\d)$")).as_py())

@@ -1,0 +1,1 @@
+"""Where tuples leave a subquery: balancers, buffers, files."""

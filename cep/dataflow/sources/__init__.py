@@ -1,0 +1,1 @@
+"""Where rows enter: files, publishers, other queries; what is late and what is idle."""

@@ -1,0 +1,1 @@
+"""What operators keep: rows held in order, panes of rows, memory of groups."""

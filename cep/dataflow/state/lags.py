@@ -1,0 +1,203 @@
+"""Values of the rows before, in stream order, of each group.
+
+Each group has a ring of the numbers of its last rows, and the rows lie in pieces, as they came: so a lag is a number looked up and a value
+taken, whatever its type. What no ring names any more is left behind once that is most of what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from cep.compile.aggregate.spec import free_prefix
+from cep.dataflow.channel import batch_bytes
+from cep.dataflow.outputs.output import compacted, concatenated
+from cep.elements import Batch
+from cep.kernels.columns import Column
+from cep.kernels.jit import kernel
+from cep.kernels.tables.group_numbers import GroupNumbers
+from cep.model.schema import INT64, Field, Schema
+from cep.transport.wire import Format
+
+FOR_EVER = -1
+NONE = -1
+#: Rows are looked through when there are twice as many as were left the last time, and this many more; groups likewise.
+ROWS_MORE, GROUPS_MORE = 65_536, 4_096
+#: Pieces of fewer rows are put together, each at most half as long as the one before.
+FEW_ROWS = 8_192
+
+
+@dataclass(frozen=True)
+class Lag:
+    """Field `name` is `column` of the `k`-th row before."""
+
+    name: str
+    column: str
+    k: int
+
+
+@kernel("void(const int64[:], const int64[:], int64, int64, const int64[:], int64[:, :], int64[:], int64[:], int64[:, :])", on_demand=True)
+def look_back(
+    groups: np.ndarray,
+    time: np.ndarray,
+    first: int,
+    ttl: int,
+    back: np.ndarray,
+    rings: np.ndarray,
+    counts: np.ndarray,
+    last: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Numbers of the rows `back` before each, -1 for none, and puts each into the ring of its group; row i has number `first` + i."""
+    size = rings.shape[1]
+    for i in range(len(groups)):
+        group = groups[i]
+        if ttl >= 0 and counts[group] > 0 and time[i] - last[group] > ttl:
+            counts[group] = 0
+        count = counts[group]
+        for j in range(len(back)):
+            out[j, i] = rings[group, (count - back[j]) % size] if count >= back[j] else -1
+        rings[group, count % size] = first + i
+        counts[group] = count + 1
+        last[group] = time[i]
+
+
+class Lags:
+    """`asked` of rows of `schema`; `ttl` µs after the last row of a group there is none before."""
+
+    def __init__(self, by: tuple[Field, ...], asked: Sequence[Lag], schema: Schema, ttl: int | None) -> None:
+        self.by, self.asked, self.ttl = by, asked, FOR_EVER if ttl is None else ttl
+        names = {*(field.name for field in by), *(lag.column for lag in asked)}
+        self.schema = Schema(tuple(field for field in schema.fields if field.name in names))
+        self.back = np.array(sorted({lag.k for lag in asked}), np.int64)
+        prefix = free_prefix("_l", self.schema.names)
+        #: The number of a row in its group: more before it, as far as that is known.
+        self.place = Field(f"{prefix}0", INT64)
+        self.format = Format(Schema((self.place, *self.schema.fields)), 0)
+        self.clear()
+
+    def clear(self) -> None:
+        self.numbers = GroupNumbers(self.by)
+        self._rings = np.empty((0, int(self.back[-1])), np.int64)
+        self._counts, self._last = np.zeros((2, 0), np.int64)
+        self._pieces: list[Batch] = []
+        self._rows = self._left = self._groups_left = 0
+
+    @property
+    def bytes(self) -> int:
+        """Of rings and rows."""
+        arrays = self._rings.nbytes + self._counts.nbytes + self._last.nbytes
+        return self.numbers.bytes + arrays + sum(map(batch_bytes, self._pieces))
+
+    def take(self, batch: Batch) -> dict[str, Column]:
+        """The lags of rows in stream order, which come behind those taken before."""
+        groups, n = self._groups_of(batch), len(batch)
+        before = np.empty((len(self.back), n), np.int64)
+        times = np.ascontiguousarray(batch.time)
+        look_back(groups, times, self._rows, self.ttl, self.back, self._rings, self._counts, self._last, before)
+        self._add(batch)
+        found = {int(k): self._taken(before[j], {lag.column for lag in self.asked if lag.k == k}) for j, k in enumerate(self.back)}
+        made = {lag.name: found[lag.k][lag.column] for lag in self.asked}
+        if self._rows > 2 * self._left + ROWS_MORE:
+            self._sweep()
+        return made
+
+    def _groups_of(self, batch: Batch) -> np.ndarray:
+        groups = self.numbers.of(batch.columns, len(batch))
+        if len(self.numbers) > len(self._counts):
+            size = max(64, 2 * len(self.numbers))
+            rings = np.empty((size, self._rings.shape[1]), np.int64)
+            rings[: len(self._rings)] = self._rings
+            more = np.zeros(size - len(self._counts), np.int64)
+            self._rings, self._counts, self._last = rings, np.append(self._counts, more), np.append(self._last, more)
+        return groups
+
+    def _add(self, batch: Batch) -> None:
+        rows = Batch({name: batch.columns[name] for name in self.schema.names}, batch.time)
+        pieces = self._pieces
+        pieces.append(compacted(rows))
+        while len(pieces) > 1 and len(pieces[-2]) <= min(2 * len(pieces[-1]), FEW_ROWS):
+            pieces[-2:] = [concatenated(pieces[-2:])]
+        self._rows += len(batch)
+
+    def _taken(self, rows: np.ndarray, names: set[str]) -> dict[str, Column]:
+        """`names` of the rows of these numbers, NULL where they are NONE."""
+        ends = np.cumsum([len(piece) for piece in self._pieces])
+        where = np.searchsorted(ends, rows, side="right")  # NONE: in the first one
+        there = (rows != NONE).astype(np.uint8)
+        order, found = np.empty(len(rows), np.int64), []
+        taken = 0
+        for number in np.unique(where).tolist():
+            (mine,) = np.nonzero(where == number)
+            piece = self._pieces[number]
+            start = int(ends[number]) - len(piece)
+            chosen = Batch({name: piece.columns[name] for name in names}, piece.time)
+            found.append(chosen.take(np.maximum(rows[mine] - start, 0)))
+            order[mine] = taken + np.arange(len(mine))
+            taken += len(mine)
+        columns = concatenated(found).take(order).columns
+        return {name: _where(there, column) for name, column in columns.items()}
+
+    # Rows and groups that nothing looks at any more
+
+    def _alive(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of each row that a ring names its group, its place in the group, and its number."""
+        groups, size = len(self.numbers), self._rings.shape[1]
+        counts = self._counts[:groups]
+        place = counts[:, None] - 1 - np.arange(size)[None, :]
+        group, which = np.nonzero(place >= np.maximum(counts - size, 0)[:, None])
+        places = place[group, which]
+        return group, places, self._rings[group, places % size]
+
+    def _sweep(self) -> None:
+        group, place, number = self._alive()
+        self._pieces = [compacted(self._rows_of(number))] if len(number) else []
+        self._rings[group, place % self._rings.shape[1]] = np.arange(len(number))
+        self._rows = self._left = len(number)
+
+    def _rows_of(self, numbers: np.ndarray) -> Batch:
+        return concatenated(self._pieces).take(numbers)
+
+    def forget(self, watermark: int) -> None:
+        """Frees groups that any row from `watermark` on would begin anew, now and then."""
+        if self.ttl == FOR_EVER or len(self.numbers) < 2 * self._groups_left + GROUPS_MORE:
+            return
+        kept = np.flatnonzero(self._last[: len(self.numbers)] >= max(watermark, -(2**62)) - self.ttl)
+        self.numbers.keep(kept)
+        self._rings, self._counts, self._last = self._rings[kept], self._counts[kept], self._last[kept]
+        self._groups_left = len(kept)
+        self._sweep()
+
+    # Snapshots
+
+    def snapshot(self) -> pa.RecordBatch:
+        """The rows that rings name, each with its place in its group and its event time."""
+        _, place, number = self._alive()
+        if not len(number):
+            return pa.RecordBatch.from_pylist([], self.format.arrow)
+        rows = self._rows_of(number)
+        return self.format.to_arrow(replace(rows, columns={self.place.name: Column(INT64, place), **rows.columns}))
+
+    def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
+        """Those of a snapshot."""
+        return dict(self.format.from_arrow(batch).columns)
+
+    def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
+        """Adds the rows of a snapshot that `kept`, bool[n], names: all of a group, or none."""
+        rows = self.format.from_arrow(batch).take(np.flatnonzero(kept))
+        if not len(rows):
+            return
+        groups, place = self._groups_of(rows), rows.columns[self.place.name].values
+        self._rings[groups, place % self._rings.shape[1]] = self._rows + np.arange(len(rows))
+        np.maximum.at(self._counts, groups, place + 1)
+        np.maximum.at(self._last, groups, rows.time)
+        self._add(rows)
+
+
+def _where(there: np.ndarray, column: Column) -> Column:
+    """NULL where it is not there."""
+    valid = there if column.valid is None else column.valid & there
+    return replace(column, valid=None if valid.all() else valid, lines=None, words=None)

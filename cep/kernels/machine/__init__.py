@@ -1,0 +1,1 @@
+"""How kernels become machine code, and what they use of the machine."""

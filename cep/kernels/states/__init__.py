@@ -1,0 +1,1 @@
+"""Kernels of what functions remember: exact sums, lists, registers, squares."""

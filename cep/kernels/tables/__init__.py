@@ -1,0 +1,1 @@
+"""Kernels of keys and tables: two words a key, hashing, groups, partitioning."""

@@ -1,0 +1,1 @@
+"""Kernels that assign rows to windows, as programs over slots."""

@@ -1,0 +1,1 @@
+"""What every description of its kind answers, and what these answers are made of."""

@@ -1,0 +1,1 @@
+"""Messages between processes: sockets, the wire, what is checked on the way in."""

@@ -1,0 +1,239 @@
+"""Files and disks: what sources, sinks and reports use of them. The machine's, and one in memory that is shipped as its double.
+
+Whatever goes wrong is an OSError with its number, as the machine says it: FileNotFoundError, FileExistsError, `errno.ENOSPC` where the
+disk is full. `create`, `sync`, `rename`, `sync_folder`: after a loss of power such a file is there whole, or it is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from typing import Protocol
+
+_MODE = 0o644
+
+
+class File(Protocol):
+    """An open file, to read or to append to."""
+
+    def read_at(self, into: memoryview, position: int) -> int:
+        """Reads from `position` on. The bytes read: perhaps fewer than there is room for, 0 at the end."""
+
+    def append(self, data: memoryview) -> int:
+        """Writes at the end. The bytes written: perhaps fewer than given, then the rest is to be given again."""
+
+    def sync(self) -> None:
+        """What was written is on the disk when this returns."""
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    """Paths are absolute."""
+
+    def open(self, path: str) -> File:
+        """To be read."""
+
+    def create(self, path: str, overwrite: bool = False) -> File:
+        """An empty file, to be appended to. Raises FileExistsError: there is one, and it is not to be overwritten."""
+
+    def rename(self, path: str, name: str) -> None:
+        """The file has another path from now on, whole; what was there is gone."""
+
+    def remove(self, path: str) -> None: ...
+
+    def make_folder(self, path: str) -> None:
+        """With those above it; it may be there."""
+
+    def names(self, folder: str) -> list[str]:
+        """The names of the files and folders in it, sorted."""
+
+    def sync_folder(self, folder: str) -> None:
+        """The names in it are on the disk when this returns."""
+
+    def free_bytes(self, path: str) -> int:
+        """How much room the disk has on which `path` is."""
+
+
+class DiskFile:
+    """`File` of the machine."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def read_at(self, into: memoryview, position: int) -> int:
+        return os.preadv(self._file, [into], position)
+
+    def append(self, data: memoryview) -> int:
+        return os.write(self._file, data)
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+    def size(self) -> int:
+        return os.fstat(self._file).st_size
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class DiskStore:
+    """`Store` of the machine."""
+
+    def open(self, path: str) -> File:
+        return DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+    def create(self, path: str, overwrite: bool = False) -> File:
+        return DiskFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if overwrite else os.O_EXCL), _MODE))
+
+    def rename(self, path: str, name: str) -> None:
+        os.rename(path, name)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(os.listdir(folder))
+
+    def sync_folder(self, folder: str) -> None:
+        there = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(there)
+        finally:
+            os.close(there)
+
+    def free_bytes(self, path: str) -> int:
+        there = os.statvfs(path)
+        return there.f_bavail * there.f_frsize
+
+
+class MemoryFile:
+    """`File` of a `MemoryStore`. One that was renamed or removed goes on, as on a disk."""
+
+    def __init__(self, store: MemoryStore, data: bytearray, writes: bool) -> None:
+        self._store, self._data, self._writes, self._open = store, data, writes, True
+
+    def read_at(self, into: memoryview, position: int) -> int:
+        self._check(not self._writes)
+        found = self._data[position : position + len(into)]
+        into[: len(found)] = found
+        return len(found)
+
+    def append(self, data: memoryview) -> int:
+        self._check(self._writes)
+        room = self._store.room_for(len(data))
+        self._data += data[:room]
+        return room
+
+    def sync(self) -> None:
+        self._check()
+
+    def size(self) -> int:
+        self._check()
+        return len(self._data)
+
+    def close(self) -> None:
+        self._check()
+        self._open = False
+
+    def _check(self, allowed: bool = True) -> None:
+        if not self._open or not allowed:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+
+class MemoryStore:
+    """`Store` in memory.
+
+    Args:
+        bytes_max: so much there is room for; a write beyond it is cut short, and the next one fails, as on a full disk.
+        write_bytes_max: more is not written with one call.
+    """
+
+    def __init__(self, bytes_max: int = 1 << 40, write_bytes_max: int = 1 << 30) -> None:
+        self.bytes_max, self.write_bytes_max = bytes_max, write_bytes_max
+        self._files: dict[str, bytearray] = {}
+        self._folders = {"/"}
+
+    def open(self, path: str) -> File:
+        if path in self._folders:
+            raise _error(errno.EISDIR, path)
+        return MemoryFile(self, self._there(path), writes=False)
+
+    def create(self, path: str, overwrite: bool = False) -> File:
+        self._check_folder(os.path.dirname(path))
+        if path in self._folders:
+            raise _error(errno.EISDIR if overwrite else errno.EEXIST, path)
+        if path in self._files and not overwrite:
+            raise _error(errno.EEXIST, path)
+        data = self._files.setdefault(path, bytearray())
+        data.clear()
+        return MemoryFile(self, data, writes=True)
+
+    def rename(self, path: str, name: str) -> None:
+        data = self._there(path)
+        self._check_folder(os.path.dirname(name))
+        del self._files[path]
+        self._files[name] = data
+
+    def remove(self, path: str) -> None:
+        self._there(path)
+        del self._files[path]
+
+    def make_folder(self, path: str) -> None:
+        for folder in _upwards(path):
+            if folder in self._files:
+                raise _error(errno.EEXIST if folder == path else errno.ENOTDIR, folder)
+            self._folders.add(folder)
+
+    def names(self, folder: str) -> list[str]:
+        self._check_folder(folder)
+        return sorted(os.path.basename(path) for path in (*self._files, *self._folders) if path != "/" and os.path.dirname(path) == folder)
+
+    def sync_folder(self, folder: str) -> None:
+        self._check_folder(folder)
+
+    def free_bytes(self, path: str) -> int:
+        if path not in self._folders:
+            self._there(path)
+        return self.bytes_max - sum(map(len, self._files.values()))
+
+    def room_for(self, size: int) -> int:
+        """How much of a write of `size` bytes is done. Raises OSError: the disk is full."""
+        free = self.bytes_max - sum(map(len, self._files.values()))
+        if size and free <= 0:
+            raise _error(errno.ENOSPC)
+        return min(size, free, self.write_bytes_max)
+
+    def _there(self, path: str) -> bytearray:
+        if path not in self._files:
+            raise _error(errno.ENOENT, path)
+        return self._files[path]
+
+    def _check_folder(self, folder: str) -> None:
+        if folder in self._files:
+            raise _error(errno.ENOTDIR, folder)
+        if folder not in self._folders:
+            raise _error(errno.ENOENT, folder)
+
+
+def append_all(file: File, data: bytes | memoryview) -> None:
+    """Writes all of it, however often a write is cut short."""
+    left = memoryview(data)
+    while left:
+        left = left[file.append(left) :]
+
+
+def _error(number: int, path: str | None = None) -> OSError:
+    return OSError(number, os.strerror(number), path)  # which makes it FileNotFoundError and so on
+
+
+def _upwards(path: str) -> Iterable[str]:
+    while path != "/":
+        yield path
+        path = os.path.dirname(path)

@@ -1,0 +1,1 @@
+"""Queries as users write them."""

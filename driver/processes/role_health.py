@@ -1,0 +1,105 @@
+"""Whether a role works, for a container's health check: `python -m driver.processes.role_health ROLE`; 0 and a word, or 1 and why not.
+
+Asked every few seconds on every machine, so it imports next to nothing. What a role is told by its environment, this is told too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from cep.errors import ClusterError
+from cep.service.reports import read_reports
+from driver.processes.run_folder import RunFolder, run_folder
+
+_PATIENCE_S = 4.0
+
+
+def zookeeper() -> str:
+    """It answers."""
+    with closing(socket.create_connection(("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181"))), _PATIENCE_S)) as connection:
+        connection.sendall(b"ruok")
+        return _expected(connection.recv(4).decode(), "imok")
+
+
+def orchestrator() -> str:
+    """It leads, or stands by for one that does."""
+    port = int(os.environ.get("CEP_REST_PORT", "8765"))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    with closing(connection):
+        connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
+        answer = json.loads(connection.getresponse().read())
+    _expected(answer["zookeeper"], "connected")
+    return str(answer["role"])
+
+
+def metric_server() -> str:
+    """It listens."""
+    return _listens("metrics-in")
+
+
+def gateway() -> str:
+    """It listens."""
+    return _listens("gateway")
+
+
+def instance_managers() -> str:
+    """All that its agent keeps up are up, and listen."""
+    name = sys.argv[2] if len(sys.argv) > 2 else "instance-managers"
+    children = [child for report in read_reports(_run().reports) if report["supervisor"] == name for child in report["children"]]
+    if not children:
+        raise ClusterError(f"no report of {name!r} in {_run().reports}")
+    for child in children:
+        _expected(f"{child['name']} is {child['state']}", f"{child['name']} is up")
+        _listens(child["name"])
+    return f"{len(children)} up"
+
+
+def spark_master() -> str:
+    """It listens."""
+    socket.create_connection((socket.gethostname(), 7077), _PATIENCE_S).close()
+    return "listens"
+
+
+ROLES: dict[str, Callable[[], str]] = {
+    role.__name__.replace("_", "-"): role for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master)
+}
+
+
+def _run() -> RunFolder:
+    folder = run_folder()
+    if folder is None:
+        raise ClusterError("expected the run folder in CEP_RUN")
+    return folder
+
+
+def _listens(name: str) -> str:
+    with closing(socket.socket(socket.AF_UNIX)) as connection:
+        connection.settimeout(_PATIENCE_S)
+        connection.connect(str(Path(_run().path) / name))
+    return "listens"
+
+
+def _expected(got: str, expected: str) -> str:
+    if got != expected:
+        raise ClusterError(f"expected {expected!r}, got {got!r}")
+    return got
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        print(ROLES[arguments[0]]())
+    except (ClusterError, OSError, ValueError, LookupError, http.client.HTTPException) as error:
+        print(f"{type(error).__name__}: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The folder that the processes of one machine share: their sockets, reports and secrets. In containers it has the same path as outside.
+
+A user who may read it may use the cluster: it belongs to one user, and no other may enter. `cep init` makes it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from cep.config import RUN_VARIABLE
+from cep.errors import ClusterError
+from driver.processes.zookeeper import make_secret
+
+_SPARK_SETTINGS = "spark.authenticate true\nspark.authenticate.secret {secret}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """It and what is in it."""
+
+    path: Path
+
+    @property
+    def reports(self) -> Path:
+        return self.path / "reports"
+
+    @property
+    def spark(self) -> Path:
+        """What Spark reads as its configuration: the secret by which its processes know each other."""
+        return self.path / "spark"
+
+    @property
+    def zookeeper_secret(self) -> Path:
+        """By which the processes of the cluster are known to ZooKeeper: the same on all machines, for as long as ZooKeeper's data."""
+        return self.path / "zookeeper-secret"
+
+    def socket(self, name: str) -> str:
+        """The endpoint of a socket in it."""
+        return f"ipc://{self.path / name}"
+
+    def token(self) -> str:
+        """What REST requests must carry. Raises ClusterError: none has been made yet, or it is not ours to read."""
+        try:
+            return (self.path / "token").read_text().strip()
+        except OSError as error:
+            raise ClusterError(f"{self.path / 'token'}: {error.strerror}; `cep init` makes the run folder and its token") from None
+
+    def prepare(self, user: int, group: int) -> None:
+        """Makes what is not there yet, for this user alone; what is there stays. Raises OSError: it may not be written."""
+        for folder in (self.path, self.reports, self.spark):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._keep_secret("token", secrets.token_urlsafe(32))
+        with suppress(FileExistsError):
+            make_secret(self.zookeeper_secret)
+        self._keep_secret("spark/spark-defaults.conf", _SPARK_SETTINGS.format(secret=secrets.token_urlsafe(32)))
+        for each in (self.path, self.reports, self.spark, self.path / "token", self.zookeeper_secret, self.spark / "spark-defaults.conf"):
+            os.chown(each, user, group)
+            each.chmod(0o700 if each.is_dir() else 0o600)
+
+    def _keep_secret(self, name: str, text: str) -> None:
+        with suppress(FileExistsError):
+            handle = os.open(self.path / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+
+
+def run_folder() -> RunFolder | None:
+    """The one that the environment names."""
+    named = os.environ.get(RUN_VARIABLE)
+    return RunFolder(Path(named)) if named else None
+
+
+def token_or_run_folders(token: str | None) -> str | None:
+    """`token`, else the one in the run folder that the environment names; None: there is neither. Raises ClusterError: that has none."""
+    folder = run_folder()
+    return token or (folder.token() if folder else None)

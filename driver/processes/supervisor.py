@@ -1,0 +1,307 @@
+"""One local cluster: a process that starts, keeps up and takes down all others (`python -m driver.processes.supervisor '<json>'`).
+
+Rules:
+1. One thread. The kernel kills a child when the *thread* that made it ends, and forking is safe only without others.
+2. Everything is an event (`driver.processes.events`): a line or the end of stdin, a signal, the death of a child or of the parent.
+3. Whatever ends it (end of stdin, SIGTERM, SIGINT, the parent's death, a child that dies before all are ready), it leaves nothing:
+   no process, no folder. Killed with -9, the kernel takes its children, and the next cluster sweeps its folder. Once all are ready
+   no death ends it (`driver.processes.children`).
+4. It holds the ports: ZooKeeper's is reserved, REST's is a listening socket handed to each orchestrator in turn, so that
+   requests made while there is none wait for the next.
+5. stdout: first `{"ready": true, "rest", "home", "zookeeper", "processes"}` or `{"error"}`, then one line per line of stdin.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cep.config import (
+    BUDGET_BYTES,
+    GRACE_S,
+    SESSION_TIMEOUT_S,
+    STATE_LIMIT_BYTES,
+    TOKEN_VARIABLE,
+    ClusterConfig,
+    InstanceManagerConfig,
+    argument,
+)
+from cep.errors import CepError, ClusterError
+from cep.machine import available_cores, core_quota, read_topology
+from driver.builder.own_functions import MODULE
+from driver.commands import INSTANCE_MANAGER, bound, environment, python
+from driver.processes.children import Children
+from driver.processes.events import Events
+from driver.processes.java import java_home
+from driver.processes.process import Home
+from driver.processes.watch import HOLD_S
+from driver.processes.zookeeper import ZooKeeper, make_secret, reserve_port, spark_jars
+
+INSTANCES_DEFAULT_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LocalConfig:
+    """What the starter of a local cluster may choose.
+
+    Args:
+        instances: instance managers; None: one per core that this process may use, at most 4.
+        numa: bind each to a core and its node.
+        data: folders under which file sources may be.
+        modules: the modules whose functions queries may call.
+        module_path: folders in which they are found, behind those where Python looks anyway.
+        own_functions: the source of one more such module, `driver.builder.own_functions`; empty: none.
+        token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
+            TOKEN_VARIABLE: command lines can be read by every user of the machine.
+        rest_port: 0: any free one.
+        rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
+        folder: where the private folder is made; None: the temporary folder.
+        keep_home: leave the private folder, with its logs, when the cluster ends.
+        start_timeout_s: how long all may take to be ready.
+        instance_manager: the command of an instance manager, without its configuration.
+        fast_path, stock_numba: for bug reports, as in `cep.config.ClusterConfig`.
+        hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
+    """
+
+    instances: int | None = None
+    numa: bool = True
+    data: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    module_path: tuple[str, ...] = ()
+    own_functions: str = ""
+    token: str | None = None
+    rest_host: str = "127.0.0.1"
+    rest_port: int = 0
+    rest_names: tuple[str, ...] = ()
+    folder: str | None = None
+    keep_home: bool = False
+    session_timeout_s: float = SESSION_TIMEOUT_S
+    grace_s: float = GRACE_S
+    budget_bytes: int = BUDGET_BYTES
+    state_limit_bytes: int = STATE_LIMIT_BYTES
+    kernel_cache: str | None = None
+    start_timeout_s: float = 60.0
+    instance_manager: tuple[str, ...] = INSTANCE_MANAGER
+    hold_s: float = HOLD_S
+    fast_path: bool = True
+    stock_numba: bool = False
+
+    @staticmethod
+    def from_json(document: dict[str, Any]) -> LocalConfig:
+        """Raises ClusterError: an unknown field."""
+        lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
+        secret = {"token": os.environ[TOKEN_VARIABLE]} if TOKEN_VARIABLE in os.environ else {}
+        try:
+            return LocalConfig(**secret | document | lists)
+        except TypeError as error:
+            raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+
+
+class Supervisor:
+    """The children of one cluster and the events that concern them."""
+
+    def __init__(self, config: LocalConfig, home: Home) -> None:
+        self.config, self.home = config, home
+        self.events = Events()
+        self._sockets: list[socket.socket] = []
+        self._input = b""
+        known = environment({TOKEN_VARIABLE: config.token} if config.token else {})
+        facts = {"home": str(home.folder)}
+        self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, config.hold_s)
+
+    def listen(self) -> None:
+        """Takes notice of stdin, of signals and of the parent's death."""
+        self.events.listen()
+        self.events.on(sys.stdin.fileno(), self._read_input)  # its end has to do where the parent is outside this container
+
+    def start(self) -> ClusterConfig:
+        """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
+        zookeeper_port, rest = reserve_port(), _listen(self.config.rest_host, self.config.rest_port)
+        self._sockets += [zookeeper_port, rest]
+        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1])
+        cluster = self._cluster(zookeeper, rest)
+        self.children.facts["rest"] = cluster.rest
+        self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
+        self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
+        for manager in instance_managers(self.config, cluster, self.home):
+            self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
+        self._offer_gateway(cluster)
+        self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
+        return cluster
+
+    def wait_ready(self, cluster: ClusterConfig) -> None:
+        """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
+        deadline = time.monotonic() + self.config.start_timeout_s
+        wanted = sum(name.startswith("im-") for name in self.children.running())
+        patience_s = self.config.start_timeout_s / 60
+        while not self.events.stopping and (health := _health(cluster, patience_s)).get("instance_managers", -1) < wanted:
+            self.events.step(0.02)
+            if time.monotonic() > deadline:
+                tails = self.children.tails()
+                raise ClusterError(f"the cluster was not ready within {self.config.start_timeout_s:g} s: {health}\n{tails}")
+        self.children.started()
+
+    def stop(self) -> None:
+        """Takes down every child: ZooKeeper last, for the others say goodbye to it, and at once, if its data are not wanted."""
+        self.children.stop("zookeeper", 5.0 if self.config.keep_home else 0.0)
+        self.events.close()
+        for each in self._sockets:
+            each.close()
+
+    def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
+        own = self.config
+        return ClusterConfig(
+            home=str(self.home.folder),
+            zookeeper=zookeeper.hosts,
+            rest_host=own.rest_host,
+            rest_port=rest.getsockname()[1],
+            metrics_in=self.home.socket("metrics-in"),
+            metrics_out=self.home.socket("metrics-out"),
+            data=own.data,
+            modules=own.modules + ((MODULE,) if own.own_functions else ()),
+            module_path=own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
+            rest_names=own.rest_names,
+            token=own.token,
+            session_timeout_s=own.session_timeout_s,
+            grace_s=own.grace_s,
+            budget_bytes=own.budget_bytes,
+            state_limit_bytes=own.state_limit_bytes,
+            numa=own.numa,
+            kernel_cache=own.kernel_cache,
+            rest_fd=rest.fileno(),
+            zookeeper_secret=str(self._write_secret()),
+            gateway=str(self.home.folder / "gateway"),
+            reports=str(self.children.reports),
+            fast_path=own.fast_path,
+            stock_numba=own.stock_numba,
+        )
+
+    def _write_secret(self) -> Path:
+        """By which the cluster's processes are known to ZooKeeper."""
+        file = self.home.folder / "zookeeper-secret"
+        make_secret(file)
+        return file
+
+    def _write_own_functions(self) -> str:
+        """The folder in which their module is."""
+        folder = self.home.folder / "modules"
+        folder.mkdir()
+        (folder / f"{MODULE}.py").write_text(self.config.own_functions)
+        return str(folder)
+
+    def _offer_gateway(self, cluster: ClusterConfig) -> None:
+        """Listens for the gateway and starts it at the first connection: few need it, and it takes a second of CPU."""
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(cluster.gateway))
+        listener.listen()
+        self._sockets.append(listener)
+        handle = listener.fileno()
+
+        def start() -> None:
+            self.events.off(handle)
+            self.children.start("gateway", [*python("driver.gateway", argument(cluster)), str(handle)], (handle,))
+
+        self.events.on(handle, start)
+
+    def _read_input(self) -> None:
+        received = os.read(sys.stdin.fileno(), 65536)
+        if not received:
+            self.events.stop()
+        *lines, self._input = (self._input + received).split(b"\n")
+        for line in lines:
+            self._answer(line)
+
+    def _answer(self, line: bytes) -> None:
+        try:
+            wants = json.loads(line)
+        except ValueError:
+            wants = None
+        if isinstance(wants, dict) and wants.get("processes"):
+            _say({"processes": self.children.listing()})
+        else:
+            _say({"error": f'expected {{"processes": true}}, got {line.decode(errors="replace")!r}'})
+
+
+def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -> list[InstanceManagerConfig]:
+    """The instance managers that there will be: number i at the i-th core in order of nodes, beginning again when the cores are used up."""
+    topology = read_topology().restricted(available_cores())
+    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in topology.nodes for core in node.cores]
+    count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
+    places = places if config.numa else [(None, None)]
+    chosen = (places[i % len(places)] for i in range(count))
+    marks = None if cluster.reports is None else Path(cluster.reports)
+    return [
+        InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}"), None if marks is None else str(marks / f"im-{i}.mark"))
+        for i, place in enumerate(chosen)
+    ]
+
+
+def _core_count(cores: int) -> int:
+    quota = core_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Raises ClusterError: the port is taken, or the address is not this machine's."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=128)
+    except OSError as error:
+        raise ClusterError(f"REST cannot listen at port {port} of {host}: {error.strerror}; choose another port, or 0 for any") from error
+
+
+def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
+    """What the orchestrator says of itself; empty where it says nothing within that time."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=timeout_s)
+    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else {}
+    try:
+        connection.request("GET", "/health", headers=headers)
+        return dict(json.loads(connection.getresponse().read()))
+    except (OSError, http.client.HTTPException, ValueError):
+        return {}
+    finally:
+        connection.close()
+
+
+def _say(line: dict[str, Any]) -> None:
+    with suppress(BrokenPipeError):  # no process listens any more: the end of stdin says so too
+        os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
+
+
+def run(config: LocalConfig) -> None:
+    """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
+    with ExitStack() as ending:
+        home = Home.make(config.folder)
+        ending.callback(home.leave, config.keep_home)
+        supervisor = Supervisor(config, home)
+        ending.callback(supervisor.stop)
+        supervisor.listen()
+        cluster = supervisor.start()
+        supervisor.wait_ready(cluster)
+        if not supervisor.events.stopping:
+            told = {"rest": cluster.rest, "home": cluster.home, "zookeeper": cluster.zookeeper}
+            _say({"ready": True, **told, "processes": supervisor.children.listing()})
+        while not supervisor.events.stopping:
+            supervisor.events.step()
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        run(LocalConfig.from_json(json.loads(arguments[0]) if arguments else {}))
+    except (CepError, OSError, ValueError) as error:
+        _say({"error": str(error)})
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

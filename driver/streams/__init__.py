@@ -1,0 +1,1 @@
+"""Publishers and subscriptions: cores without input and output, and threads around them."""

@@ -1,0 +1,164 @@
+"""The readers of the streams that a client publishes: one question to the orchestrator for all of its publishers, however many.
+
+Publishers are opened and closed together, too: each step is taken for all of them before the answers are waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import quote
+
+from cep.errors import CepError, ClusterError
+from driver.rest import Rest, Unreachable
+from driver.streams.data_plane import DataPlane
+from driver.streams.following_core import FollowingCore
+from driver.streams.publisher import Publisher, Steps, finish
+from driver.streams.readers import Document, StreamReader
+
+LOG = logging.getLogger(__name__)
+POLL_S = 10.0
+BUSY_S = 0.2  # how long we wait for a publisher that is sending before we see to the others
+AGAIN_S = 0.2
+
+
+class Following:
+    """Learns of queries that begin or end while publishers are open. Its thread begins with the first of them. `opens`, `closes` and `turn`
+    are for one thread that does everything."""
+
+    def __init__(self, rest: Rest, plane: DataPlane) -> None:
+        self.rest, self.plane = rest, plane
+        self.core: FollowingCore[Publisher] = FollowingCore()
+        self.learning = threading.RLock()
+        self.closing = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def open(self, publishers: Sequence[Publisher]) -> None:
+        """Opens them; when it returns, all readers of their streams know them."""
+        finish(self.opens(publishers))
+        if self.thread is None:
+            self.thread = threading.Thread(target=self._follow, name="cep-publishers", daemon=True)
+            self.thread.start()
+
+    def opens(self, publishers: Sequence[Publisher]) -> Steps[None]:
+        """The same in steps."""
+        documents = [{"stream": p.stream.name, "name": p.name, "endpoint": self.plane.endpoint} for p in publishers]
+        answer = self.rest.post("/publishers", documents, again=True)
+        with self.learning:
+            self.core.opened([(p.stream.name, p) for p in publishers], answer["after"])
+            yield from self._learn({p: found["readers"] for p, found in zip(publishers, answer["opened"], strict=True)})
+
+    def refresh(self) -> None:
+        """Learns of new readers now: a query that this process has just deployed gets the very next row."""
+        if self.core.publishers:
+            finish(self.turn())
+            while self.core.late:
+                with self.learning:
+                    finish(self._learn({}))
+
+    def turn(self, wait_s: float = 0.0) -> Steps[None]:
+        """Asks once what has changed, which may take the orchestrator `wait_s` to answer."""
+        answer = self._ask(wait_s)
+        with self.learning:
+            for publisher in self.core.open:  # there is a cluster
+                publisher.core.lost = None
+            yield from self._learn(self.core.answered(answer))
+
+    def close(self, publishers: Iterable[Publisher], keep_open: bool = False) -> None:
+        """Closes those that are open yet; the last one of a stream ends it, unless `keep_open`."""
+        finish(self.closes(publishers, keep_open))
+
+    def closes(self, publishers: Iterable[Publisher], keep_open: bool = False) -> Steps[None]:
+        """The same in steps."""
+        open_ = [publisher for publisher in publishers if publisher.give_up()]
+        if not open_:
+            return
+        with ExitStack() as held:
+            for publisher in open_:
+                held.enter_context(publisher.sending)
+            answers = self._tell_orchestrator(open_)
+            try:
+                complaints = yield from self._say_goodbye(open_, answers, keep_open)
+            finally:
+                self._forget(open_)
+        if complaints:
+            raise ClusterError("; ".join(complaints))
+
+    def _tell_orchestrator(self, publishers: Sequence[Publisher]) -> list[dict[str, Any]]:
+        """That they close. Where that cannot be said they go on, so that they can be closed later: their streams would never end."""
+        closings = [{"stream": p.stream.name, "name": p.name} for p in publishers]
+        try:
+            answers: list[dict[str, Any]] = self.rest.post("/publishers:close", closings, again=True)
+        except BaseException:
+            for publisher in publishers:
+                publisher.go_on()
+            raise
+        return answers
+
+    def _forget(self, publishers: Iterable[Publisher]) -> None:
+        with self.learning:
+            for publisher in publishers:
+                publisher.leave()
+                self.core.closed(publisher.stream.name, publisher)
+
+    def stop(self) -> None:
+        """Asks no more."""
+        self.closing.set()
+
+    def _say_goodbye(self, publishers: Sequence[Publisher], answers: Sequence[dict[str, Any]], keep_open: bool) -> Steps[list[str]]:
+        """To the readers; what is to be complained of."""
+        for publisher, answer in zip(publishers, answers, strict=True):
+            publisher.drop_gone(answer["readers"])
+        # A query deployed a moment ago hears of the end too.
+        asked = [(p, p.ask(answer["readers"])) for p, answer in zip(publishers, answers, strict=True)]
+        for publisher, readers in asked:
+            yield from publisher.opened(readers)
+        for publisher, answer in zip(publishers, answers, strict=True):
+            publisher.say_goodbye(not keep_open, answer["others"])
+        complaints = []
+        for publisher in publishers:
+            complaints.append((yield from publisher.confirmed()))
+        return list(filter(None, complaints))
+
+    # Learning
+
+    def _follow(self) -> None:
+        while not self.closing.is_set():
+            try:
+                finish(self.turn(AGAIN_S if self.core.late else POLL_S))
+            except Unreachable as away:  # what flows, flows
+                self._look_for_life(away)
+                self.closing.wait(AGAIN_S)
+            except CepError as error:
+                if not self.closing.wait(AGAIN_S) and not isinstance(error, ClusterError):
+                    LOG.warning("the readers of the streams that are published here are not known: %s", error)
+
+    def _look_for_life(self, away: Unreachable) -> None:
+        with self.learning:
+            open_ = self.core.open
+        for publisher in open_:
+            publisher.look_for_life(away)
+
+    def _ask(self, wait_s: float) -> dict[str, Any]:
+        address = f"/publishers?endpoint={quote(self.plane.endpoint, safe='')}&after={self.core.after}&wait={wait_s:g}"
+        answer: dict[str, Any] = self.rest.get(address, timeout=POLL_S + self.rest.patience_s)
+        return answer
+
+    def _learn(self, news: Mapping[Publisher, Sequence[Document]]) -> Steps[None]:
+        """Has publishers open at the readers that they did not know. Those that are sending, and perhaps wait for credit, have to wait."""
+        news = self.core.due(news)
+        for publisher, readers in news.items():
+            publisher.drop_gone(readers)  # before the lock, which a `send` holds that waits for the credit of one that is gone
+        with ExitStack() as held:
+            taken: list[tuple[Publisher, list[StreamReader]]] = []
+            for publisher, readers in news.items():
+                if not publisher.busy and publisher.sending.acquire(timeout=BUSY_S if not taken else 0.0):
+                    held.callback(publisher.sending.release)
+                    taken.append((publisher, publisher.ask(readers)))
+                else:
+                    self.core.put_off(publisher, readers)
+            for publisher, asked in taken:
+                yield from publisher.opened(asked)

@@ -1,0 +1,226 @@
+"""A publisher without input and output: what readers say, documents and times go in; commands and errors come out.
+
+1. A publisher numbers and stamps its own rows (`Numbering`). Its stamp starts at the greatest answer of its readers: none gets a row that
+   is late for it.
+2. Of each query one reader gets a batch, the first with credit, in turn (`StreamReaders`); of a query with replicas each gets its
+   share. One that has not let us in yet is waited for: it misses no row.
+3. Messages to a reader leave in the order of their numbers. A command with a number is obeyed before the next one is asked for.
+4. A reader that moves is told so where it was, behind what it was sent; from then on it hears from us at its new place.
+5. A publisher that is silent is waited for no longer, and asks before it says more (`Silence`).
+6. The last word says how much was sent. A reader that has closed us before that has not taken all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cep.elements import MoveBarrier
+from cep.errors import ClusterError
+from cep.model.streams import Stream
+from cep.transport import wire
+from cep.transport.wire import Header
+from driver.streams.commands import NOTHING, Leave, Listen, Send, StreamCommand
+from driver.streams.numbering import Numbering
+from driver.streams.readers import Document, StreamReader, StreamReaders, first_with_credit
+from driver.streams.silence import Silence
+
+
+class PublisherCore:
+    """What is said to readers, and what they answer: opening, moving, closing. `endpoint`: where readers find us."""
+
+    def __init__(self, stream: Stream, name: str, endpoint: str) -> None:
+        self.stream, self.name, self.endpoint = stream, name, endpoint
+        self.numbering = Numbering(stream)
+        self.readers = StreamReaders(stream.name, name)
+        self.silence = Silence(stream.idle_after, self.numbering, self.readers)
+        self.closing = self.closed = False  # no more is taken; the last word is said
+        self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there
+        self.was_closed = False  # by a reader
+
+    @property
+    def described(self) -> str:
+        return f"publisher {self.name!r} of stream {self.stream.name!r}"
+
+    def check_open(self) -> None:
+        """Raises ClusterError: nothing can be sent any more."""
+        if self.lost is not None:
+            raise self.lost
+        if self.closing:
+            raise ClusterError(f"{self.described} is closed; open another one")
+
+    def check_heard(self) -> None:
+        """Raises ClusterError: a reader has closed us."""
+        if complaint := self.unheard():
+            raise ClusterError(complaint)
+
+    def unheard(self) -> str:
+        """What is to be complained of if a reader has closed us; empty if none has."""
+        complaint = self.readers.unheard()
+        return complaint and f"{self.described} {complaint}"
+
+    # Sending
+
+    def settled(self, readers: Sequence[StreamReader], size: int) -> bool:
+        """Need a batch for one of these not wait any longer?"""
+        over = self.closing or self.lost or any(r.closed for r in readers) or all(r.gone for r in readers)
+        return bool(over) or first_with_credit(readers, size) is not None
+
+    def choose(self, readers: Sequence[StreamReader], size: int) -> StreamReader | None:
+        """The first with credit; None: the query is over. Raises ClusterError: we are closed, or count so, or the cluster is gone."""
+        if self.lost is not None:
+            raise self.lost
+        if self.closing:
+            raise ClusterError(f"{self.described} was closed while it waited for credit")
+        if self.was_closed:
+            self.check_heard()
+        return first_with_credit(readers, size)
+
+    def tell_watermark(self) -> Sequence[StreamCommand]:
+        """To those that do not know it yet."""
+        return self.numbering.tell_watermark(self.readers.values())
+
+    def promise(self, time_us: int) -> Sequence[StreamCommand]:
+        """Nothing older than that will be sent, disorder not subtracted. Raises ClusterError: a reader has closed us."""
+        self.check_heard()
+        self.numbering.start_at(time_us)
+        return self.tell_watermark()
+
+    def go_on_with(self, now_us: int) -> Sequence[StreamCommand]:
+        """Rows are stamped as they are sent: time goes on without them."""
+        self.numbering.max_time = max(self.numbering.max_time, now_us)
+        return self.tell_watermark()
+
+    def look(self, now: int) -> Sequence[StreamCommand]:
+        """Has it been silent for so long that readers need not wait for it? One that closes says its last word and not Idle."""
+        return NOTHING if self.closing else self.silence.look(now)
+
+    def ask_awake(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
+        """How far have they come without us? Raises ClusterError: we are closed, or the cluster is gone."""
+        if self.lost is not None:
+            raise self.lost
+        if self.closing:
+            raise ClusterError(f"{self.described} was closed while it woke up")
+        document = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until, "awakes": True})
+        return [Send(reader.endpoint, Header(wire.OPEN, reader.entry), document) for reader in readers]
+
+    def awake(self, asked: Iterable[StreamReader], now: int) -> Sequence[StreamCommand]:
+        """All have answered. Raises ClusterError: one of them counts us as closed."""
+        self.check_heard()
+        return self.silence.awake(asked, now)
+
+    # StreamReaders
+
+    def ask(self, documents: Iterable[Document]) -> tuple[list[StreamReader], Sequence[StreamCommand]]:
+        """Asks to be let in by those that are new; rows that come next are theirs too."""
+        commands: list[StreamCommand] = [*self.readers.forget_gone()]
+        new = [] if self.closed else self.readers.add(documents)
+        body = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until})
+        for reader in new:
+            commands += Listen(reader.endpoint, reader.channel), Send(reader.endpoint, Header(wire.OPEN, reader.entry), body)
+        return new, commands
+
+    def grow(self, stream: Stream) -> Sequence[StreamCommand]:
+        """Its rows have the columns of `stream` from now on. Readers hear so in front of the first of them, as if it came to a place where
+        it was before: with the numbers it has come to."""
+        self.stream = stream
+        self.numbering.declare(stream)
+        body = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until})
+        open_ = [reader for reader in self.readers.values() if not (reader.gone or reader.closed or self.closed)]
+        return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in open_]
+
+    @property
+    def _opening(self) -> dict[str, Any]:
+        return {"publisher": self.name, "endpoint": self.endpoint, "schema": self.stream.schema.to_json()}
+
+    def lose(self, gone: set[str], away: str, refused: bool) -> None:
+        """The cluster does not answer, as `away` says, and the processes at endpoints `gone` have ended. With no reader left there is no
+        cluster. `refused`: the orchestrator's process has ended."""
+        here = self.readers.endpoints
+        for reader in self.readers.values():
+            reader.gone |= reader.endpoint in gone
+        gone = gone & here
+        if gone == here and (gone or refused):
+            gone_readers = f"the instance managers at {', '.join(sorted(gone))} that read it have ended" if gone else "no query reads it"
+            self.lost = ClusterError(f"{self.described}: {gone_readers}, and {away}")
+
+    def heard(self, header: Header, body: Any, beaten: int) -> Sequence[StreamCommand]:
+        """What a reader says; our last heartbeat was number `beaten`."""
+        reader = self.readers.get(header.channel)
+        if reader is None:
+            return NOTHING
+        match header.kind:
+            case wire.CREDIT:
+                reader.credit.grant(header.sequence, header.record, header.watermark)
+            case wire.OPENED if reader.opened:
+                self._answered(reader, header, wire.from_json(body))
+            case wire.OPENED:
+                return self._opened(reader, header, wire.from_json(body), beaten)
+            case wire.CLOSED:
+                reader.close(wire.from_json(body) if len(body) else {}, self.closed)
+                self.was_closed = True
+            case wire.UNKNOWN if not self.closed:
+                reader.forget_us(header.sequence, wire.from_json(body))
+                self.was_closed = True
+            case wire.REDIRECT if reader.opened and not self.closed:  # our last word is not said
+                return self._redirect(reader, body)
+        return NOTHING
+
+    def _opened(self, reader: StreamReader, header: Header, said: Document, beaten: int) -> Sequence[StreamCommand]:
+        reader.open(header, said, beaten)
+        self.numbering.record = max(self.numbering.record, header.record)
+        listening = self._goes_on_at(said.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
+        self.numbering.start_at(header.watermark)
+        return [*listening, *(self.silence.say_idle([reader]) if self.silence.idle else NOTHING)]
+
+    def _answered(self, reader: StreamReader, header: Header, said: Document) -> None:
+        """At one that had us open already: we were idle, or it is not there any more."""
+        reader.gone |= not said["here"]
+        if said.get("awakes"):
+            reader.told_idle = False
+            self.numbering.start_at(header.watermark)
+
+    def _redirect(self, reader: StreamReader, body: Any) -> Sequence[StreamCommand]:
+        barrier = wire.element_of(Header(wire.BARRIER, reader.channel), body, self.numbering.format)
+        assert isinstance(barrier, MoveBarrier)
+        behind = Send(reader.endpoint, self.numbering.element(wire.BARRIER, reader), body)
+        listening = self._goes_on_at(barrier.endpoint, reader)
+        opening = Header(wire.OPEN, reader.entry, reader.sequence, record=reader.credit.sent)
+        return [behind, *listening, Send(reader.endpoint, opening, wire.to_json(self._opening))]
+
+    def _goes_on_at(self, endpoint: str, reader: StreamReader) -> Sequence[StreamCommand]:
+        if endpoint == reader.endpoint:
+            return NOTHING
+        reader.endpoint, reader.process = endpoint, 0
+        return [Listen(endpoint, reader.channel)]
+
+    # Closing
+
+    def give_up(self) -> bool:
+        """No more is sent. False: it had closed already."""
+        closing, self.closing = self.closing, True
+        return not closing
+
+    def say_goodbye(self, last: bool, others: Sequence[str]) -> Sequence[StreamCommand]:
+        """To all readers. `last`: it may be the end of the stream, if all `others` that count as open have vanished."""
+        self.closed = True
+        commands: list[StreamCommand] = []
+        for reader in self.readers.values():
+            reader.closed, reader.taken = False, None
+            word = {"last": last, "others": others, "endpoint": self.endpoint, "entry": reader.entry}
+            header = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent)
+            commands.append(Send(reader.endpoint, header, wire.to_json(word)))
+        return commands
+
+    def unconfirmed(self, seconds: int) -> str:
+        """What is to be complained of when the last word was said so long ago."""
+        if not (silent := self.readers.unclosed):
+            return self.unheard()
+        where = ", ".join(sorted({f"query {reader.query!r} at {reader.endpoint}" for reader in silent}))
+        said = f"being stopped or busy it has not confirmed within {seconds} s what it was sent, and that it is closed"
+        return f"{self.described}: {where}: {said}"
+
+    def leave(self) -> Sequence[StreamCommand]:
+        """Nothing more is said or heard."""
+        self.closed = True
+        return [Leave(channel) for channel in self.readers]

@@ -1,0 +1,278 @@
+"""A subscription: the answers of an output stream as Arrow record batches, from all instances that produce it (rule 5.9).
+
+What it means is decided by `SubscriptionCore`, and what is asked of the orchestrator by `Inquiry`. Here are its queues, which the thread
+that reads the data plane fills.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from cep.errors import CepError, ClusterError
+from cep.model.schema import Schema
+from cep.transport import wire
+from cep.transport.wire import Header
+from driver.rest import Rest
+from driver.streams.commands import StreamCommand
+from driver.streams.data_plane import DataPlane
+from driver.streams.inquiry import Answer, Inquiry
+from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, Message, SubscriptionCore, SubscriptionOptions
+
+IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
+
+
+class Subscription:
+    """Iterate over it: it ends when the stream ends, and raises QueryFailed or QueryStopped when its query does not end by itself.
+
+    Everything that comes out from its creation on is held for it, within the budget. `into` takes its messages, and `answers` what
+    instances say to its asking, where many subscriptions are read together. It has many methods, for each event of its core is one with the
+    lock held.
+    """
+
+    def __init__(
+        self,
+        rest: Rest,
+        plane: DataPlane,
+        stream: str,
+        options: SubscriptionOptions,
+        into: Callable[[Subscription, Header, Any], None] | None = None,
+        answers: Callable[[Subscription, int, dict[str, Any], int], None] | None = None,
+    ) -> None:
+        self.plane, self.stream = plane, stream
+        self.core = SubscriptionCore(stream, f"s-{plane.unique()}", plane.endpoint, options)
+        self.lock = threading.Lock()  # of the core: the thread that reads the plane hears where instances are
+        self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[tuple[int, dict[str, Any], int]] = queue.SimpleQueue()
+        self._into, self._answered_to = into, answers
+        self.inquiry = Inquiry(rest, plane, self.core, self._say)
+        plane.subscribers[self.core.id] = self._answered
+
+    @property
+    def schema(self) -> Schema | None:
+        """The schema of the stream, once it is known."""
+        return self.core.schema
+
+    @property
+    def rows(self) -> int:
+        """So many have been received."""
+        return self.core.rows
+
+    def _hear(self, header: Header, body: Any) -> None:
+        """In the thread that reads the plane."""
+        if self._into is None:
+            self.messages.put((header, body))
+        else:
+            self._into(self, header, body)
+
+    def _answered(self, header: Header, body: Any) -> None:
+        """In the thread that reads the plane. An instance that was made with this subscription says first on which channel it will send."""
+        answer, beaten = wire.from_json(body), self.plane.beaten
+        if (place := answer.get("place")) is not None:
+            with self.lock:
+                self._obey(self.core.placed(place["channel"], place["endpoint"], place.get("process", 0), beaten))
+        if "here" not in answer:
+            return
+        if self._answered_to is None:
+            self.answers.put((header.channel, answer, beaten))
+        else:
+            self._answered_to(self, header.channel, answer, beaten)
+
+    def _obey(self, commands: Iterable[StreamCommand]) -> None:
+        for command in commands:
+            self.plane.obey(command, self._hear)
+
+    # Registering
+
+    def register(self) -> Subscription:
+        """Before its query is deployed: the orchestrator hands it to the instances when they are made."""
+        try:
+            self.inquiry.register()
+        except CepError:  # the orchestrator may have it nevertheless
+            self._leave()
+            raise
+        return self
+
+    def attach(self, query: str) -> Subscription:
+        """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
+        try:
+            self._found(self.inquiry.query(query))
+            self._await_answers()
+            self._complain()
+        except CepError:  # the caller does not get it, so cannot close it
+            self._leave()
+            raise
+        return self
+
+    def _found(self, answer: dict[str, Any]) -> None:
+        """The query that puts the stream out."""
+        with self.lock:
+            self._obey(self.core.found(answer, self.plane.clock.steady_ns()))
+
+    def ask(self, query: str, producers: Sequence[dict[str, Any]]) -> None:
+        """Subscribes at the instances of `query` that produce the stream; each will answer."""
+        with self.lock:
+            self._obey(self.core.ask(query, producers, self.plane.clock.steady_ns()))
+
+    def answered(self, outlet: int, answer: dict[str, Any], beaten: int) -> None:
+        """What one of them has answered."""
+        with self.lock:
+            self._obey(self.core.answered(outlet, answer, beaten))
+
+    def _await_answers(self, longest_ns: int = ANSWER_NS) -> None:
+        """Until all have answered that were asked."""
+        core, deadline = self.core, self.plane.clock.steady_ns() + longest_ns
+        while core.asked and core.broken is None:
+            try:
+                self.answered(*self.plane.next_of(self.answers, (deadline - self.plane.clock.steady_ns()) / 1e9))
+            except queue.Empty:
+                break
+        if late := core.overdue(self.plane.clock.steady_ns()):
+            core.fail(ClusterError(f"{core.described}: {unanswered(late, self.plane)}"))
+
+    # Reading
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (batch := self.next_batch()) is not None:
+            yield batch
+
+    def next_batch(self, timeout: float | None = None) -> pa.RecordBatch | None:
+        """The next batch; None at the end of the stream. Raises TimeoutError after `timeout` seconds without one, and what has broken the
+        stream, again and again: what is not complete never looks so."""
+        core, clock = self.core, self.plane.clock
+        deadline = None if timeout is None else clock.steady_ns() + round(timeout * 1e9)
+        while core.goes_on:
+            left = IDLE_NS if deadline is None else min(IDLE_NS, deadline - clock.steady_ns())
+            message = self._next(left)
+            if message is not None:
+                if (batch := self.take(*message)) is not None:
+                    return self._with_following(message[0].channel, batch)
+            elif deadline is not None and clock.steady_ns() >= deadline:
+                raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
+            else:
+                self.inquiry.wonder()
+        self._end()
+        return None
+
+    def turn(self) -> pa.RecordBatch | None:
+        """The next batch of what has come; None: there is none, or the stream has ended (`core.goes_on`). Does not wait."""
+        while self.core.goes_on:
+            if (message := self._next(0)) is None:
+                return None
+            if (batch := self.take(*message)) is not None:
+                return self._with_following(message[0].channel, batch)
+        self._end()
+        return None
+
+    def _end(self) -> None:
+        """Nothing more comes. Raises what has broken the stream."""
+        self._leave()
+        self._complain()
+
+    def _complain(self) -> None:
+        """Raises what has broken the stream; once, that it was over when it was asked for."""
+        over, self.core.over = self.core.over, None
+        if (error := self.core.broken or over) is not None:
+            raise error
+
+    def _next(self, longest_ns: int) -> Message | None:
+        core = self.core
+        if core.asked:
+            self._await_answers(min(longest_ns, ANSWER_NS))
+            if core.asked:
+                return None
+        if core.held and core.query:
+            return core.held.popleft()
+        try:
+            message: Message = self.plane.next_of(self.messages, longest_ns / 1e9)
+            return message
+        except queue.Empty:
+            return None
+
+    def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
+        """What a message means; None: no rows. Raises what has broken the stream."""
+        if header.kind == WORD:
+            self._told(body)
+            return None
+        with self.lock:
+            batch, commands = self.core.take(header, body)
+            if commands:
+                self._obey(commands)
+        if batch is None:
+            if self.core.broken is not None:
+                self._leave()
+                raise self.core.broken
+            if self.core.wonders:
+                self.inquiry.wonder()
+        return batch
+
+    def _with_following(self, channel: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Small batches that have come behind each other are one: a slow reader catches up, for a batch of few rows costs it as much as one
+        of many."""
+        if self.messages.empty() or batch.num_rows >= ENOUGH_ROWS or self.core.held:
+            return batch
+        with self.lock:
+            batches, commands = self.core.following(channel, batch, self._arrived())
+            if commands:
+                self._obey(commands)
+        return batch if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _arrived(self) -> Iterator[Message]:
+        """What has come and waits for the reader."""
+        messages = self.messages
+        while not messages.empty():
+            if (message := messages.get()) is not None:  # None is a hint to a thread that waits (`DataPlane.next_of`)
+                yield message
+
+    def _say(self, word: Answer) -> None:
+        """To the thread that reads the subscription, behind what has come already."""
+        self._hear(Header(WORD, 0), word)
+        self.plane.nudge()
+
+    def _told(self, word: Answer) -> None:
+        """Raises the error, if it is one."""
+        if isinstance(word, CepError):
+            self.core.fail(word)
+            self._leave()
+            raise word
+        if not self.core.query and not self.core.closed:
+            self._found(word)
+
+    # Ending
+
+    def close(self) -> None:
+        """Gives the subscription up; rows that wait for it are dropped and counted."""
+        self.core.close()
+        if self._give_up():
+            self.inquiry.withdraw()
+
+    def _leave(self) -> None:
+        """The same in the course of reading, which does not wait for REST."""
+        if self._give_up():
+            self.inquiry.withdraw_aside()
+
+    def _give_up(self) -> bool:
+        """False: that has been done."""
+        if self.core.closed:
+            return False
+        with self.lock:
+            self._obey(self.core.leave())
+        self.plane.subscribers.pop(self.core.id, None)
+        return True
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def unanswered(endpoints: Iterable[str], plane: DataPlane) -> str:
+    """What to say of instances that have not answered a subscription."""
+    said = [f"{endpoint} ({'no process listens' if plane.is_gone(endpoint) else 'busy, or stopped'})" for endpoint in endpoints]
+    return f"no answer within {ANSWER_NS // 10**9} s from the instances at {', '.join(said)}"

@@ -1,0 +1,332 @@
+"""A subscription without input and output: messages, answers and times go in; rows, commands and errors come out.
+
+1. Every instance that produces the stream is asked, and answers how its batches look. Nothing is read before all have answered.
+2. Elements of an instance have numbers. A gap is a loss. An instance that moves says so from its new place: from then on there are two
+   ways from it, and what has overtaken waits until its number is the next.
+3. A subscription made before its query was deployed hears of the instances by what they send; it has to be told which query that is.
+4. The stream has ended when all instances have ended. Whatever else stops it is `broken`: what is not complete never looks so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from cep.dataflow.channel import slack
+from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
+from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked
+from cep.model.schema import Schema
+from cep.plan.channels import ChannelId
+from cep.transport import wire
+from cep.transport.coalescing import bytes_of, last_of
+from cep.transport.wire import Format, Header
+from driver.streams.arrow import time_column, visible_schema
+from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
+
+WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
+BUDGET_BYTES = 64 << 20
+SMALL_BYTES = 16 << 10  # a batch of more is not taken together with others
+ENOUGH_ROWS = 1024  # small batches are taken together up to so many rows
+ANSWER_NS = 15_000_000_000
+#: The kind of what comes from no instance: an error, or the query that was found; its body is that.
+WORD = 0
+
+_OVER = frozenset(("ended", "stopped", "failed"))
+Message = tuple[Header, Any]
+
+
+@dataclass(frozen=True)
+class SubscriptionOptions:
+    """As `driver.cluster.Running.subscribe` has them."""
+
+    on_slow: str = "block"
+    keep_s: float = 60.0
+    event_time: bool | str = False
+    budget_bytes: int = BUDGET_BYTES
+
+    def __post_init__(self) -> None:
+        if self.on_slow not in ("block", "drop"):
+            raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
+        checked(self.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX, "/keep_s")
+        checked(self.budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
+
+
+class Producer:
+    """One instance that produces the stream, and our channel from it."""
+
+    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str) -> None:
+        self.endpoint = str(document["endpoint"])
+        outlet = ChannelId.outlet(query, stream, document["instance"], document["epoch"])
+        self.outlet, self.channel = outlet.id, outlet.to(id_).id
+        self.consumed = self.granted = 0
+        self.sequence = 0
+        self.process = 0  # which it is in, once it has said so
+        self.since = 0  # heartbeats later than this one find us there
+        self.replaced = False  # that has ended, and another is in its place
+        self.open = True
+        self.ahead: dict[int, Message] | None = None  # since it has moved: what has overtaken what came from its old place
+        self.shown: pa.Schema | None = None  # as what the batches are read that it sends
+        self.selected: tuple[str, ...] | None = None  # columns that are for the program, if not all are
+
+
+class SubscriptionCore:
+    """`id`: what instances know it by; `endpoint`: where they find us."""
+
+    def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions) -> None:
+        self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
+        self.query, self.epoch = "", -1  # and which deployment of it
+        self.window = min(WINDOW_BYTES, options.budget_bytes)
+        self.slack = slack(self.window)
+        self.producers: dict[int, Producer] = {}  # by channel
+        self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
+        self.asked_at = 0  # ns, by the steady clock
+        self.answered_rows = 0  # that had come out before, as they say
+        self.early: dict[int, str] = {}  # channel -> endpoint of instances that were made with this subscription
+        self.held: deque[Message] = deque()  # what comes before what is received next
+        self.schema: Schema | None = None
+        self.rows = 0
+        self.closed = False
+        self.broken: CepError | None = None  # why it stopped before its stream had ended
+        self.over: StreamEnded | None = None  # the query was over when it was asked; to be told once
+
+    @property
+    def goes_on(self) -> bool:
+        """The stream has not ended, as far as is known here; or it is not known yet what puts it out."""
+        if self.closed or self.broken is not None:
+            return False
+        for producer in self.producers.values():
+            if producer.open:
+                return True
+        return not self.query
+
+    @property
+    def described(self) -> str:
+        """What it reads, for messages."""
+        return f"stream {self.stream!r} of query {self.query!r}" if self.query else f"stream {self.stream!r}"
+
+    # What puts it out
+
+    def found(self, answer: Mapping[str, Any], now: int) -> Sequence[StreamCommand]:
+        """The query that puts the stream out, as the orchestrator describes it."""
+        query = self.query = answer["name"]
+        self.epoch = answer["epoch"]
+        known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
+        if answer["state"] == "failed":
+            self.fail(self.failure(answer))
+        elif self.stream not in known:
+            self.fail(NotFound(f"query {query!r} puts out no stream {self.stream!r}; it has {', '.join(sorted(known))}"))
+        elif producers := answer["outputs"].get(self.stream, ()):
+            return self.ask(query, producers, now)
+        else:
+            self.over = StreamEnded(self.stream, sum(answer["rows"].values()))
+        return NOTHING
+
+    def ask(self, query: str, documents: Iterable[Mapping[str, Any]], now: int) -> Sequence[StreamCommand]:
+        """Subscribes at the instances of `query` that produce the stream; each will answer."""
+        self.query, self.asked_at = query, now
+        asked = [Producer(document, query, self.stream, self.id) for document in documents]
+        self.producers |= {producer.channel: producer for producer in asked}
+        self.asked |= {producer.outlet: producer for producer in asked}
+        options = self.options
+        terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time)}
+        terms |= {"on_slow": options.on_slow, "keep_s": options.keep_s, "budget_bytes": options.budget_bytes}
+        listening = [Listen(producer.endpoint, producer.channel) for producer in asked]
+        return [*listening, *[Send(p.endpoint, Header(wire.SUBSCRIBE, p.outlet), wire.to_json(terms)) for p in asked]]
+
+    def answered(self, outlet: int, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
+        """An instance has answered; our last heartbeat was number `beaten`."""
+        producer = self.asked.pop(outlet, None)
+        if producer is None:
+            return NOTHING
+        self.answered_rows += answer.get("rows", 0)
+        commands: Sequence[StreamCommand] = NOTHING
+        if answer["here"] and not answer["ended"]:
+            commands = self._let_in(producer, answer, beaten)
+        else:
+            producer.open = False
+        if not self.asked and not any(each.open for each in self.producers.values()):
+            self.over = StreamEnded(self.stream, self.answered_rows)
+        return commands
+
+    def _let_in(self, producer: Producer, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
+        self.schema = Schema.from_json(answer["schema"])
+        producer.process, producer.since = answer.get("process", 0), beaten
+        sent = Format(self.schema, time=answer["time"])
+        try:
+            producer.shown = visible_schema(sent, time_column(self.options.event_time, self.stream, self.schema.names))
+            if not self.options.event_time and len(producer.shown) > len(self.schema.names):
+                producer.selected = self.schema.names
+        except QueryError as error:
+            self.fail(error)
+            return NOTHING
+        return [Coalesce(producer.channel, sent.layout), self._grant(producer)]
+
+    def placed(self, channel: int, endpoint: str, process: int, beaten: int) -> Sequence[StreamCommand]:
+        """The instance is there: now, or it has been from the beginning."""
+        producer = self.producers.get(channel)
+        if producer is not None:
+            producer.process, producer.since = process, beaten
+            if endpoint != producer.endpoint:
+                producer.ahead, producer.endpoint = producer.ahead or {}, endpoint
+        self.early[channel] = endpoint
+        return [Listen(endpoint, channel)]
+
+    def overdue(self, now: int) -> list[str]:
+        """Where instances are that should have answered by now."""
+        late = now - self.asked_at >= ANSWER_NS
+        return sorted({producer.endpoint for producer in self.asked.values()}) if late else []
+
+    # Messages
+
+    def take(self, header: Header, body: Any) -> tuple[pa.RecordBatch | None, Sequence[StreamCommand]]:
+        """What a message means: rows, or None."""
+        producer = self.producers.get(header.channel)
+        if producer is None:
+            if not self.query:
+                self.held.append((header, body))
+            return None, NOTHING
+        if header.kind < wire.CREDIT:
+            if producer.ahead is not None and header.sequence > producer.sequence:
+                producer.ahead[header.sequence] = header, body
+                return None, NOTHING
+            if header.sequence != producer.sequence:
+                lost = f"expected element {producer.sequence}, got {header.sequence}: messages were lost"
+                self.fail(ClusterError(f"{self.described}: {lost}"))
+                return None, NOTHING
+            producer.sequence = last_of(header) + 1
+            if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
+                self.held.appendleft(following)
+        if header.kind == wire.BATCH:
+            return self._batch(producer, header, body), self._owed(producer)
+        self._end(producer, header, body)
+        return None, NOTHING
+
+    def following(
+        self, channel: int, batch: pa.RecordBatch, arrived: Iterable[Message]
+    ) -> tuple[list[pa.RecordBatch], Sequence[StreamCommand]]:
+        """`batch`, which was just taken, and the small ones that have arrived behind it from the same instance, up to ENOUGH_ROWS or until
+        credit is owed; what is none is held."""
+        batches, rows, producer = [batch], batch.num_rows, self.producers[channel]
+        for header, body in arrived:
+            expected = header.kind == wire.BATCH and header.channel == channel and header.sequence == producer.sequence
+            if not expected or producer.ahead is not None or len(body) > SMALL_BYTES:
+                self.held.append((header, body))
+                break
+            producer.sequence = last_of(header) + 1
+            if (found := self._batch(producer, header, body)) is None:
+                break
+            batches.append(found)
+            rows += found.num_rows
+            if rows >= ENOUGH_ROWS or producer.consumed - producer.granted > self.slack:
+                break
+        return batches, self._owed(producer)
+
+    def _batch(self, producer: Producer, header: Header, body: Any) -> pa.RecordBatch | None:
+        """None: it is none, and the stream is broken."""
+        try:
+            batch = pa.ipc.read_record_batch(wire.aligned(body), producer.shown)
+            batch.validate()
+        except (pa.ArrowException, OSError) as error:
+            self.fail(ClusterError(f"{self.described}: what came is no batch of {self.schema}: {error}"))
+            return None
+        producer.consumed += bytes_of(header, body)
+        self.rows += batch.num_rows
+        return batch if producer.selected is None else batch.select(producer.selected)
+
+    def _owed(self, producer: Producer) -> Sequence[StreamCommand]:
+        """Credit, if it owes that."""
+        return (self._grant(producer),) if producer.consumed - producer.granted > self.slack else NOTHING
+
+    def _grant(self, producer: Producer) -> Send:
+        producer.granted = producer.consumed
+        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
+        return Send(producer.endpoint, header)
+
+    def _end(self, producer: Producer, header: Header, body: Any) -> None:
+        """What else an instance says, with which its channel ends in one way or another."""
+        match header.kind:
+            case wire.END:
+                producer.open = False
+            case wire.UNSUBSCRIBE:
+                self.fail(self._dropped())
+            case wire.UNKNOWN:
+                self._unknown(producer, header.sequence, wire.from_json(body))
+            case wire.STOP:
+                self.fail(QueryStopped(f"query {self.query!r} was stopped; open windows of stream {self.stream!r} did not fire"))
+            case wire.FAIL:
+                fail = wire.from_json(body)
+                self.fail(QueryFailed(self.query, fail["subquery"], fail["instance"], fail["cause"]))
+
+    def _unknown(self, producer: Producer, beat: int, word: Mapping[str, Any]) -> None:
+        """The process there knows nothing of us: it has dropped us. Of another process the orchestrator knows what became of the query."""
+        if producer.open and beat > producer.since and word["endpoint"] == producer.endpoint:
+            if word["process"] == producer.process:
+                self.fail(self._dropped())
+            else:
+                producer.replaced = producer.process != 0
+
+    def _dropped(self) -> ClusterError:
+        return ClusterError(f"{self.described}: this subscription was silent for too long and was dropped")
+
+    # What has become of the query
+
+    @property
+    def wonders(self) -> bool:
+        """Has something come that only the orchestrator can explain?"""
+        return bool(self.held and not self.query) or any(producer.replaced for producer in self.producers.values())
+
+    def judge(self, answer: Mapping[str, Any]) -> CepError | None:
+        """What the orchestrator says of our query may be why nothing comes."""
+        if answer["state"] is None or answer.get("epoch", self.epoch) != self.epoch:
+            return ClusterError(f"{self.described}: that query was deleted, and perhaps another of its name deployed; subscribe again")
+        if answer["state"] == "failed":
+            return self.failure(answer)
+        if answer["state"] in _OVER and not answer.get("outputs", {self.stream: True}).get(self.stream):
+            return ClusterError(f"{self.described}: it is over, and what was not read in time is gone")
+        return None
+
+    def failure(self, answer: Mapping[str, Any]) -> CepError:
+        cause = answer.get("cause") or {}
+        return QueryFailed(self.query, cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+
+    @property
+    def sources(self) -> list[str]:
+        """Where instances are whose streams have not ended."""
+        return sorted({producer.endpoint for producer in list(self.producers.values()) if producer.open})
+
+    def doubt(self, gone: Iterable[str], away: str, refused: bool) -> ClusterError | None:
+        """The cluster does not answer, as `away` says. Nothing more comes if the process at one of our sources has ended, too (`gone`).
+        `refused`: the orchestrator's has."""
+        replaced = {producer.endpoint for producer in list(self.producers.values()) if producer.open and producer.replaced}
+        if ended := sorted(replaced.union(gone)):
+            what = f"the instance managers at {', '.join(ended)} that put it out have ended"
+            return ClusterError(f"{self.described}: {what}, and {away}")
+        if not self.sources and refused:
+            return ClusterError(f"stream {self.stream!r}: no query was found that puts it out, and {away}")
+        return None
+
+    # Ending
+
+    def fail(self, error: CepError) -> None:
+        """Nothing more comes, and the stream has not ended."""
+        self.broken = self.broken or error
+
+    def close(self) -> None:
+        """The program does not read on."""
+        if self.goes_on:
+            self.fail(ClusterError(f"{self.described}: this subscription was closed before the stream had ended"))
+
+    def leave(self) -> Sequence[StreamCommand]:
+        """Gives it up; rows that wait for it are dropped and counted where they are."""
+        if self.closed:
+            return NOTHING
+        self.closed = True
+        commands: list[StreamCommand] = []
+        for producer in self.producers.values():
+            producer.open = False
+            commands += Send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel)), Leave(producer.channel)
+        return [*commands, *map(Leave, self.early)]

@@ -1,0 +1,81 @@
+"""Bars of a market: open, high, low, close and volume of each minute and symbol, with the quote that stood when the minute ended.
+
+python examples/market.py
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from numa_cep import TIME, LocalCluster, Query, col, first, last, max_, min_, stream, sum_, window_start
+
+Row = dict[str, Any]
+
+
+def query() -> Query:
+    trades = stream("trades", symbol=str, price=float, size=int, at="timestamp[ms]", event_time="at", disorder="1s")
+    quotes = stream("quotes", symbol=str, bid=float, ask=float, at="timestamp[ms]", event_time="at", disorder="1s")
+    bar = {name: col(name) for name in ("symbol", "minute", "open", "high", "low", "close", "volume")}
+    return (
+        Query("market")
+        .source(trades)
+        .aggregate(
+            "bar",
+            TIME("1m"),
+            by="symbol",
+            minute=window_start(),
+            open=first("price"),
+            high=max_("price"),
+            low=min_("price"),
+            close=last("price"),
+            volume=sum_("size"),
+            turnover=sum_(col("price") * col("size")),
+        )
+        # a bar comes out at the end of its minute; a quote of more than ten seconds before that is old
+        .as_of_join("quoted", quotes, on="symbol", how="left", tolerance="10s", prefix="quote_")
+        .map("pick", bar, average=col("turnover") / col("volume"), bid=col("quote_bid"), ask=col("quote_ask"))
+        .output("bars")
+    )
+
+
+def made_up(seed: int = 1) -> dict[str, list[Row]]:
+    """Four minutes of two symbols, with a quote about every second and a trade about every two; nothing is quoted of B in the third."""
+    draw, start = random.Random(seed), datetime(2024, 5, 1, 9, 30, tzinfo=UTC)
+    trades, quotes = [], []
+    for symbol, middle in (("A", 100.0), ("B", 42.0)):
+        second = 0.0
+        while (second := second + draw.expovariate(1.0)) < 240:
+            at = start + timedelta(seconds=round(second, 3))
+            middle += draw.gauss(0, 0.05)
+            bid, ask = round(middle - 0.02, 2), round(middle + 0.02, 2)
+            if symbol == "A" or not 120 <= second < 180:
+                quotes.append({"symbol": symbol, "bid": bid, "ask": ask, "at": at})
+            if draw.random() < 0.5:
+                trades.append({"symbol": symbol, "price": draw.choice([bid, ask]), "size": draw.randint(1, 9) * 100, "at": at})
+    return {"trades": sorted(trades, key=lambda row: row["at"]), "quotes": sorted(quotes, key=lambda row: row["at"])}
+
+
+def report(bars: list[Row]) -> str:
+    def line(bar: Row) -> str:
+        prices = " ".join(f"{bar[name]:7.2f}" for name in ("open", "high", "low", "close", "average"))
+        quote = "no quote" if bar["bid"] is None else f"{bar['bid']:.2f} / {bar['ask']:.2f}"
+        return f"{bar['minute']:%H:%M}  {bar['symbol']}  {prices} {bar['volume']:7}  {quote}"
+
+    found = sorted(bars, key=lambda bar: (bar["symbol"], bar["minute"]))
+    return "\n".join(["            open    high     low   close average  volume  bid / ask", *map(line, found)])
+
+
+def main() -> None:
+    rows = made_up()
+    with LocalCluster() as cluster:
+        bars = cluster.deploy(query()).subscribe("bars")
+        with cluster.publisher("trades") as trades, cluster.publisher("quotes") as quotes:
+            trades.send(rows["trades"])
+            quotes.send(rows["quotes"])
+        print(report([bar for batch in bars for bar in batch.to_pylist()]))
+
+
+if __name__ == "__main__":
+    main()

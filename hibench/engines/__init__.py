@@ -1,0 +1,1 @@
+"""A workload on an engine: ours, or Spark."""

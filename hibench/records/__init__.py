@@ -1,0 +1,1 @@
+"""The records: made by Spark, cached, read."""

@@ -1,0 +1,1 @@
+"""A run: its answers, what is expected, its figures, its record."""

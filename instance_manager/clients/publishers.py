@@ -1,0 +1,309 @@
+"""Publishers: what they say to the instances here that read their streams, and what these answer.
+
+A publisher that counts as closed may only have been stopped, and have sent more. Its last word says how much; until that has come, or
+its process has ended, the stream does not end as if it were complete: its query fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, NamedTuple
+
+from cep.dataflow.channel import Inbox
+from cep.dataflow.meter import Account
+from cep.dataflow.sources.publishers import Closing, Published, PublisherPartition, PublisherRefused
+from cep.elements import MIN_TIME, Batch, Element, Watermark
+from cep.errors import MessagesLost
+from cep.plan.channels import publisher_channel
+from cep.transport import wire
+from cep.transport.sockets import Sockets, is_gone
+from cep.transport.wire import Header
+from cep.world.clock import Clock
+from instance_manager.clients import client_documents
+from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.peers import Peer, Peers
+from instance_manager.hosting import Entry, InstanceHost
+
+PARTITION_MASK = (1 << 47) - 1
+MAX_ID = 2**64 - 1  # of what a header names
+
+LOG = logging.getLogger(__name__)
+
+
+class Publishing(NamedTuple):
+    """A publisher, and which instance reads it."""
+
+    hosted: InstanceHost
+    entry: Entry
+    publisher: PublisherPartition
+    peer: Peer
+    door: Door
+
+
+class Dropped(NamedTuple):
+    """A publisher that counts as closed for its silence."""
+
+    hosted: InstanceHost
+    entry: Entry
+    name: str
+
+
+class Publishers:
+    """`share`: bytes that each may have under way; `process` tells clients this process from another that comes in its place."""
+
+    def __init__(self, sockets: Sockets, peers: Peers, share: int, clock: Clock, process: int) -> None:
+        self.sockets, self.peers, self.share, self.clock, self.process = sockets, peers, share, clock, process
+        self.is_gone = is_gone
+        self.entries: dict[int, tuple[InstanceHost, Entry]] = {}
+        self.here: dict[int, Publishing] = {}  # by channel, like those that follow
+        self.dropped: dict[int, Dropped] = {}
+        self._expecting: dict[int, tuple[InstanceHost, Entry]] = {}  # entries that wait for publishers to open
+
+    def add(self, hosted: InstanceHost) -> None:
+        """The instance is at home."""
+        for id_, entry in hosted.entries.items():
+            self.entries[id_] = hosted, entry
+            if entry.source.expected:
+                self._expecting[id_] = hosted, entry
+
+    def remove(self, hosted: InstanceHost) -> None:
+        for id_, entry in hosted.entries.items():
+            for name in entry.source.publishers:
+                if publisher_channel(id_, name) in self.here:
+                    self.let_go(publisher_channel(id_, name))
+        self.hand_over(hosted)
+
+    def hand_over(self, hosted: InstanceHost) -> list[int]:
+        """The instance has moved: the ids of its entries. Its publishers have gone on."""
+        for id_ in hosted.entries:
+            self.entries.pop(id_, None)
+            self._expecting.pop(id_, None)
+        self._forget_dropped(hosted)
+        return list(hosted.entries)
+
+    def note_dropped(self, hosted: InstanceHost) -> None:
+        """Of an instance that has come from elsewhere."""
+        for id_, entry in hosted.entries.items():
+            for name in entry.source.vanished.in_doubt:
+                self.dropped[publisher_channel(id_, name)] = Dropped(hosted, entry, name)
+
+    def _forget_dropped(self, hosted: InstanceHost) -> None:
+        self.dropped = {channel: each for channel, each in self.dropped.items() if each.hosted is not hosted}
+
+    # Opening and closing
+
+    def open(self, header: Header, document: dict[str, Any]) -> None:
+        name, endpoint = client_documents.text(document, "publisher"), client_documents.endpoint(document, self.sockets.endpoint)
+        sent_until, channel = client_documents.time(document, "sent_until"), publisher_channel(header.channel, name)
+        hosted, entry = self.entries.get(header.channel, (None, None))
+        if hosted is None or entry is None or hosted.instance.done or entry.source.ending or entry.source.ended:
+            self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
+        elif document.get("awakes"):
+            self._wake(channel, hosted, entry, name, endpoint)
+        else:
+            self._let_in(channel, hosted, entry, name, endpoint, sent_until, door_of(entry.format, document))
+            hosted.wake()  # it may have been the last that was waited for
+
+    def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, sent_until: int, door: Door) -> None:
+        source = entry.source
+        known = source.publishers.get(name)
+        if known is None:
+            known = self.register(hosted, entry, name, sent_until)
+        else:
+            _cancel_closing(entry, known)
+        self.dropped.pop(channel, None)
+        entry.refused.discard(channel)
+        self.file(channel, hosted, entry, known, endpoint, door)
+        here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process}
+        credit = {"received": known.inbox.received, "consumed": known.inbox.consumed, "limit": known.inbox.grant()}
+        answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
+        self.sockets.send(endpoint, answer, wire.to_json(here | credit))
+
+    def _wake(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str) -> None:
+        """A publisher that is open here was idle, and is about to send."""
+        self.peers.meet(endpoint, True, self._now())
+        if name in entry.source.publishers:
+            body = wire.to_json({"here": True, "awakes": True})
+            self.sockets.send(endpoint, Header(wire.OPENED, channel, watermark=entry.source.wake(name)), body)
+        else:  # it counts as closed already
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"record": entry.source.records.get(name, 0)}))
+        hosted.wake()
+
+    def file(
+        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: Door | None = None
+    ) -> None:
+        """Under its client, whose heartbeat it lives by. Without a `door` it has not opened here yet, and will before it sends."""
+        before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
+        entry.endpoints[publisher.name] = endpoint
+        self.here[channel] = Publishing(hosted, entry, publisher, peer, door or Door(entry.format, entry.format))
+        peer.publishers.add(channel)
+        if before is not None and before.peer is not peer:
+            before.peer.publishers.discard(channel)
+            self.peers.part(before.peer)
+
+    def register(self, hosted: InstanceHost, entry: Entry, name: str, sent_until: int) -> PublisherPartition:
+        """It is new here; `sent_until`: the greatest event time that it has sent."""
+        inbox = Inbox(f"{hosted.instance.name}<{name}", self.share)
+        inbox.on_arrival = hosted.wake
+        publisher = PublisherPartition(name, wire.name_id(name) & PARTITION_MASK, inbox)
+        entry.source.open(publisher, sent_until)
+        return publisher
+
+    def close(self, header: Header, document: dict[str, Any]) -> None:
+        """The last word of a publisher. What cannot be taken of it is the query's failure: its stream would never end."""
+        last, others = client_documents.flag(document, "last"), frozenset(client_documents.texts(document, "others"))
+        entry_id = client_documents.read_count(document, "entry", most=MAX_ID)
+        endpoint = client_documents.endpoint(document, self.sockets.endpoint)
+        if header.channel in self.here:
+            hosted, _, publisher, *_ = self.here[header.channel]
+            try:
+                publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, MIN_TIME, MIN_TIME)
+            except MessagesLost as error:
+                self._break(hosted, publisher.name, error)
+            self.let_go(header.channel, word={"heard": True})
+            return
+        word: dict[str, Any] = {"heard": True}
+        if entry_id in self.entries:
+            hosted, entry = self.entries[entry_id]
+            if (dropped := self.dropped.get(header.channel)) is not None:
+                word |= self._compare(dropped, header.record)
+            # The last word of one that was refused ends nothing, for what it sent is not complete.
+            entry.source.finish(last and header.channel not in entry.refused, others)
+            hosted.wake()
+        self.sockets.send(endpoint, Header(wire.CLOSED, header.channel), wire.to_json(word))
+
+    def _compare(self, dropped: Dropped, sent: int) -> dict[str, Any]:
+        """Its last word: `sent`, in bytes, is all that it has sent here. What it is to hear of that."""
+        vanished = dropped.entry.source.vanished[dropped.name]
+        vanished.missing |= sent != vanished.received
+        if vanished.missing:
+            return {"record": vanished.record}
+        dropped.entry.source.is_complete(dropped.name)
+        return {}
+
+    def let_go(self, channel: int, told: bool = True, word: dict[str, Any] | None = None) -> None:
+        """The publisher is told that it is closed, and how that came, or has gone on of itself; it is heard no more."""
+        _, entry, publisher, peer, _ = self.here.pop(channel)
+        endpoint = entry.endpoints.pop(publisher.name)
+        if told:
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(word))
+        else:
+            entry.gone_on[publisher.name] = endpoint
+        peer.publishers.discard(channel)
+        self.peers.part(peer)
+
+    # What they send
+
+    def published(self, header: Header, body: Any) -> Account | None:
+        """A batch or watermark of a publisher, and on whose account it is; None: it is none. What is no batch closes its channel: the
+        publisher is told why, and the query says so (`PublisherRefused`). What is missing fails the query: it would not be noticed."""
+        if header.channel not in self.here:
+            if header.channel in self.dropped and header.kind == wire.BATCH:  # it has woken up, and does not know yet
+                _, entry, name = self.dropped[header.channel]
+                entry.source.vanished[name].missing = True
+            return None
+        hosted, entry, publisher, peer, door = self.here[header.channel]
+        peer.heard = self._now()
+        try:
+            self._accept(entry, publisher, door, header, body)
+        except MessagesLost as error:
+            self._break(hosted, publisher.name, error)
+        except Exception as error:  # whatever is wrong with what it sent harms no other
+            self._refuse(header.channel, f"{type(error).__name__}: {error}")
+            return entry.account
+        if header.kind == wire.BARRIER:
+            self.let_go(header.channel, told=False)
+        return entry.account
+
+    def _accept(self, entry: Entry, publisher: PublisherPartition, door: Door, header: Header, body: Any) -> None:
+        element: Element | Published
+        if header.kind == wire.BATCH:
+            batch = door.element(header, body)
+            assert isinstance(batch, Batch)
+            publisher.last_row_us = self.clock.wall_ns() // 1000
+            size = len(body)
+            entry.account.take(len(batch.time), size)
+            element = Published(batch, header.stamp, header.record)
+        elif header.kind == wire.WATERMARK:
+            element, size = Watermark(header.watermark), 0
+        else:
+            element, size = wire.element_of(header, body, entry.format), 0  # it goes on elsewhere
+        publisher.inbox.accept(element, size, header.sequence, header.watermark, MIN_TIME)
+
+    def _break(self, hosted: InstanceHost, publisher: str, error: MessagesLost) -> None:
+        """What breaks a publisher's channel is the query's failure."""
+        hosted.instance.fail(f"publisher {publisher!r}: {type(error).__name__}: {error}")
+        hosted.wake()
+
+    def _refuse(self, channel: int, reason: str) -> None:
+        """It sent what cannot be taken: it counts as closed behind what came before that."""
+        hosted, entry, publisher, *_ = self.here[channel]
+        entry.refused.add(channel)
+        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
+        publisher.inbox.queue.append((PublisherRefused(reason), 0, MIN_TIME))
+        hosted.wake()
+        self.let_go(channel, word={"reason": reason})
+
+    def hear(self, channel: int) -> None:
+        """Something has come from a publisher, by the fast path."""
+        self.here[channel].peer.heard = self._now()
+
+    def _now(self) -> float:
+        return self.clock.steady_ns() / 1e9
+
+    def emit(self, hosted: InstanceHost) -> None:
+        """Credit to publishers, for what an instance has taken."""
+        for id_, entry in hosted.entries.items():
+            for name, publisher in entry.source.publishers.items():
+                inbox = publisher.inbox
+                if inbox.credit_due and name in entry.endpoints:
+                    channel, watermark = publisher_channel(id_, name), entry.source.watermark
+                    header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=watermark)
+                    self.sockets.send(entry.endpoints[name], header)
+
+    # Silence
+
+    def drop(self, peer: Peer) -> None:
+        """It has been silent for so long that its publishers count as closed, each once what it sent is taken."""
+        for channel in list(peer.publishers):
+            hosted, entry, publisher, *_ = self.here[channel]
+            hosted.ports.relay.leave()
+            entry.source.vanish(publisher.name, peer.endpoint)
+            if publisher.name not in entry.source.publishers:
+                self.dropped[channel] = Dropped(hosted, entry, publisher.name)
+                self.let_go(channel, word={"record": entry.source.vanished[publisher.name].record})
+                hosted.wake()
+
+    def tick(self, silence_s: float, away_s: float) -> None:
+        """`away_s`: this process did not listen for so long, which is no publisher's silence."""
+        for id_, (hosted, entry) in list(self._expecting.items()):
+            source = entry.source
+            source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
+            source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
+            if not source.expected:
+                del self._expecting[id_]
+                hosted.wake()
+        for dropped in list(self.dropped.values()):
+            if dropped.entry.source.awaits_doubt:
+                self._resolve(dropped)
+
+    def _resolve(self, dropped: Dropped) -> None:
+        """The stream would have ended but for publishers that may have sent more. Those whose processes have ended have not."""
+        hosted, entry, _ = dropped
+        for name, vanished in entry.source.vanished.in_doubt.items():
+            if not vanished.missing and self.is_gone(vanished.endpoint):
+                entry.source.is_complete(name)
+        if entry.source.awaits_doubt:
+            hosted.instance.fail(entry.source.doubt())
+        self._forget_dropped(hosted)
+        hosted.wake()
+
+
+def _cancel_closing(entry: Entry, publisher: PublisherPartition) -> None:
+    """It comes again before its last word was taken, or that it was refused: that was not the last. Why it was is told all the same."""
+    queue = publisher.inbox.queue
+    last = queue[-1][0] if queue else None
+    if isinstance(last, Closing | PublisherRefused):
+        queue.pop()
+    if isinstance(last, PublisherRefused):
+        entry.source.tell_refused(publisher, last.reason)

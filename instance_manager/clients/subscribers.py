@@ -1,0 +1,170 @@
+"""Subscribers: what they say to the instances here that put out a stream, and what these answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from cep.elements import MIN_TIME
+from cep.transport import wire
+from cep.transport.sockets import Sockets
+from cep.transport.wire import Header
+from instance_manager.clients.peers import Peer, Peers
+from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
+from instance_manager.hosting import InstanceHost, Outlet, open_subscription
+
+
+class Subscribed(NamedTuple):
+    """A subscription, and whose output it reads."""
+
+    hosted: InstanceHost
+    outlet: Outlet
+    subscription: SubscriptionChannel
+    peer: Peer
+
+
+class Subscribers:
+    """`process` tells clients this process from another that comes in its place."""
+
+    def __init__(self, sockets: Sockets, peers: Peers, process: int) -> None:
+        self.sockets, self.peers, self.process = sockets, peers, process
+        self.outlets: dict[int, tuple[InstanceHost, Outlet]] = {}
+        self.here: dict[int, Subscribed] = {}  # by channel
+
+    def add(self, hosted: InstanceHost, now: float) -> None:
+        """The instance is at home. A client that subscribed before is told where."""
+        for id_, outlet in hosted.outlets.items():
+            self.outlets[id_] = hosted, outlet
+            for subscription in outlet.subscriptions.values():
+                self._file(hosted, outlet, subscription, now)
+                self._tell_place(id_, subscription)
+
+    def announce(self, hosted: InstanceHost) -> None:
+        """The same of one that has come from elsewhere: from now on it is here."""
+        for id_, outlet in hosted.outlets.items():
+            for subscription in outlet.subscriptions.values():
+                self._tell_place(id_, subscription)
+                subscription.pump()
+
+    def remove(self, hosted: InstanceHost) -> None:
+        for id_, outlet in hosted.outlets.items():
+            self.outlets.pop(id_, None)
+            for subscription in outlet.subscriptions.values():
+                self._unfile(subscription)
+
+    def hand_over(self, hosted: InstanceHost) -> list[int]:
+        """The instance has moved, and its subscriptions with it: their ids. What was sent is on its way yet, so nobody hangs up on their
+        clients before they are silent here."""
+        moved = list(hosted.outlets)
+        for id_, outlet in hosted.outlets.items():
+            self.outlets.pop(id_, None)
+            for subscription in outlet.subscriptions.values():
+                if (filed := self.here.pop(subscription.id, None)) is not None:
+                    del filed.peer.subscriptions[subscription.id]
+                moved.append(subscription.id)
+            outlet.subscriptions = {}
+        return moved
+
+    def attach(self, hosted: InstanceHost, outlet: Outlet, terms: Terms, now: float) -> SubscriptionChannel:
+        """A new one, or one that the instance had at its old place."""
+        instance = hosted.instance
+        subscription = open_subscription(self.sockets, outlet, terms, _sent_until(hosted, outlet))
+        self._file(hosted, outlet, subscription, now)
+        for output in instance.outputs:
+            if output.name == outlet.stream:
+                output.attach(subscription, terms.origin, terms.grain)
+        return subscription
+
+    def subscribe_all(self, hosted: InstanceHost, documents: Sequence[Mapping[str, Any]], now: float) -> None:
+        """Subscriptions that the orchestrator took while the instance was made."""
+        for id_, outlet in hosted.outlets.items():
+            asked = [Terms.from_json(document, self.sockets.endpoint) for document in documents if document["stream"] == outlet.stream]
+            for terms in asked:
+                if terms.id not in outlet.subscriptions and not hosted.instance.done:
+                    self._tell_place(id_, self.attach(hosted, outlet, terms, now))
+
+    # What clients say
+
+    def subscribe(self, header: Header, document: dict[str, Any], now: float) -> None:
+        terms = Terms.from_json(document, self.sockets.endpoint)
+        hosted, outlet = self.outlets.get(header.channel, (None, None))
+        if hosted is None or outlet is None or (terms.origin and not hosted.instance.number_rows()):
+            self._answer(terms.endpoint, header.channel, {"id": terms.id, "here": False})
+            return
+        subscription = outlet.subscriptions.get(terms.id)
+        ended = hosted.instance.done and subscription is None
+        if subscription is None and not ended:
+            subscription = self.attach(hosted, outlet, terms, now)
+        if subscription is not None:
+            subscription.terms = terms
+            self._file(hosted, outlet, subscription, now)
+            hosted.wake()
+        self._answer(terms.endpoint, header.channel, {**self._described(hosted, outlet, terms, subscription), "ended": ended})
+
+    def _described(self, hosted: InstanceHost, outlet: Outlet, terms: Terms, subscription: SubscriptionChannel | None) -> dict[str, Any]:
+        """How far the instance has come, and how its rows will look."""
+        instance = hosted.instance
+        rows = sum(output.rows for output in instance.outputs if output.name == outlet.stream)
+        sent = terms.format(outlet.format) if subscription is None else subscription.format
+        until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
+        answer = {"id": terms.id, "here": True, "state": instance.state, "rows": rows, "sent_until": until}
+        answer |= {"schema": sent.schema.to_json(), "origin": sent.origin, "time": sent.time}
+        answer |= {"subquery": instance.subquery, "cause": instance.cause}
+        return answer if subscription is None or terms.reader else answer | {"place": self._place(subscription)}
+
+    def grant(self, channel: int, header: Header, now: float) -> None:
+        subscribed = self.here[channel]
+        subscribed.peer.heard = now
+        subscribed.subscription.grant(header)
+        subscribed.hosted.wake()
+
+    def unsubscribe(self, channel: int) -> None:
+        """Its rows are dropped, counted."""
+        hosted, outlet, subscription, _ = self.here[channel]
+        outlet.dropped_rows += subscription.dropped + sum(rows for _, _, rows in subscription.held)
+        outlet.subscriptions.pop(subscription.terms.id, None)
+        self._unfile(subscription)
+        outlet.dropped_rows += sum(output.detach(subscription) for output in hosted.instance.outputs)
+        hosted.wake()
+
+    def abandon(self, channel: int) -> None:
+        """Its client has been silent for longer than it is kept."""
+        self.sockets.send(self.here[channel].peer.endpoint, Header(wire.UNSUBSCRIBE, channel))
+        self.unsubscribe(channel)
+
+    def unread(self, hosted: InstanceHost) -> bool:
+        """Does a subscriber still have to take what this instance, which is over, has put out?"""
+        held = any(s.held for outlet in hosted.outlets.values() for s in outlet.subscriptions.values())
+        return hosted.instance.state == "ended" and held
+
+    # What they hear
+
+    def _tell_place(self, outlet: int, subscription: SubscriptionChannel) -> None:
+        """From now on its heartbeats are wanted here."""
+        self._answer(subscription.terms.endpoint, outlet, {"id": subscription.terms.id, "place": self._place(subscription)})
+
+    def _place(self, subscription: SubscriptionChannel) -> dict[str, Any]:
+        return {"endpoint": self.sockets.endpoint, "channel": subscription.id, "process": self.process}
+
+    def _answer(self, endpoint: str, outlet: int, document: dict[str, Any]) -> None:
+        self.sockets.send(endpoint, Header(wire.SUBSCRIBED, outlet), wire.to_json(document | {"process": self.process}))
+
+    # Whose heartbeats they live by
+
+    def _file(self, hosted: InstanceHost, outlet: Outlet, subscription: SubscriptionChannel, now: float) -> None:
+        terms, before = subscription.terms, self.here.get(subscription.id)
+        peer = self.peers.meet(terms.endpoint, not terms.reader, now)
+        self.here[subscription.id] = Subscribed(hosted, outlet, subscription, peer)
+        peer.subscriptions[subscription.id] = terms.keep_s
+        if before is not None and before.peer is not peer:
+            del before.peer.subscriptions[subscription.id]
+            self.peers.part(before.peer)
+
+    def _unfile(self, subscription: SubscriptionChannel) -> None:
+        if (filed := self.here.pop(subscription.id, None)) is not None:
+            del filed.peer.subscriptions[subscription.id]
+            self.peers.part(filed.peer)
+
+
+def _sent_until(hosted: InstanceHost, outlet: Outlet) -> int:
+    return max((output.sent_until for output in hosted.instance.outputs if output.name == outlet.stream), default=MIN_TIME)

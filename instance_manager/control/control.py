@@ -1,0 +1,230 @@
+"""What should be true, from ZooKeeper, to the loop; what is true, from the loop, to ZooKeeper (docs/rules.md).
+
+Everything is a word in one mailbox: of the connection, of watches, of the loop. `turn` takes those that have come and does one round: it
+writes what is unwritten, reads the assignments that they are about, all at once, and asks the loop for what is missing. It does not wait,
+and knows no thread. It is level-triggered: what could not be done stays to be done. On SUSPENDED everything goes on; when it is connected
+again the registration and the statuses, which are ephemeral, are written again, and all assignments read.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from cep.compile.user.functions import error_text
+from cep.config import InstanceManagerConfig
+from cep.dataflow.reports import notes_of
+from cep.errors import ProtocolError
+from cep.model.limits import CAUSE_CHARS_MAX
+from cep.plan.physical import PhysicalPlan
+from cep.service.mark import Slot, label_of
+from cep.world.coordination import Connection, ConnectionLost, Coordination
+from cep.world.mailbox import Mailbox
+from instance_manager.control.asked_nodes import AskedNodes
+from instance_manager.control.assignment_checks import Assignment
+from instance_manager.control.building import built
+from instance_manager.control.commands import AddInstance, Command, Confirm, RemoveInstance
+from instance_manager.control.obligations import Obligations
+from instance_manager.control.own_nodes import OwnNodes, cut, status_of
+from instance_manager.hosting import InstanceHost, Preparation
+
+LOG = logging.getLogger(__name__)
+_AGAIN_S = 1.0  # between attempts at what could not be done, while it is connected
+#: So soon after one change come the others of its transaction, one for each instance; to read them in one go costs half.
+BURST_S, BURST_WORDS = 0.0005, 256
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentChanged:
+    """An assignment that was read has changed since."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListingChanged:
+    """Assignments have come or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The loop says how it is with an instance."""
+
+    key: str
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopIsBack:
+    """The loop was away for so long that it may count as dead, and waits for Confirm."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseControl:
+    """The end."""
+
+
+ControlWord = Connection | AssignmentChanged | ListingChanged | StatusChanged | LoopIsBack | CloseControl
+
+
+class Control:
+    """`ask`, `report`, `loop_is_back` and `close` may be called from any thread.
+
+    Args:
+        facts: what this instance manager registers: host, pid, node, core, endpoint, binding.
+        ask: asks the loop.
+    """
+
+    def __init__(
+        self,
+        config: InstanceManagerConfig,
+        facts: dict[str, Any],
+        preparation: Preparation,
+        ask: Callable[[Command], None],
+        slot: Slot,
+        coordination: Coordination,
+    ) -> None:
+        self.mailbox: Mailbox[ControlWord] = Mailbox()
+        self.obligations = Obligations(config.id, (facts["pid"], facts["started"]))
+        self._preparation, self._ask, self._slot, self._coordination = preparation, ask, slot, coordination
+        self._own = OwnNodes(coordination, config.id, facts)
+        self._asked = AskedNodes(coordination, config.id, self._on_listing, self._on_assignment)
+        self._connected = self._to_register = self._to_look = self._to_confirm = False
+        self._watched: set[str] = set()  # assignments as they were read have not changed since
+        self._to_read: set[str] = set()
+        self._failed = False
+
+    # --- for others
+
+    def begin(self) -> None:
+        """Connects as soon as ZooKeeper is there."""
+        self._coordination.start(self.mailbox.put)
+
+    def close(self) -> None:
+        """Its next turn is the last."""
+        self.mailbox.put(CloseControl())
+
+    def report(self, hosted: InstanceHost) -> None:
+        """A new state of an instance; from the loop's thread."""
+        self.mailbox.put(StatusChanged(hosted.key, status_of(hosted)))
+        if hosted.traceback:
+            LOG.error("%s failed:\n%s", hosted.instance.name, hosted.traceback)
+
+    def loop_is_back(self) -> None:
+        """It was away for longer than its session; what it is asked from now on is what should be true now, and then it is told so."""
+        self.mailbox.put(LoopIsBack())
+
+    def _on_listing(self, path: str) -> None:
+        self.mailbox.put(ListingChanged())
+
+    def _on_assignment(self, path: str) -> None:
+        self.mailbox.put(AssignmentChanged(unquote(path.rpartition("/")[2])))
+
+    # --- a turn
+
+    def turn(self, words: Iterable[ControlWord]) -> bool:
+        """One round with what has come. Is there to be another?"""
+        for word in words:
+            if isinstance(word, CloseControl):
+                self._coordination.close()
+                return False
+            self._note(word)
+        self._failed = False
+        if self._connected:
+            try:
+                self._work()
+            except ConnectionLost:
+                self._failed = True
+                LOG.warning("ZooKeeper is away")
+            except Exception:
+                self._failed = True
+                LOG.error("control: %s", traceback.format_exc())
+        return True
+
+    @property
+    def patience_s(self) -> float | None:
+        """So long the next turn has time, if no word comes before; None: for ever."""
+        return _AGAIN_S if self._failed and self._connected else None
+
+    def _note(self, word: ControlWord) -> None:
+        match word:
+            case Connection():
+                self._connected = word is Connection.CONNECTED
+                self._to_register |= self._connected
+            case StatusChanged(key, status):
+                self._own.say(key, status)
+            case AssignmentChanged(key):
+                self._to_read.add(key)
+            case ListingChanged():
+                self._to_look = True
+            case LoopIsBack():
+                self._to_look = self._to_confirm = True
+                self._watched.clear()
+
+    def _work(self) -> None:
+        """Together, for each by itself would cost round trips. What has been done is not to be done any more."""
+        if self._to_register:
+            self._own.register(self.obligations.refused)
+            self._watched.clear()
+            self._to_register, self._to_look = False, True
+        if not self._own.is_written:
+            self._own.write()
+        if self._to_look:
+            self._look()
+            self._own.write()
+        if self._to_read:
+            self._read(self._to_read)
+        if self._to_confirm:
+            self._to_confirm = False
+            self._ask(Confirm())
+        self._own.register_refused(self.obligations.refused)
+
+    def _look(self) -> None:
+        """Which assignments there are; those that are not watched are to be read."""
+        there = self._asked.keys()
+        self._watched &= there
+        self._to_read = there - self._watched | self._to_read & there
+        gone = self.obligations.withdrawn(there)
+        for key in gone:
+            self._ask(RemoveInstance(key))
+        self._own.forget(gone)
+        self._to_look = False
+
+    def _read(self, keys: set[str]) -> None:
+        """Everything that is to be read first; then obeys them, one by one: what is wrong with one harms no other."""
+        found = self._asked.assignments(keys)
+        changed = self.obligations.understood(found)
+        fresh = {key: now for key, now in changed.items() if self.obligations.is_new(key, now)}
+        plans = self._asked.plans({now.query for now in fresh.values()}) if fresh else {}
+        streams = {name for plan in plans.values() if isinstance(plan, PhysicalPlan) for name in plan.streams}
+        publishers = self._asked.publishers(streams) if streams else {}
+        wanted = self.obligations.tables_wanted(changed)
+        tables = self._asked.tables(wanted) if wanted else {}
+        self._watched |= {key for key, document in found.items() if not isinstance(document, ProtocolError)}
+        self._to_read = set()
+        for key, now in fresh.items():
+            self._deploy(key, now, plans.get(now.query), publishers)
+        for key, now in changed.items():
+            for command in self.obligations.obey(key, now, tables.get(now.query, {})):
+                self._ask(command)
+
+    def _deploy(self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]) -> None:
+        if key in self.obligations.obeyed:
+            self._ask(RemoveInstance(key))
+        self._slot.enter(label_of(now.query, now.subquery, now.instance, ()))
+        try:
+            hosted = built(self._preparation, now, plan, publishers)
+        except Exception as error:  # what cannot be built is that query's failure
+            LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
+            status = {"epoch": now.epoch, "state": "failed", "cause": cut(error_text(error, CAUSE_CHARS_MAX)), "rows": {}}
+            self.mailbox.put(StatusChanged(key, status | {"step": now.move.step if now.move is not None else 0}))
+            return
+        finally:
+            self._slot.leave()
+        for note in notes_of(hosted.instance):
+            LOG.warning("%s: %s", hosted.instance.name, note)
+        self._ask(AddInstance(hosted))

@@ -1,0 +1,1 @@
+"""The fast path of small messages through instances that only pass tuples on."""

@@ -1,0 +1,1 @@
+"""What should move, by the figures of the metric server."""

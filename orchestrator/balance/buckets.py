@@ -1,0 +1,147 @@
+"""Live load balancing: what the metric server measured goes into `load.rebalanced`, and what that says is asked of the service.
+
+It is about a time in which the buckets stayed where they are. What rows cost is learnt from all of it, up to the last `LOOKS_KEPT`
+looks, for CPU is measured with much noise, and nothing is decided before `LOOKS` intervals; which buckets they are in from its end
+alone, so that a load that shifts is seen soon.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep.errors import CepError
+from cep.plan.moving import heads
+from orchestrator.balance.instances import DeployedSubquery, InstanceBalancing
+from orchestrator.balance.load import ROWS_MIN, Load, rebalanced
+from orchestrator.metrics.client import MetricClient
+from orchestrator.service import Service
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.events import MoveBuckets
+
+INTERVAL_S, LOOKS, LOOKS_KEPT = 2.0, 2, 15
+_PATIENCE_S = 10.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlacedBuckets:
+    """Where buckets lie still."""
+
+    place: DeployedSubquery
+    version: int
+    table: tuple[int, ...]
+    instances: int  # in each replica
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What was measured since the query began, while the table had that version: of each instance of all replicas CPU in ns, rows taken
+    and when it said so, and rows sent by bucket."""
+
+    version: int
+    cpu_ns: np.ndarray
+    taken: np.ndarray
+    reported: np.ndarray
+    sent: np.ndarray
+
+    def follows(self, before: Totals) -> bool:
+        """Were the buckets where they are from `before` on?"""
+        return before.version == self.version and len(before.reported) == len(self.reported)
+
+    def since(self, first: Totals, last: Totals, instances: int) -> Load:
+        """What rows have cost since `first`, and which were sent since `last`. Instances of one number in different replicas count
+        as one."""
+        cpu = (self.cpu_ns - first.cpu_ns) / 1e9 / (self.reported - first.reported)
+        taken = (self.taken - first.taken).reshape(-1, instances).sum(axis=0)
+        return Load(cpu.reshape(-1, instances).mean(axis=0).tolist(), taken.tolist(), (self.sent - last.sent).tolist())
+
+
+class Balancing(threading.Thread):
+    """Looks every INTERVAL_S seconds, while this orchestrator leads."""
+
+    def __init__(self, service: Service, metrics: MetricClient) -> None:
+        super().__init__(name="balancing", daemon=True)
+        self.service, self.metrics = service, metrics
+        self._over = threading.Event()
+        self.instances = InstanceBalancing(service, metrics)
+        self._untried: set[DeployedSubquery] = set()  # whose buckets may yet move
+        self._seen: dict[DeployedSubquery, list[Totals]] = {}  # with this version of the table, each with enough rows since the one before
+
+    def run(self) -> None:
+        while not self._over.wait(INTERVAL_S):
+            try:
+                self._look()
+            except CepError as error:  # the metric server is away, or another orchestrator leads now
+                _LOG.info("load is not looked at this time: %s", error)
+            except Exception:
+                _LOG.exception("load is not looked at this time")
+
+    def close(self) -> None:
+        self._over.set()
+        self.join(timeout=5)
+
+    def _look(self) -> None:
+        if not self.service.leads:
+            self._seen.clear()
+            self.instances.forget()
+            return
+        tables: list[PlacedBuckets] = self.service.ask(still).result(_PATIENCE_S)
+        seen, self._seen = self._seen, {}
+        self._untried = {table.place for table in tables if table.instances > 1}
+        for table in tables:
+            self._balance(table, seen.get(table.place, []))
+        self.instances.look(self._untried)
+
+    def _balance(self, table: PlacedBuckets, seen: list[Totals]) -> None:
+        query, _, head = table.place
+        now = totals_of(table, self.metrics.ask(get="load", query=query).get("instances", ()))
+        if now is None:
+            return
+        if not seen or not now.follows(seen[-1]):
+            self._seen[table.place] = [now]
+            return
+        self._seen[table.place] = seen
+        if (now.reported <= seen[-1].reported).any():
+            return
+        load = now.since(seen[0], seen[-1], table.instances)
+        if sum(load.sent) >= ROWS_MIN:
+            self._seen[table.place] = [*seen, now][-LOOKS_KEPT:]
+        wanted = rebalanced(load, table.table) if len(seen) >= LOOKS else None
+        if wanted is None and (len(seen) >= LOOKS or sum(load.sent) < ROWS_MIN):
+            self._untried.discard(table.place)
+        if wanted is not None:
+            self.service.do(MoveBuckets(query, head, wanted)).result(_PATIENCE_S)
+            moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
+            _LOG.warning("query %r: %d buckets of %s move, table version %d", query, moved, head, table.version + 1)
+
+
+def still(state: ClusterState) -> list[PlacedBuckets]:
+    """The tables of running queries whose buckets may move of themselves, and do not move now."""
+    found = []
+    for name, record in state.queries.items():
+        plan = state.plans[name]
+        if record.state != "running" or record.move is not None or plan.query.options.rebalance == "off":
+            continue
+        for head in heads(plan):
+            if not state.is_moving(record, head):
+                present = state.table(name, head)
+                found.append(PlacedBuckets((name, record.epoch, head), present.version, present.table, plan.subquery(head).parallelism))
+    return found
+
+
+def totals_of(table: PlacedBuckets, reports: Iterable[Mapping[str, Any]]) -> Totals | None:
+    """None: some instance has not reported."""
+    _, epoch, head = table.place
+    now = [report for report in reports if report["epoch"] == epoch]
+    own = sorted((report for report in now if report["subquery"] == head), key=lambda report: report["instance"])
+    counts = [report["buckets"][head] for report in now if head in (report["buckets"] or {})]
+    if not own or len(own) % table.instances or not counts:
+        return None
+    cpu, taken, reported = (np.array([report[key] for report in own], float) for key in ("cpu_ns", "rows_in", "reported"))
+    return Totals(table.version, cpu, taken, reported, np.sum(counts, axis=0))

@@ -1,0 +1,43 @@
+"""The plan that a query would get now, where all may be well or it is said what is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from cep.config import ClusterConfig, node
+from cep.errors import CepError
+from cep.model import query as queries
+from cep.model.query import Query
+from cep.model.references import check_references
+from cep.model.topology import Topology
+from cep.plan import physical
+from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.plan.planner import plan as make_plan
+from orchestrator.registry import encode
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.feeds import sources
+
+_LOG = logging.getLogger(__name__)
+
+
+def planned(state: ClusterState, query: Query, files: FilesByStream, config: ClusterConfig, topology: Topology) -> PhysicalPlan:
+    """Raises Conflict, QueryError, PlacementError, ClusterError."""
+    state.check_new(query)
+    check_references(queries.to_json(query), config.modules)
+    known, feeds = sources(state, query)
+    plan = make_plan(query, known, state.workers(), topology, config.numa, files, feeds)
+    encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
+    return plan
+
+
+def attempted(deploy: Callable[[], object]) -> CepError | None:
+    """What was wrong with one query of many; a bug that it meets is not the others'."""
+    try:
+        deploy()
+    except CepError as error:
+        return error
+    except Exception as error:
+        _LOG.exception("a query cannot be deployed")
+        return CepError(f"{type(error).__name__}: {error}")
+    return None

@@ -1,0 +1,1 @@
+"""The metric server, and what is asked of it."""

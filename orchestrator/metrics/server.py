@@ -1,0 +1,386 @@
+"""Counts what the instance managers report (`python -m orchestrator.metrics.server '<config>'`).
+
+A small process of its own, so that a killed orchestrator loses no figure. Reports are JSON in messages (`cep.transport.sockets`) and hold
+totals, so that a report lost, or this process started anew, is made up for by the next; only dead letters come once each. Questions
+are JSON on a REP socket: `{"get": "metrics"}` -> `{"text"}`; `{"get": "query", "query"}` -> `{"instances"}`; `{"get": "figures"}` ->
+`{"time", "instances", "managers"}`; `{"get": "trace"}` -> `{"time", "managers"}`, what has held those up; `{"get": "load", "query"}` ->
+`{"instances"}`, with rows by bucket; `{"get": "dead_letters", "query"}` -> `{"counts", "total", "letters"}`; `{"get": "cpu"}` ->
+`{"instances"}`, of each query, epoch, subquery, instance, instance manager, CPU time in ns, and when that was so.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import zmq
+
+from cep.config import ClusterConfig
+from cep.dataflow.meter import LATENCY_BOUNDS_US
+from cep.errors import ProtocolError
+from cep.transport import wire
+from cep.transport.sockets import Sockets, open_sockets
+from cep.world.clock import SystemClock
+from orchestrator.metrics.stalls import STALLED, STALLS, ReportedStalls
+from orchestrator.records import Now
+from orchestrator.reports import read_report
+
+LETTERS_MAX = 10_000
+"""Dead letters kept per query; counts are exact whatever is kept (rule 4.9)."""
+
+SILENT_S_MAX = 600.0
+"""How long the last figures of an instance outlive its last report. An idle one is reported every 250 s."""
+
+WITHDRAWN_MAX = 200
+"""Instances that are gone from their instance managers and whose figures are kept yet: a process that sees a query end asks for them."""
+
+_PARK_MS = 60_000
+
+_AGO = re.compile(r"last row (\d+) s ago")  # in what an instance waits for: so it was when it was reported
+
+_LOG = logging.getLogger(__name__)
+_CLOCK = SystemClock()
+
+# field of a report -> (metric, type, help)
+_INSTANCE = {
+    "rows_in": ("cep_rows_in_total", "counter", "Tuples taken in"),
+    "rows_out": ("cep_rows_out_total", "counter", "Tuples given out"),
+    "bytes_in": ("cep_bytes_in_total", "counter", "Bytes that came from other processes"),
+    "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given to channels and subscribers"),
+    "late": ("cep_late_rows_total", "counter", "Tuples that came later than the stream's disorder allows"),
+    "odd_times": ("cep_odd_event_times_total", "counter", "Tuples whose event time is none that their stream allows"),
+    "dropped_rows": ("cep_dropped_rows_total", "counter", "Answers without a subscriber, or dropped for slow ones"),
+    "incomplete": (
+        "cep_incomplete_windows_total",
+        "counter",
+        "Windows cut by the query's start or by the end; a zip's tuples without a partner",
+    ),
+    "outside": ("cep_outside_rows_total", "counter", "Tuples outside every transaction"),
+    "cpu_ns": ("cep_cpu_seconds_total", "counter", "Processor time spent"),
+    "moves": ("cep_bucket_moves_total", "counter", "Moves of buckets to or from an instance"),
+    "moved_rows": ("cep_bucket_moved_rows_total", "counter", "Rows of state given to another instance"),
+    "moved_bytes": ("cep_bucket_moved_bytes_total", "counter", "Bytes of state given to another instance"),
+    "move_ns": ("cep_bucket_move_seconds_total", "counter", "Time in which an instance took no tuples since buckets moved"),
+    "queue_bytes": ("cep_queue_bytes", "gauge", "Bytes that wait to be processed"),
+    "state_bytes": ("cep_state_bytes", "gauge", "Bytes of operators' state"),
+}
+_OPERATOR = {
+    "rows_in": ("cep_operator_rows_in_total", "counter", "Tuples an operator took in"),
+    "rows_out": ("cep_operator_rows_out_total", "counter", "Tuples an operator gave out"),
+    "batches": ("cep_operator_batches_total", "counter", "Batches an operator took in"),
+    "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator, or of a step that is none"),
+    "ns_per_row": ("cep_operator_cpu_ns_per_row", "gauge", "Processor time per tuple an operator took in, in nanoseconds"),
+    "bypassed": ("cep_operator_bypassed_rows_total", "counter", "Tuples that went on one by one, since pre-aggregation did not reduce"),
+}
+_OUTPUT = {
+    "blocked_ns": ("cep_blocked_seconds_total", "counter", "Time an output waited for credit to send"),
+    "blocked": ("cep_blocked", "gauge", "1: an output waits for credit to send"),
+}
+_LATENCY = ("cep_latency_seconds", "histogram", "From the creation of a batch's oldest tuple until it came out of the query, by tuples")
+_LAG = ("cep_watermark_lag_seconds", "gauge", "How far the watermark is behind the clock")
+_LETTERS = ("cep_dead_letters_total", "counter", "Records that could not be used")
+_PROCESS = {
+    "cpu_ns": ("cep_process_cpu_seconds_total", "counter", "Processor time of an instance manager"),
+    "engine_cpu_ns": ("cep_engine_cpu_seconds_total", "counter", "Processor time of an instance manager's engine thread"),
+    "loop_cpu_ns": ("cep_loop_cpu_seconds_total", "counter", "Part of the engine's that belongs to no instance"),
+    "network_cpu_ns": ("cep_network_cpu_seconds_total", "counter", "Part of the engine's for credits and control messages"),
+    "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
+    "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
+    "compilations": ("cep_process_compilations_total", "counter", "Kernels compiled or loaded"),
+}
+
+
+class ReportedInstance(NamedTuple):
+    """A subquery instance."""
+
+    query: str
+    subquery: str
+    instance: int
+
+
+@dataclass
+class InstanceReport:
+    """The last report of an instance."""
+
+    im: str
+    at: Now
+    report: Mapping[str, Any]
+    withdrawn: bool = False  # its instance manager has it no more
+
+
+class Metrics:
+    """Everything reported so far; no socket, no clock of its own."""
+
+    def __init__(self) -> None:
+        self.instances: dict[ReportedInstance, InstanceReport] = {}
+        self.managers: dict[str, tuple[Now, Mapping[str, Any]]] = {}
+        self.letters: dict[str, deque[Mapping[str, Any]]] = {}
+        self.epochs: dict[str, int] = {}
+        self.queries: dict[str, set[ReportedInstance]] = {}
+        self.stalls = ReportedStalls()
+        self._complete: dict[str, float] = {}  # instance manager -> when all its figures were as reported
+        self._withdrawn: deque[tuple[ReportedInstance, InstanceReport]] = deque()  # the oldest first
+        self._look_at = 0.0  # when the silent are forgotten next
+
+    def take(self, report: Mapping[str, Any], now: Now) -> None:
+        """Notes a report. Raises KeyError or TypeError: it is none."""
+        im = report["im"]
+        self.managers[im] = now, report.get("process", {})
+        self.stalls.take(im, report.get("stalls"), now.wall)
+        if report.get("complete"):
+            self._complete[im] = now.wall
+        for where in report.get("withdrawn", ()):
+            if (known := self.instances.get(ReportedInstance(where[0], where[1], int(where[2])))) is not None and known.im == im:
+                known.withdrawn = True
+                self._withdrawn.append((ReportedInstance(where[0], where[1], int(where[2])), known))
+        for each in report["instances"]:
+            self._take_instance(im, each, now)
+        self._forget_silent(now.steady)
+        while len(self._withdrawn) > WITHDRAWN_MAX:
+            where, figures = self._withdrawn.popleft()
+            if self.instances.get(where) is figures:
+                self._drop(where)
+
+    def answer(self, question: Mapping[str, Any], now: Now) -> dict[str, Any]:
+        """What is asked for; `{"error"}` where that makes no sense."""
+        match question:
+            case {"get": "metrics"}:
+                return {"text": "".join(self.text(now.wall))}
+            case {"get": "query", "query": query}:
+                return {"instances": [self._told(where, self.instances[where], now) for where in self.queries.get(query, ())]}
+            case {"get": "figures"}:
+                managers = [{"im": im, "reported": at.wall, **process} for im, (at, process) in sorted(self.managers.items())]
+                return {"time": now.wall, "instances": [self._told(*each, now) for each in self.instances.items()], "managers": managers}
+            case {"get": "trace"}:
+                return {"time": now.wall, "managers": self.stalls.answer()}
+            case {"get": "load", "query": query}:
+                return {"instances": [_load(where, f) for where, f in self.instances.items() if where.query == query]}
+            case {"get": "cpu"}:
+                return {"instances": [self._cpu(where, figures) for where, figures in self.instances.items()]}
+            case {"get": "dead_letters", "query": query}:
+                return self.dead_letters(query)
+        known = "'metrics' | 'query' | 'figures' | 'trace' | 'load' | 'cpu' | 'dead_letters'"
+        return {"error": f"expected {{'get': {known}}}, got {question!r}"}
+
+    def dead_letters(self, query: str) -> dict[str, Any]:
+        """Exact counts, and the last letters."""
+        counts: dict[str, int] = {}
+        for where in self.queries.get(query, ()):
+            for name, count in _letter_counts(self.instances[where].report):
+                counts[name] = counts.get(name, 0) + count
+        return {"counts": counts, "total": sum(counts.values()), "letters": list(self.letters.get(query, ()))}
+
+    def text(self, now: float) -> Iterator[str]:
+        """In the format that Prometheus reads."""
+        for field, metric in _INSTANCE.items():
+            yield from _metric(metric, ((_labels(w, f), _value(field, f.report)) for w, f in self.instances.items()))
+        yield from _metric(_LAG, ((_labels(w, f), _lag_s(f.report, now)) for w, f in self.instances.items()))
+        for field, metric in _OPERATOR.items():
+            yield from _metric(metric, self._operators(field))
+        for field, metric in _OUTPUT.items():
+            yield from _metric(metric, ((labels, _value(field, output)) for labels, output in self._outputs()))
+        yield from self._latencies()
+        yield from _metric(_LETTERS, self._letters())
+        for field, metric in _PROCESS.items():
+            yield from _metric(metric, (({"im": im}, _value(field, p)) for im, (_, p) in self.managers.items()))
+        yield from _metric(STALLS, self.stalls.samples("count"))
+        yield from _metric(STALLED, self.stalls.samples("total_ns", 1e9))
+
+    def _take_instance(self, im: str, report: Mapping[str, Any], now: Now) -> None:
+        where = ReportedInstance(report["query"], report["subquery"], report["instance"])
+        if self.epochs.setdefault(where.query, report["epoch"]) != report["epoch"]:
+            self._forget(where.query, report["epoch"])
+        letters = report.get("dead_letters", {}).get("letters", ())
+        at = {"subquery": where.subquery, "instance": where.instance}
+        if letters:
+            self.letters.setdefault(where.query, deque(maxlen=LETTERS_MAX)).extend({**letter, **at} for letter in letters)
+        self.instances[where] = InstanceReport(im, now, report)
+        self.queries.setdefault(where.query, set()).add(where)
+
+    def _cpu(self, where: ReportedInstance, figures: InstanceReport) -> list[Any]:
+        report = figures.report
+        return [where.query, report["epoch"], where.subquery, where.instance, figures.im, report["cpu_ns"], self._reported(figures)]
+
+    def _reported(self, figures: InstanceReport) -> float:
+        """Until when they were so."""
+        return figures.at.wall if figures.withdrawn else max(figures.at.wall, self._complete.get(figures.im, 0.0))
+
+    def _told(self, where: ReportedInstance, figures: InstanceReport, now: Now) -> dict[str, Any]:
+        """`reported`: when they were so; an instance that has done nothing since is not reported anew."""
+        report = {key: value for key, value in figures.report.items() if key not in ("dead_letters", "buckets")}
+        since_s = now.steady - figures.at.steady
+        waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + since_s:.0f} s ago", report.get("waits_for") or "")
+        dead = sum(count for _, count in _letter_counts(figures.report))
+        return {**report, **where._asdict(), "dead": dead, "waits_for": waits_for, "im": figures.im, "reported": self._reported(figures)}
+
+    def _forget(self, query: str, epoch: int) -> None:
+        """Another deployment of that name has begun."""
+        self.epochs[query] = epoch
+        self.letters.pop(query, None)
+        for where in self.queries.pop(query, ()):
+            del self.instances[where]
+
+    def _forget_silent(self, steady: float) -> None:
+        if steady < self._look_at:
+            return
+        self._look_at = steady + SILENT_S_MAX / 60
+        for where in [w for w, f in self.instances.items() if steady - f.at.steady > SILENT_S_MAX]:
+            self._drop(where)
+        for im in [im for im, (at, _) in self.managers.items() if steady - at.steady > SILENT_S_MAX]:
+            del self.managers[im]
+            self._complete.pop(im, None)
+            self.stalls.forget(im)
+
+    def _drop(self, where: ReportedInstance) -> None:
+        """An instance; with the last one its query."""
+        del self.instances[where]
+        self.queries[where.query].discard(where)
+        if not self.queries[where.query]:
+            del self.queries[where.query], self.epochs[where.query]
+            self.letters.pop(where.query, None)
+
+    def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
+        for where, figures in self.instances.items():
+            for operator in figures.report.get("operators", ()):
+                labels = {"operator": operator["name"], "step": operator["step"]}
+                yield _labels(where, figures) | labels, _value(field, operator)
+
+    def _outputs(self) -> Iterator[tuple[dict[str, str], Mapping[str, Any]]]:
+        for where, figures in self.instances.items():
+            for output in figures.report.get("outputs", ()):
+                yield _labels(where, figures) | {"output": output["name"]}, output
+
+    def _latencies(self) -> Iterator[str]:
+        name, type_, help_ = _LATENCY
+        lines = [
+            line for labels, output in self._outputs() if "latency_us" in output for line in _histogram(name, labels, output["latency_us"])
+        ]
+        if lines:
+            yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
+            yield from lines
+
+    def _letters(self) -> Iterator[tuple[dict[str, str], float | None]]:
+        for where, figures in self.instances.items():
+            for name, count in _letter_counts(figures.report):
+                yield _labels(where, figures) | {"operator": name}, count
+
+
+def _load(where: ReportedInstance, figures: InstanceReport) -> dict[str, Any]:
+    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in", "buckets")}
+    return {**report, **where._asdict(), "reported": figures.at.wall}
+
+
+def _letter_counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    """(operator, or operator and reason; count)."""
+    for name, count in report.get("dead_letters", {}).get("count", ()):
+        yield name if isinstance(name, str) else ": ".join(map(str, name)), count
+
+
+def _labels(where: ReportedInstance, figures: InstanceReport) -> dict[str, str]:
+    return {"query": where.query, "subquery": where.subquery, "instance": str(where.instance), "im": figures.im}
+
+
+def _value(field: str, figures: Mapping[str, Any]) -> float | None:
+    value = figures.get(field)
+    if isinstance(value, bool):
+        return int(value)
+    return value / 1e9 if value is not None and field.endswith("_ns") else value
+
+
+def _lag_s(report: Mapping[str, Any], now: float) -> float | None:
+    watermark_us = report.get("watermark")
+    return None if watermark_us is None else now - watermark_us / 1e6
+
+
+def _metric(metric: Sequence[str], samples: Iterable[tuple[dict[str, str], float | None]]) -> Iterator[str]:
+    """One metric with all its samples; nothing at all if there are none."""
+    name, type_, help_ = metric
+    lines = [f"{name}{{{_text(labels)}}} {value}\n" for labels, value in samples if value is not None]
+    if lines:
+        yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
+        yield from lines
+
+
+def _histogram(name: str, labels: dict[str, str], latency: Mapping[str, Any]) -> Iterator[str]:
+    """Cumulative, as Prometheus wants it."""
+    counts = list(accumulate(latency["counts"]))
+    for bound, count in zip([*(f"{bound / 1e6:g}" for bound in LATENCY_BOUNDS_US), "+Inf"], counts, strict=True):
+        yield f"{name}_bucket{{{_text(labels | {'le': bound})}}} {count}\n"
+    yield f"{name}_sum{{{_text(labels)}}} {latency['sum'] / 1e6}\n{name}_count{{{_text(labels)}}} {counts[-1]}\n"
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    return ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
+
+
+# --- the process -----------------------------------------------------------------------------------------------------
+
+
+def serve_metrics(config: ClusterConfig) -> None:
+    """For ever."""
+    metrics, lock = Metrics(), threading.Lock()
+    reports = open_sockets(config.metrics_in)
+    questions: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
+    questions.bind(config.metrics_out)
+    threading.Thread(target=_answer_all, args=(questions, metrics, lock), name="cep-questions", daemon=True).start()
+    while True:
+        reports.park(_PARK_MS)
+        while (message := _next(reports)) is not None:
+            with lock:
+                _take(metrics, message)
+
+
+def _next(reports: Sockets) -> bytes | None:
+    """What has been reported next; None: no more for now."""
+    while True:
+        try:
+            message = reports.receive()
+        except ProtocolError as error:
+            _LOG.warning("message not understood: %s", error)
+            continue
+        if message is None or message[0].kind == wire.REPORT:
+            return None if message is None else bytes(message[1])
+        _LOG.warning("not a report: %s", message[0])
+
+
+def _answer_all(questions: zmq.Socket[bytes], metrics: Metrics, lock: threading.Lock) -> None:
+    while True:
+        question = questions.recv()
+        with lock:
+            answer = _answer(metrics, question)
+        questions.send(answer)
+
+
+def _take(metrics: Metrics, message: bytes) -> None:
+    try:
+        metrics.take(read_report(message), Now.by(_CLOCK))
+    except ValueError as error:
+        _LOG.warning("not a report: %s: %.200r", error, message)
+
+
+def _answer(metrics: Metrics, message: bytes) -> bytes:
+    try:
+        return json.dumps(metrics.answer(json.loads(message), Now.by(_CLOCK))).encode()
+    except Exception as error:  # whatever is asked, the next question is answered
+        return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()
+
+
+def main(arguments: Sequence[str]) -> int:
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    serve_metrics(ClusterConfig.from_json(json.loads(arguments[0])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""REST: routes, models, documents, the gateway behind it."""

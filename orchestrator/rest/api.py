@@ -1,0 +1,114 @@
+"""What the routes of REST work with: the service behind them, and how they wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from cep.config import ClusterConfig
+from cep.errors import ClusterError
+from cep.model.limits import DIGITS_MAX, WAIT_S_MAX
+from cep.model.query import Query as CepQuery
+from cep.plan.physical import FilesByStream
+from cep.world.store import DiskStore, Store
+from orchestrator.file_sources import checked_files
+from orchestrator.metrics.client import MetricClient
+from orchestrator.rest import models
+from orchestrator.rest.gateway_proxy import GatewayProxy
+from orchestrator.service import Service
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.events import (
+    ClosePublisher,
+    Event,
+)
+
+CONFIRM_S = 30.0
+"""How long a request waits for ZooKeeper to have what it asked for."""
+
+POLL_S_MAX = 60.0
+"""The longest long-poll."""
+
+VANISHED_S = POLL_S_MAX + 10.0
+"""A publisher that was not heard of for so long counts as closed: ten seconds past its longest poll."""
+
+T = TypeVar("T")
+
+
+class Api:
+    """What the routes work with."""
+
+    def __init__(self, service: Service, metrics: MetricClient, gateway: GatewayProxy, config: ClusterConfig) -> None:
+        self.service, self.metrics, self.gateway, self.config = service, metrics, gateway, config
+        self.store: Store = DiskStore()
+        self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
+
+    def hear(self, stream: str, publisher: str | None) -> None:
+        """A publisher is alive: its long-polls are its lease, and one that never named itself has none to lose."""
+        if publisher is not None:
+            self.heard[stream, publisher] = time.monotonic()
+
+    def has_vanished(self, stream: str, publisher: str) -> bool:
+        """It used to ask for its readers and has stopped (rule 4.11)."""
+        return time.monotonic() - self.heard.get((stream, publisher), time.monotonic()) > VANISHED_S
+
+    async def forget_vanished(self) -> None:
+        """Closes the publishers that have vanished, so that no new query waits for them."""
+        for stream, publisher in [each for each in self.heard if self.has_vanished(*each)]:
+            await self.do(ClosePublisher(stream, publisher))
+            self.heard.pop((stream, publisher), None)
+
+    async def ask(self, question: Callable[[ClusterState], T]) -> T:
+        """An answer from the state."""
+        return await confirmed(self.service.ask(question))
+
+    async def do(self, event: Event) -> None:
+        """Handled and written."""
+        await confirmed(self.service.do(event))
+
+    async def wait(self, question: Callable[[ClusterState], T | None], wait_s: float) -> T | None:
+        """The first answer, None if there is none in time."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.service.wait(question)), wait_s)
+        except TimeoutError:
+            return None
+
+    def change(self, state: ClusterState) -> str:
+        """Names the cluster's last change, in all terms of office."""
+        return f"{self.service.term}.{state.changes}"
+
+    def since(self, change: str) -> int:
+        """The number of a change of this term; -1, before all, of another."""
+        term, _, number = change.partition(".")
+        known = term == str(self.service.term) and number.isascii() and number.isdecimal() and len(number) <= DIGITS_MAX
+        return int(number) if known else -1
+
+    async def files(self, query: CepQuery) -> FilesByStream:
+        known = await self.ask(lambda state: dict(state.streams))
+        return await run_in_threadpool(checked_files, query, known, self.config.data)
+
+    async def figures(self, **question: Any) -> dict[str, Any]:
+        return await run_in_threadpool(self.metrics.ask, **question)
+
+
+def _api(request: Request) -> Api:
+    api: Api = request.app.state.api
+    return api
+
+
+InjectedApi = Annotated[Api, Depends(_api)]
+Wait = Annotated[bool, Query(description="Answer only when it is done.")]
+Timeout = Annotated[float, Query(gt=0, le=WAIT_S_MAX, description="How long to wait at most, in seconds.")]
+Until = Annotated[models.State | None, Query(description="Answer only when the query is in this state, or over.")]
+
+
+async def confirmed(answer: Future[T]) -> T:
+    try:
+        return await asyncio.wait_for(asyncio.wrap_future(answer), CONFIRM_S)
+    except TimeoutError:
+        raise ClusterError(f"ZooKeeper did not confirm within {CONFIRM_S:g} s; it may still happen: look before you try again") from None

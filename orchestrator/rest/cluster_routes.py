@@ -1,0 +1,92 @@
+"""REST: the cluster itself, what is wrong with it, and what is measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import PlainTextResponse
+from starlette.concurrency import run_in_threadpool
+
+from cep.model.limits import PATH_CHARS_MAX
+from cep.service.reports import read_reports
+from orchestrator.rest import models, views
+from orchestrator.rest.api import InjectedApi
+from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.disk_room import why_no_room
+from orchestrator.state.events import (
+    DiscardNode,
+)
+
+router = APIRouter(route_class=DocumentRoute)
+
+
+@router.delete("/cluster/quarantined", status_code=204)
+async def discard(node: Annotated[str, Query(max_length=PATH_CHARS_MAX, description="Its path in ZooKeeper.")], api: InjectedApi) -> None:
+    """Removes a node that is set aside; of a query, with all that belongs to it."""
+    await api.do(DiscardNode(node))
+
+
+@router.get("/instance-managers", response_model=list[models.InstanceManagerInfo])
+async def instance_managers(api: InjectedApi) -> Any:
+    """The instance managers: where each is bound, and how much it hosts."""
+    return await api.ask(views.managers)
+
+
+@router.get("/cluster", response_model=models.ClusterInfo)
+async def cluster(api: InjectedApi) -> Any:
+    """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
+    folder = api.config.reports
+    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
+    return {
+        "run": api.config.home,
+        "supervisors": supervisors,
+        "quarantined": api.service.quarantine.to_json(),
+        "no_room": why_no_room(api.store, api.config.home),
+    }
+
+
+@router.get("/topology")
+async def topology(api: InjectedApi) -> dict[str, Any]:
+    """NUMA nodes, their cores and distances, as the planner sees them."""
+    return api.service.topology.to_json()
+
+
+@router.get(
+    "/health",
+    response_model=models.Health,
+    responses={503: {"model": models.Health, "description": "It does not lead, or has no ZooKeeper."}},
+)
+async def health(api: InjectedApi, response: Response) -> Any:
+    """200 while this orchestrator leads and ZooKeeper answers, else 503."""
+    service = api.service
+    count = await api.ask(lambda state: (len(state.managers), len(state.queries))) if service.leads else (0, 0)
+    response.status_code = 200 if service.leads and service.connected else 503
+    return {
+        "role": "leader" if service.leads else "standby",
+        "leader": service.leader,
+        "zookeeper": "connected" if service.connected else "away",
+        "instance_managers": count[0],
+        "queries": count[1],
+    }
+
+
+@router.get("/figures")
+async def figures(api: InjectedApi) -> models.MetricsInfo:
+    """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""
+    return models.MetricsInfo(**await api.figures(get="figures"))
+
+
+@router.get("/trace")
+async def trace(api: InjectedApi) -> models.TraceInfo:
+    """What has held each instance manager up: pieces of its work that took more than a millisecond, by place and cause, and the slowest
+    of the last minutes with what the thread had meanwhile."""
+    return models.TraceInfo(**await api.figures(get="trace"))
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(api: InjectedApi) -> Any:
+    """Everything measured, for Prometheus."""
+    found = await api.figures(get="metrics")
+    return PlainTextResponse(found["text"], media_type="text/plain; version=0.0.4")

@@ -1,0 +1,388 @@
+"""The shapes of REST's requests and answers, for checking and for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
+
+from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
+from orchestrator.rest.problems import Problem
+from orchestrator.state.life_cycle import LIFE_CYCLE
+
+QUERY_EXAMPLE: dict[str, Any] = {
+    "name": "per-ip",
+    "streams": [
+        {
+            "name": "visits",
+            "schema": [{"name": "ip", "type": "string"}, {"name": "ts", "type": "timestamp[ms]"}],
+            "event_time": "ts",
+            "disorder": "2s",
+        }
+    ],
+    "operators": [
+        {
+            "name": "window",
+            "type": "aggregate",
+            "input": "visits",
+            "window": {"type": "time", "size": "30s", "advance": "30s"},
+            "by": ["ip"],
+            "functions": {"visits": {"function": "count"}},
+        }
+    ],
+    "outputs": [{"stream": "per_ip", "input": "window"}],
+}
+STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
+
+
+Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
+Endpoint = Annotated[str, AfterValidator(lambda endpoint: checked_endpoint(endpoint, "/endpoint"))]
+
+
+State = Literal[*LIFE_CYCLE]  # type: ignore[valid-type]  # the table's names, once
+"""A state of a query."""
+
+
+class Model(BaseModel):
+    """An answer. What is not named here may come in a later version."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Cause(Model):
+    """Why a query failed, and where."""
+
+    subquery: str
+    instance: int | None
+    cause: str
+
+
+class QuerySummary(Model):
+    """A query."""
+
+    name: str
+    state: str = Field(description="A state of the life cycle: deploying, ready, running, draining, stopped, ended, failed …")
+    cause: Cause | None
+    start: bool
+    times: dict[str, float] = Field(description="State → when it was entered, seconds since 1970.")
+    subqueries: int
+    instances: int
+    rows: dict[str, int] = Field(description="Output stream → rows that came out, as last reported.")
+
+
+class SubquerySummary(Model):
+    """Operators that run together."""
+
+    name: str
+    operators: list[str]
+    stateful: bool
+
+
+class PlanSummary(Model):
+    """How the query was cut and placed."""
+
+    subqueries: list[SubquerySummary]
+    cost: float
+    notes: list[str]
+
+
+class PlacedInstance(Model):
+    """A subquery instance and what is known of it."""
+
+    subquery: str
+    instance: int
+    replica: int
+    im: str
+    node: int | None
+    core: int | None
+    endpoint: str
+    state: str | None
+    cause: str | None
+    waits_for: str | None = Field(None, description="Why nothing comes out of it, from the metric server.")
+    metrics: dict[str, Any] | None = None
+
+
+class StreamProducer(Model):
+    """An instance from which an output stream comes."""
+
+    query: str
+    subquery: str
+    instance: int
+    im: str
+    endpoint: str
+    channel: str
+    epoch: int
+
+
+class StreamRead(Model):
+    """An output of another query that a query reads."""
+
+    stream: str
+    query: str
+    state: str | None = Field(description="Of that query; none where it is gone.")
+    lost: str | None = Field(description="Why the stream has not ended and will not go on.")
+
+
+class BucketsInfo(Model):
+    """Where the buckets of a subquery are, since they have moved."""
+
+    subquery: str
+    version: int = Field(description="Of the table; the plan's is 0.")
+    buckets: list[int] = Field(description="How many each instance has.")
+    elsewhere: int = Field(description="How many are not where the plan has them.")
+    moving: bool = Field(description="Some instances are not there yet.")
+
+
+class RebalanceRequest(Model):
+    """A table of buckets by hand."""
+
+    subquery: str | None = Field(None, description="Whose; it may be left out where only one has a table.")
+    table: list[Annotated[int, Field(ge=0, lt=INSTANCES_MAX)]] = Field(max_length=BUCKETS_MAX, description="Bucket → instance.")
+
+
+class MoveRequest(Model):
+    """An instance that is to move by hand."""
+
+    subquery: str
+    instance: int = Field(0, ge=0, lt=INSTANCES_MAX)
+    im: str = Field(description="The instance manager where it is to go on.")
+
+
+class Moved(Model):
+    """The last move of an instance."""
+
+    number: int = Field(description="Of the moves of this query, those that did not come about too.")
+    under_way: str = Field(description="What moves now, from where and to where; empty: nothing.")
+    refused: str = Field(description="Why the last move did not come about; empty: it did.")
+
+
+class QueryDetail(QuerySummary):
+    """A query with its plan, its instances and where its outputs come from."""
+
+    document: dict[str, Any]
+    epoch: int
+    plan: PlanSummary
+    placed: list[PlacedInstance]
+    outputs: dict[str, list[StreamProducer]]
+    schemas: dict[str, list[dict[str, str]]] = Field(description="Output stream → its fields.")
+    tables: list[BucketsInfo] = []
+    moved: Moved | None = Field(None, description="Since an instance of it was to move.")
+    reads: list[StreamRead] = []
+    operators: dict[str, list[dict[str, Any]]] = Field(
+        {}, description="Of a query that is over: subquery → what each operator and other step took in, gave out and cost, in all."
+    )
+
+
+class MetricsInfo(Model):
+    """What was measured. All are totals; a rate is the difference of two answers over that of their `reported`."""
+
+    time: float = Field(description="Now, in seconds since 1970.")
+    instances: list[dict[str, Any]] = Field(description="Subquery instances, each with its `operators` and `outputs`.")
+    managers: list[dict[str, Any]] = Field(description="Instance managers: CPU time of process and engine, memory.")
+
+
+class TraceInfo(Model):
+    """What has held the instance managers up. The causes are told in docs/features/trace.md."""
+
+    time: float = Field(description="Now, in seconds since 1970.")
+    managers: list[dict[str, Any]] = Field(
+        description="By instance manager: `totals` since `began`, by place and cause, and the `slowest` lately. Times end in `_ns`."
+    )
+
+
+class Explanation(Model):
+    """The plan in words."""
+
+    text: str
+
+
+class StreamInfo(Model):
+    """A stream as declared, or as a query puts it out."""
+
+    name: str
+    publishers: list[dict[str, Any]] = []
+    read_by: list[str] = []
+    fed_by: str | None = None
+
+
+class Reader(Model):
+    """A source instance that reads a published stream."""
+
+    query: str
+    subquery: str
+    instance: int
+    replica: int
+    im: str
+    endpoint: str
+    channel: str
+    epoch: int
+    route: dict[str, Any] | None = Field(
+        description="How a publisher chooses the replica of a row by its key; null: any reader may get it."
+    )
+
+
+class Readers(Model):
+    """The readers of a published stream now. Ask again with `after=version` to learn of the next change."""
+
+    version: str
+    readers: list[Reader]
+
+
+class OpeningOf(BaseModel):
+    """A publisher that opens a stream, one of several that one client opens."""
+
+    stream: str
+    name: Name = Field(examples=["p1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/p1"])
+
+
+class Opened(Model):
+    """A stream that was opened: its declaration, and its readers now."""
+
+    stream: dict[str, Any]
+    readers: list[Reader]
+
+
+class OpenedAll(Model):
+    """What was opened, in the order asked for. Ask for news with `after`."""
+
+    after: str
+    opened: list[Opened]
+
+
+class ReadersNews(Model):
+    """The readers of the streams that changed since `after`, which is now another."""
+
+    after: str
+    streams: dict[str, list[Reader]]
+
+
+class ClosingOf(BaseModel):
+    """A publisher that closes, one of several."""
+
+    stream: str
+    name: str
+
+
+class ClosedOf(Model):
+    """A publisher has closed. It has to tell the readers of its stream, and which `others` count as open yet."""
+
+    others: list[str]
+    readers: list[Reader]
+
+
+class DeployOutcome(Model):
+    """What has become of one query of several."""
+
+    name: str | None = Field(description="None where the document has no name.")
+    state: str | None = Field(description="None where it was not deployed, or is gone.")
+    cause: Cause | None = None
+    error: Problem | None = Field(None, description="Why it was not deployed.")
+
+
+class Waiting(BaseModel):
+    """The queries that are waited for."""
+
+    names: list[str] = Field(max_length=MANY_MAX)
+    state: State = Field("running", description="Or until each is over, if that comes first.")
+
+
+class Producing(Model):
+    """The instances that produce an output stream now."""
+
+    query: str
+    state: str
+    fields: list[dict[str, str]]
+    producers: list[StreamProducer]
+
+
+class Opening(BaseModel):
+    """A publisher that opens a stream."""
+
+    name: Name = Field(examples=["p1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/p1"])
+
+
+class Advance(BaseModel):
+    """How far a publisher promises to be."""
+
+    model_config = ConfigDict(extra="forbid")
+    to: StrictInt | str = Field(
+        description="An integer of the unit that the stream's event time declares, or ISO 8601; without a zone it is UTC.",
+        examples=[1700000000000, "2023-11-14T22:13:20Z"],
+    )
+
+
+class PublisherClosing(Model):
+    """A publisher has closed."""
+
+    last: bool = Field(description="It was the last and did not keep the stream open: the stream ends.")
+
+
+class SubscriptionRequest(BaseModel):
+    """A reader to come of an output stream."""
+
+    id: Name = Field(examples=["s1"])
+    endpoint: Endpoint = Field(examples=["ipc:///tmp/cep-1/s1"])
+    on_slow: Literal["block", "drop"] = "block"
+    keep: float = Field(
+        60.0, ge=KEEP_S_MIN, le=KEEP_S_MAX, allow_inf_nan=False, description="Seconds that rows are held for a client that is gone."
+    )
+
+
+class InstanceManagerInfo(Model):
+    """An instance manager as it registered itself."""
+
+    id: str
+    endpoint: str
+    instances: int = Field(description="Subquery instances it hosts.")
+
+
+class SetAside(Model):
+    """A node of ZooKeeper that cannot be read or acted on. It stays as it is until it is mended or removed."""
+
+    node: str
+    reason: str
+
+
+class ClusterInfo(Model):
+    """What the cluster is made of, beside its queries."""
+
+    run: str = Field(description="The folder in which its processes have their sockets; clients of the same machine have theirs there too.")
+    supervisors: list[dict[str, Any]] = Field(
+        description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
+        "and how and with which last words."
+    )
+    quarantined: list[SetAside] = Field(description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole.")
+    no_room: str = Field(description="Why no new query is taken, where the disk is full; empty: there is room.")
+
+
+class Health(Model):
+    """Whether this orchestrator works."""
+
+    role: Literal["leader", "standby"]
+    leader: str | None
+    zookeeper: Literal["connected", "away"]
+    instance_managers: int
+    queries: int
+
+
+class DeadLetterReport(Model):
+    """Records that could not be used: exact counts, and the last of them."""
+
+    counts: dict[str, int]
+    total: int
+    letters: list[dict[str, Any]]
+
+
+class RowsTaken(Model):
+    """Rows were taken."""
+
+    rows: int
+
+
+class Answers(Model):
+    """Rows of an output stream; `ended`: no more will come."""
+
+    rows: list[dict[str, Any]]
+    ended: bool

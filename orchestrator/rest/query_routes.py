@@ -1,0 +1,236 @@
+"""REST: queries, from their deployment until they are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from cep.errors import ClusterError, Conflict, QueryFailed
+from cep.model import query as queries
+from cep.model.query import Query as CepQuery
+from cep.plan import physical
+from cep.plan.explain import explain
+from orchestrator.rest import models, views
+from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
+from orchestrator.rest.bodies import DocumentRoute, document
+from orchestrator.rest.disk_room import check_room
+from orchestrator.rest.examples import EXAMPLES
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.events import (
+    ForgetQuery,
+    MoveBuckets,
+    MoveInstance,
+    StartQuery,
+    StopQuery,
+)
+from orchestrator.state.life_cycle import is_over
+from orchestrator.state.tables import sole_head
+
+router = APIRouter(route_class=DocumentRoute)
+
+_QUERY_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "A query. JSON, or YAML with `Content-Type: application/yaml`.",
+        "content": {
+            kind: {
+                "schema": {"$ref": "#/components/schemas/Query"},
+                "examples": {"per ip": {"value": models.QUERY_EXAMPLE}} | {name: {"value": each} for name, each in EXAMPLES.items()},
+            }
+            for kind in ("application/json", "application/yaml")
+        },
+    }
+}
+
+
+_NOT_YET: dict[int | str, dict[str, Any]] = {
+    202: {"model": models.QueryDetail, "description": "It is deployed, and was not there at the time-out."}
+}
+
+
+@router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=_QUERY_BODY)
+async def deploy(
+    request: Request, response: Response, api: InjectedApi, start: bool = True, wait: Wait = False, timeout: Timeout = 600.0
+) -> Any:
+    """Plans a query, places it and starts it (`start=false`: only makes it ready).
+
+    With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 409 with the cause if it
+    has failed (it is kept, to be looked at), 409 if it was stopped.
+    """
+    query = await _query(request)
+    check_room(api.store, api.config.home)
+    files = await api.files(query)
+    await api.forget_vanished()
+    await confirmed(api.service.deploy(query, files, start))
+    goal = "running" if start else "ready"
+    settled = await _settled(api, query.name, goal, timeout) if wait else True
+    response.status_code = 201 if settled else 202
+    detail = await api.ask(_detail(query.name))
+    return _started(detail) if wait else detail
+
+
+@router.get("/queries", response_model=list[models.QuerySummary])
+async def list_queries(api: InjectedApi) -> Any:
+    """All queries, over or not, by name."""
+    return await api.ask(lambda state: [views.summary(state, state.queries[name]) for name in sorted(state.queries)])
+
+
+@router.get("/queries/{name}", response_model=models.QueryDetail)
+async def inspect(name: str, api: InjectedApi, until: Until = None, timeout: Timeout = 600.0, figures: bool = True) -> Any:
+    """One query: its document, plan, instances, and what each instance waits for.
+
+    With `until` the answer comes when the query is in that state or over, at the latest at the time-out. With `figures=false` the
+    instances are not asked what they have done and wait for, which takes longer than the rest.
+    """
+    if until is not None:
+        await api.ask(_detail(name))
+        await _settled(api, name, until, timeout)
+    detail = await api.ask(_detail(name))
+    return await _with_figures(api, detail) if figures else detail
+
+
+@router.get("/queries/{name}/plan")
+async def plan_of(name: str, api: InjectedApi) -> dict[str, Any]:
+    """The whole physical plan."""
+    return physical.to_json(await api.ask(_plan(name)))
+
+
+@router.get("/queries/{name}/explain", response_model=models.Explanation)
+async def explain_query(name: str, api: InjectedApi) -> Any:
+    """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
+    detail = await _with_figures(api, await api.ask(_detail(name)))
+    moved = views.moved(detail["tables"]) + views.move_lines(detail["moved"])
+    return {"text": await run_in_threadpool(explain, await api.ask(_plan(name))) + moved + views.observed_pre_aggregation(detail["placed"])}
+
+
+@router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
+async def explain_document(request: Request, api: InjectedApi) -> Any:
+    """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
+    query = await _query(request)
+    plan = await confirmed(api.service.plan(query, await api.files(query)))
+    return {"text": await run_in_threadpool(explain, plan)}
+
+
+@router.post("/queries/{name}/start", response_model=models.QueryDetail)
+async def start_query(name: str, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Runs a query that was deployed with `start=false`. With `wait` as for deploying one."""
+    await api.do(StartQuery(name))
+    if not wait:
+        return await api.ask(_detail(name))
+    await _settled(api, name, "running", timeout)
+    return _started(await api.ask(_detail(name)))
+
+
+@router.post("/queries/{name}/stop", response_model=models.QueryDetail)
+async def stop_query(name: str, api: InjectedApi, drain: bool = False, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Stops a query: nothing more fires. With `drain` its sources end instead, and what is open fires.
+
+    A query that is over lets go of what it still holds for its readers.
+    """
+    await api.do(StopQuery(name, drain))
+    if wait:
+        await _settled(api, name, "stopped", timeout)
+    return await api.ask(_detail(name))
+
+
+@router.post("/queries/{name}/rebalance", response_model=models.QueryDetail)
+async def rebalance(name: str, wanted: models.RebalanceRequest, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Moves buckets to the instances that the table names, while the query runs; with `wait` the answer comes when they are there."""
+    head = await api.ask(lambda state: sole_head(state.plans[state.query(name).name], wanted.subquery))
+    await api.do(MoveBuckets(name, head, tuple(wanted.table)))
+    if wait:
+        await api.wait(lambda state: _has_moved(state, name, head), timeout)
+    return await api.ask(_detail(name))
+
+
+@router.post("/queries/{name}/move", response_model=models.QueryDetail)
+async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Moves an instance to another instance manager, while the query runs; with `wait` the answer comes when it is there.
+
+    An instance that cannot move is refused, with the reason; so is, with `wait`, a new place where it cannot be.
+    """
+    await api.do(MoveInstance(name, wanted.subquery, wanted.instance, wanted.im))
+    number = await api.ask(lambda state: state.query(name).moves)
+    if wait:
+        await api.wait(lambda state: _is_through(state, name, number), timeout)
+        refused = await api.ask(lambda state: state.query(name).refused)
+        if refused:
+            raise Conflict(refused)
+    return await api.ask(_detail(name))
+
+
+@router.delete("/queries/{name}", status_code=204)
+async def delete_query(name: str, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> None:
+    """Stops a query and forgets it."""
+    await api.do(ForgetQuery(name))
+    if wait:
+        await api.wait(lambda state: True if name not in state.queries else None, timeout)
+
+
+@router.get("/queries/{name}/dead-letters", response_model=models.DeadLetterReport)
+async def dead_letters(name: str, api: InjectedApi) -> Any:
+    """Bad input and failed functions: exact counts, and the last 10,000."""
+    await api.ask(lambda state: state.query(name) and None)
+    return await api.figures(get="dead_letters", query=name)
+
+
+async def _query(request: Request) -> CepQuery:
+    """The query of a document."""
+    found = await document(request)
+    return await run_in_threadpool(lambda: queries.from_json(found))
+
+
+async def _settled(api: Api, name: str, goal: str, timeout: float) -> bool:
+    """Waits until the query is in the state `goal`, or over, or gone."""
+
+    return bool(await api.wait(lambda state: has_settled(state, name, goal) or None, timeout))
+
+
+def has_settled(state: ClusterState, name: str, goal: str) -> bool:
+    record = state.queries.get(name)
+    return record is None or record.state == goal or is_over(record.state)
+
+
+def _started(detail: dict[str, Any]) -> dict[str, Any]:
+    """A query that was to run. Raises QueryFailed, or Conflict where it was stopped."""
+    if detail["state"] == "failed":
+        cause = detail["cause"] or {}
+        raise QueryFailed(detail["name"], cause.get("subquery", ""), cause.get("instance"), cause.get("cause", "unknown"))
+    if detail["state"] in ("stopping", "stopped") and "running" not in detail["times"]:
+        raise Conflict(f"query {detail['name']!r} was stopped before it ran")
+    return detail
+
+
+def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
+    record = state.queries.get(name)
+    return True if record is None or is_over(record.state) or not state.is_moving(record, head) else None
+
+
+def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
+    """Is that move over, however?"""
+    record = state.queries.get(name)
+    return True if record is None or is_over(record.state) or record.move is None or record.move.number > number else None
+
+
+def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:
+    return lambda state: views.detail(state, state.query(name))
+
+
+def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:
+    return lambda state: state.plans[state.query(name).name]
+
+
+async def _with_figures(api: Api, detail: dict[str, Any]) -> dict[str, Any]:
+    """Adds what the metric server knows of each instance; without it the query is still told."""
+    try:
+        found = (await api.figures(get="query", query=detail["name"])).get("instances", [])
+    except ClusterError:
+        return detail
+    by_instance = {(each["subquery"], each["instance"]): each for each in found if each.get("epoch") == detail["epoch"]}
+    for placed in detail["placed"]:
+        figures = by_instance.get((placed["subquery"], placed["instance"]))
+        placed |= {"waits_for": figures and figures.get("waits_for"), "metrics": figures}
+    return detail

@@ -1,0 +1,187 @@
+"""REST: streams, their publishers and subscriptions, and the rows of small clients."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from cep.errors import Conflict, NotFound, QueryError
+from cep.model import streams as stream_documents
+from cep.model.limits import check_name
+from cep.model.streams import Stream
+from orchestrator.records import PublisherRecord, SubscriptionRecord
+from orchestrator.rest import models, problems, views
+from orchestrator.rest.api import POLL_S_MAX, InjectedApi
+from orchestrator.rest.bodies import DocumentRoute, document, json_only
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.events import (
+    ClosePublisher,
+    DeclareStream,
+    OpenPublisher,
+    Subscribe,
+    UndeclareStream,
+    Unsubscribe,
+)
+
+router = APIRouter(route_class=DocumentRoute)
+
+_STREAM_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"type": "object"}, "example": models.STREAM_EXAMPLE}},
+    }
+}
+_STREAM_ANSWER: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"example": models.STREAM_EXAMPLE}}}}
+
+
+@router.get("/streams", response_model=list[models.StreamInfo])
+async def list_streams(api: InjectedApi) -> Any:
+    """All streams: declared ones, and outputs of queries."""
+    return await api.ask(views.streams)
+
+
+@router.get("/streams/{name}", response_model=models.StreamInfo)
+async def get_stream(name: str, api: InjectedApi) -> Any:
+    """A stream's declaration, its publishers, its readers and its producers."""
+    return await api.ask(lambda state: views.stream_info(state, name))
+
+
+@router.put("/streams/{name}", response_model=models.StreamInfo, openapi_extra=_STREAM_BODY, responses=_STREAM_ANSWER)
+async def declare(name: str, request: Request, api: InjectedApi) -> Any:
+    """Declares a stream. The same declaration again changes nothing; one with nullable columns behind the others adds them, also
+    while the stream is read; another one is a conflict."""
+    found = await document(request)
+    if isinstance(found, dict) and found.setdefault("name", name) != name:
+        raise QueryError(f"the name is {found['name']!r} in the document and {name!r} in the address", "/name")
+    await api.do(DeclareStream(_declared(found)))
+    return await api.ask(lambda state: views.stream_info(state, name))
+
+
+@router.delete("/streams/{name}", status_code=204)
+async def undeclare(name: str, api: InjectedApi) -> None:
+    """Forgets a declared stream that no query reads and no publisher has open."""
+    await api.forget_vanished()
+    await api.do(UndeclareStream(name))
+
+
+@router.get("/streams/{name}/readers", response_model=models.Readers)
+async def readers(
+    name: str,
+    api: InjectedApi,
+    after: str | None = None,
+    wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0,
+    publisher: Annotated[str | None, Query(description="The publisher that asks: one that stops asking counts as closed.")] = None,
+) -> Any:
+    """The readers of a published stream now; with `after` and `wait`, as soon as that is another version."""
+    api.hear(name, publisher)
+    await api.ask(lambda state: published(state, name))
+    changed = await api.wait(lambda state: _readers(state, name, after), wait) if after is not None and wait else None
+    return changed or await api.ask(lambda state: _readers(state, name, None))
+
+
+@router.post("/streams/{name}/publishers", response_model=models.Readers)
+async def open_publisher(name: str, opening: models.Opening, api: InjectedApi) -> Any:
+    """Opens a publisher, a partition of the stream; the answer says where it sends. The same name goes on where it was."""
+    await api.ask(lambda state: published(state, name))
+    check_name("a publisher", opening.name, "/name")
+    await api.do(OpenPublisher(PublisherRecord(name, opening.name, opening.endpoint)))
+    api.heard.pop((name, opening.name), None)
+    return await api.ask(lambda state: _readers(state, name, None))
+
+
+@router.delete("/streams/{name}/publishers/{publisher}", response_model=models.PublisherClosing)
+async def close_publisher(name: str, publisher: str, api: InjectedApi, keep_open: bool = False) -> Any:
+    """Closes a publisher; `last`: no other is open, and it has to tell its readers that the stream ends."""
+    for other in await api.ask(lambda state: list(state.publishers[name])):
+        if other == publisher or api.has_vanished(name, other):
+            await api.do(ClosePublisher(name, other))
+            api.heard.pop((name, other), None)
+    return {"last": await api.ask(lambda state: not state.publishers[name] and not keep_open)}
+
+
+@router.post("/streams/{name}/subscriptions", status_code=201)
+async def subscribe(name: str, wanted: models.SubscriptionRequest, api: InjectedApi) -> models.SubscriptionRequest:
+    """Registers a subscription, also to a stream whose query is not deployed yet: nothing of it is lost."""
+    check_name("a stream", name, "")
+    check_name("a subscription", wanted.id, "/id")
+    await api.do(Subscribe(SubscriptionRecord(name, wanted.id, wanted.endpoint, wanted.on_slow, wanted.keep)))
+    return wanted
+
+
+@router.delete("/streams/{name}/subscriptions/{subscription}", status_code=204)
+async def unsubscribe(name: str, subscription: str, api: InjectedApi) -> None:
+    """Takes a subscription back."""
+    await api.do(Unsubscribe(name, subscription))
+
+
+_ROWS_BODY = {
+    "requestBody": {
+        "required": True,
+        "description": "Rows. Timestamps are integers of the declared unit.",
+        "content": {"application/json": {"schema": {"type": "array", "items": {"type": "object"}}}},
+    }
+}
+
+
+@router.post("/streams/{name}/records", status_code=202, response_model=models.RowsTaken, openapi_extra=_ROWS_BODY)
+async def publish(name: str, request: Request, api: InjectedApi, end: bool = False) -> Any:
+    """Publishes records, for small clients; `end` closes REST's publisher after them."""
+    json_only(request)
+    return _passed_on(202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body()))
+
+
+@router.post("/streams/{name}/advance", status_code=202, response_model=models.RowsTaken)
+async def advance(name: str, wanted: models.Advance, api: InjectedApi) -> Any:
+    """Promises that REST's publisher sends no older row: windows that end by then need not wait for it. What it publishes later and is
+    older, is late. A time that has passed already changes nothing."""
+    return _passed_on(202, *await api.gateway.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode()))
+
+
+@router.get("/streams/{name}/answers", response_model=models.Answers)
+async def answers(
+    name: str,
+    api: InjectedApi,
+    reader: Annotated[
+        str,
+        Query(min_length=1, max_length=100, description="Any name, for as long as you read: a reader with another name gets all rows too."),
+    ],
+    max: Annotated[int, Query(ge=1, le=100_000)] = 1000,
+    wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0,
+) -> Any:
+    """The next rows of an output stream, for small clients.
+
+    Every `reader` is a subscription of its own, which begins with its first request and gets all rows from then on; those that ask under
+    the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601, beyond the year 9999 integers of
+    µs; numbers that JSON has not are 'nan', 'inf' and '-inf'.
+    """
+    return _passed_on(200, *await api.gateway.ask("GET", "/answers", {"stream": name, "reader": reader, "most": max, "wait": wait}))
+
+
+def _passed_on(success: int, status: int, answer: bytes) -> Response:
+    """What the gateway answered, or the problem that it met."""
+    if status < 400:
+        return Response(answer, success, media_type="application/json")
+    told = json.loads(answer)
+    return problems.peer_problem(str(told["error"]), str(told["detail"]), str(told.get("pointer") or "") or None)
+
+
+def _declared(document: Any) -> Stream:
+    stream = stream_documents.from_json(document)
+    check_name("a stream", stream.name, "/name")
+    return stream
+
+
+def published(state: ClusterState, name: str) -> None:
+    """Raises NotFound, or Conflict for a stream that is read from files."""
+    if name not in state.streams:
+        raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does")
+    if state.streams[name].files is not None:
+        raise Conflict(f"stream {name!r} is read from files; it cannot be published to")
+
+
+def _readers(state: ClusterState, name: str, after: str | None) -> dict[str, Any] | None:
+    found = views.stream_readers(state, name)
+    version = views.version(found)
+    return None if version == after else {"version": version, "readers": found}

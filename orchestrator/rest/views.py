@@ -1,0 +1,254 @@
+"""What REST tells of the state: pure functions from `ClusterState` to JSON values."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from cep.errors import NotFound
+from cep.model import streams as stream_documents
+from cep.plan.channels import ChannelId
+from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
+from cep.plan.route import Route
+from cep.plan.sources import source_of
+from cep.plan.validate import validate
+from orchestrator.records import QueryRecord
+from orchestrator.state.cluster_state import ClusterState
+from orchestrator.state.life_cycle import READABLE, is_over
+from orchestrator.state.query_status import operators, rows_out
+from orchestrator.state.tables import planned_table
+
+_PRODUCING = frozenset(("ready", "running", "draining"))
+_OBSERVED = ("rows_in", "rows_out", "bypassed")
+_NOT_READING = frozenset(("ended", "stopped", "failed"))
+
+
+def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
+    """One line of the list of queries."""
+    plan = state.plans[record.name]
+    return {
+        "name": record.name,
+        "state": record.state,
+        "cause": None if record.cause is None else record.cause.to_json(),
+        "start": record.start,
+        "times": dict(record.times),
+        "subqueries": len(plan.subqueries),
+        "instances": len(plan.instances),
+        "rows": rows_out(state, record),
+    }
+
+
+def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
+    """Everything about one query that is not a measurement."""
+    plan = state.plans[record.name]
+    return summary(state, record) | {
+        "document": dict(record.document),
+        "epoch": record.epoch,
+        "plan": {
+            "subqueries": [{"name": s.name, "operators": list(s.operators), "stateful": s.stateful} for s in plan.subqueries],
+            "cost": plan.cost,
+            "notes": list(plan.notes),
+        },
+        "placed": [_placed(state, record, instance) for instance in plan.instances],
+        "outputs": outputs(plan, record),
+        "operators": operators(state, record) if is_over(record.state) else {},
+        "schemas": output_schemas(plan),
+        "tables": [_table(state, record, head) for head in state.tables.get(record.name, ())],
+        "moved": _moved(record),
+        "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
+    }
+
+
+def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
+    """Where the buckets of a subquery are."""
+    plan, present = state.plans[record.name], state.table(record.name, head)
+    elsewhere = sum(now != planned for now, planned in zip(present.table, planned_table(plan, head), strict=True))
+    counts = Counter(present.table)
+    return {
+        "subquery": head,
+        "version": present.version,
+        "buckets": [counts[i] for i in range(plan.subquery(head).parallelism)],
+        "elsewhere": elsewhere,
+        "moving": record.state == "running" and state.is_moving(record, head),
+    }
+
+
+def _moved(record: QueryRecord) -> dict[str, Any] | None:
+    """The last move of an instance."""
+    if not record.moves:
+        return None
+    return {"number": record.moves, "under_way": "" if record.move is None else record.move.described, "refused": record.refused}
+
+
+def _read(state: ClusterState, record: QueryRecord, stream: str, feed: Feed) -> dict[str, Any]:
+    """A stream that it reads from another query, and how that is."""
+    other = state.queries.get(feed.query)
+    same = other is not None and other.epoch == feed.epoch
+    return {"stream": stream, "query": feed.query, "state": other.state if same and other else None, "lost": record.lost.get(stream)}
+
+
+_SCHEMAS: WeakKeyDictionary[PhysicalPlan, dict[str, Any]] = WeakKeyDictionary()
+
+
+def output_schemas(plan: PhysicalPlan) -> dict[str, Any]:
+    """Output stream -> its fields; found out once for a plan."""
+    if (known := _SCHEMAS.get(plan)) is None:
+        known = _SCHEMAS[plan] = _schemas(plan)
+    return known
+
+
+def _schemas(plan: PhysicalPlan) -> dict[str, Any]:
+    found = validate(plan.query, plan.streams).schemas
+    return {edge.consumer: found[edge.consumer].to_json() for edge in plan.edges if edge.is_output}
+
+
+def outputs(plan: PhysicalPlan, record: QueryRecord) -> dict[str, list[dict[str, Any]]]:
+    """Output stream -> the instances that produce it, and where a subscriber finds them; none once they are withdrawn."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for edge in (edge for edge in plan.edges if edge.is_output):
+        producers = [] if record.released else list(_producers(plan, record, edge))
+        found.setdefault(edge.consumer, []).extend(producers)
+    return found
+
+
+def stream_readers(state: ClusterState, stream: str) -> list[dict[str, Any]]:
+    """The source instances that read a published stream now."""
+    records = (record for record in state.reading(stream) if record.state in READABLE)
+    return [reader for record in records for reader in _readers(state, record, stream)]
+
+
+def version(listing: list[dict[str, Any]]) -> str:
+    """Changes when the listing does; the same in every orchestrator."""
+    return hashlib.blake2b(json.dumps(listing).encode(), digest_size=8).hexdigest()
+
+
+def streams(state: ClusterState) -> list[dict[str, Any]]:
+    """Every declared stream and every output stream."""
+    fed = {name for plan in state.plans.values() for name in output_schemas(plan)}
+    return [stream_info(state, name) for name in sorted(fed | state.streams.keys())]
+
+
+def stream_info(state: ClusterState, name: str) -> dict[str, Any]:
+    """A stream as declared or as a query puts it out, and what has to do with it. Raises NotFound."""
+    feeding = [record.name for record in state.putting_out(name)]
+    if name in state.streams:
+        document = declaration(state, name)
+    elif feeding:
+        document = {"name": name, "schema": output_schemas(state.plans[feeding[-1]])[name]}
+    else:
+        raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does or that feeds it")
+    return document | {
+        "publishers": [publisher.to_json() for publisher in state.publishers[name].values()],
+        "read_by": [record.name for record in state.reading(name)],
+        "fed_by": feeding[-1] if feeding else None,
+    }
+
+
+def declaration(state: ClusterState, stream: str) -> dict[str, Any]:
+    """A declared stream."""
+    return stream_documents.to_json(state.streams[stream])
+
+
+def producing(state: ClusterState, stream: str) -> dict[str, Any] | None:
+    """The instances that produce an output stream, of the query that runs or may run; None where there is none."""
+    live = [record for record in state.putting_out(stream) if record.state in _PRODUCING]
+    if not live:
+        return None
+    plan = state.plans[live[0].name]
+    found = {"query": live[0].name, "state": live[0].state, "fields": output_schemas(plan)[stream]}
+    return found | {"producers": outputs(plan, live[0])[stream]}
+
+
+def managers(state: ClusterState) -> list[dict[str, Any]]:
+    """The instance managers, as they registered, and how many instances each hosts."""
+    records = (record for record in state.queries.values() if not record.released)
+    hosted = Counter(instance.im for record in records for instance in state.plans[record.name].instances)
+    return [dict(state.managers[im].info) | {"instances": hosted[im]} for im in sorted(state.managers)]
+
+
+def _placed(state: ClusterState, record: QueryRecord, instance: Instance) -> dict[str, Any]:
+    worker, status = state.plans[record.name].worker_of(instance), state.status(record, instance)
+    return {
+        "subquery": instance.subquery,
+        "instance": instance.index,
+        "replica": instance.replica,
+        "im": instance.im,
+        "node": worker.node,
+        "core": worker.core,
+        "endpoint": worker.endpoint,
+        "state": None if status is None else status.state,
+        "cause": None if status is None else status.cause,
+    }
+
+
+def _producers(plan: PhysicalPlan, record: QueryRecord, edge: Edge) -> Iterator[dict[str, Any]]:
+    for instance in plan.instances_of(edge.source):
+        yield {
+            "query": record.name,
+            "subquery": instance.subquery,
+            "instance": instance.index,
+            "im": instance.im,
+            "endpoint": plan.worker_of(instance).endpoint,
+            "channel": str(ChannelId.outlet(record.name, edge.consumer, instance.index, record.epoch)),
+            "epoch": record.epoch,
+        }
+
+
+def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[dict[str, Any]]:
+    plan = state.plans[record.name]
+    if stream not in plan.streams or not source_of(plan, stream).has_publishers:
+        return
+    for edge in (edge for edge in plan.edges if edge.is_input and edge.consumer == stream):
+        for instance in plan.instances_of(edge.target):
+            status = state.status(record, instance)
+            if status is not None and status.state not in _NOT_READING:
+                yield _reader(plan, record, edge, instance)
+
+
+def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance) -> dict[str, Any]:
+    route = Route.of(plan, edge)
+    return {
+        "query": record.name,
+        "subquery": instance.subquery,
+        "instance": instance.index,
+        "replica": instance.replica,
+        "im": instance.im,
+        "endpoint": plan.worker_of(instance).endpoint,
+        "channel": str(ChannelId.entry(record.name, edge.consumer, instance.index, record.epoch)),
+        "epoch": record.epoch,
+        "route": None if route is None else route.to_json(),
+    }
+
+
+def moved(tables: list[dict[str, Any]]) -> str:
+    """Where buckets are that have moved, a line for each subquery; empty where none have."""
+    lines = [
+        f"  {each['subquery']}: {each['elsewhere']:,} of {sum(each['buckets']):,} buckets are elsewhere than planned, by table version "
+        f"{each['version']}; of instances in turn {', '.join(map(str, each['buckets']))}{'; moving now' if each['moving'] else ''}"
+        for each in tables
+    ]
+    return "\n".join(["", "moved", *lines, ""]) if lines else ""
+
+
+def move_lines(found: dict[str, Any] | None) -> str:
+    """What moves now, or why the last move of an instance did not come about; empty where there is nothing to say."""
+    line = found and (found["under_way"] or found["refused"])
+    return f"\nmoving\n  {line}\n" if line else ""
+
+
+def observed_pre_aggregation(placed: list[dict[str, Any]]) -> str:
+    """What pre-aggregation has done so far, a line for each aggregate; empty where there is none, or nothing is known yet."""
+    found: dict[str, Counter[str]] = {}
+    for operator in (operator for each in placed for operator in (each.get("metrics") or {}).get("operators", ())):
+        if "bypassed" in operator:
+            found.setdefault(operator["name"], Counter()).update({key: operator.get(key) or 0 for key in _OBSERVED})
+    lines = [
+        f"  {name}: {figures['rows_in']:,} tuples in, {figures['rows_out']:,} partial results out, "
+        f"{figures['bypassed']:,} of them tuples let through one by one"
+        for name, figures in sorted(found.items())
+    ]
+    return "\n".join(["", "observed", *lines, ""]) if lines else ""

@@ -1,0 +1,1 @@
+"""What should be true: the pure core of the orchestrator."""

@@ -1,0 +1,80 @@
+"""Streams as they are declared, and their publishers and readers."""
+
+from __future__ import annotations
+
+from cep.config import node
+from cep.errors import Conflict, NotFound
+from cep.model import streams as stream_documents
+from cep.model.limits import SUBSCRIPTIONS_MAX
+from cep.model.streams import Stream
+from orchestrator.records import PublisherRecord, SubscriptionRecord
+from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.life_cycle import is_over
+
+
+class Catalog:
+    """Changes `model`, and what should be true in ZooKeeper with it."""
+
+    def __init__(self, model: ClusterModel, desired: DesiredNodes) -> None:
+        self.model, self.desired = model, desired
+
+    def declare(self, stream: Stream) -> None:
+        """Raises Conflict: it is declared differently, or is an output of a query, whose event time it carries (rule 4.4)."""
+        live = [name for name in self.model.feeding(stream.name) if not is_over(self.model.queries[name].state)]
+        if live and (stream.event_time is not None or stream.files is not None):
+            raise Conflict(f"stream {stream.name!r} is an output of query {live[0]!r} and has its event time; take another name")
+        self.declare_read(stream)
+
+    def declare_read(self, stream: Stream) -> None:
+        """One that a query reads, which may give it new columns. Raises Conflict: it is declared differently."""
+        declared = self.model.check_declared(stream)
+        if declared is not self.model.streams.get(stream.name):
+            self.model.streams[stream.name] = declared
+            self.desired.put(node("streams", stream.name), stream_documents.to_json(declared))
+
+    def undeclare(self, name: str) -> None:
+        """Raises NotFound, or Conflict: it is in use."""
+        if name not in self.model.streams:
+            raise NotFound(f"there is no declared stream {name!r}; the output of a query goes with its query")
+        for record in self.model.reading(name):
+            if not is_over(record.state):
+                raise Conflict(f"stream {name!r} is read by query {record.name!r}, which is {record.state}; stop it first")
+        if there := self.model.publishers[name]:
+            raise Conflict(f"stream {name!r} has an open publisher, {min(there)!r}; close it first")
+        del self.model.streams[name]
+        self.desired.delete(node("streams", name))
+
+    def open_publisher(self, publisher: PublisherRecord) -> None:
+        """One of the same name is open no more."""
+        if publisher.stream not in self.model.publishers:
+            self.desired.put(node("publishers", publisher.stream), None)
+        self.model.forget_publisher(publisher.stream, publisher.name)
+        self.model.remember_publisher(publisher)
+        self.desired.put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
+
+    def close_publisher(self, stream: str, name: str) -> None:
+        if self.model.forget_publisher(stream, name):
+            self.desired.delete(node("publishers", stream, name))
+            if stream not in self.model.publishers:
+                self.desired.delete(node("publishers", stream))
+
+    def subscribe(self, subscription: SubscriptionRecord) -> list[str]:
+        """The queries it concerns. Raises Conflict: the stream has too many."""
+        there = self.model.subscriptions[subscription.stream]
+        if subscription.id not in there and len(there) >= SUBSCRIPTIONS_MAX:
+            raise Conflict(f"stream {subscription.stream!r} has {len(there):,} subscriptions; no more fit into its queries' assignments")
+        if not there:  # a folder of its own, which goes with the last
+            self.desired.put(node("subscriptions", subscription.stream), None)
+        self.model.subscriptions.put(subscription.stream, subscription.id, subscription)
+        self.desired.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
+        return self.model.feeding(subscription.stream)
+
+    def unsubscribe(self, stream: str, id_: str) -> list[str]:
+        """The queries it concerns."""
+        if self.model.subscriptions.take(stream, id_) is None:
+            return []
+        self.desired.delete(node("subscriptions", stream, id_))
+        if stream not in self.model.subscriptions:
+            self.desired.delete(node("subscriptions", stream))
+        return self.model.feeding(stream)

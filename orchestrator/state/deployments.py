@@ -1,0 +1,248 @@
+"""Queries on their way through `LIFE_CYCLE`, and in no other way: what is asked of them, and how far what is seen leads them.
+
+What is asked returns the names of the queries it concerns, which are to be advanced then. A request that cannot be met raises before
+anything has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from cep.config import node
+from cep.errors import Conflict
+from cep.model import query as queries
+from cep.plan import physical
+from cep.plan.physical import PhysicalPlan
+from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord
+from orchestrator.state import assignments, moves, query_status
+from orchestrator.state.blame import blamed, fingerprint
+from orchestrator.state.catalog import Catalog
+from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, step
+from orchestrator.state.tables import check_table
+
+
+class Deployments:
+    """Changes `model`, and what should be true in ZooKeeper with it."""
+
+    def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes) -> None:
+        self.model, self.catalog, self.desired = model, catalog, desired
+        self.epoch = 0
+        self.release_at: dict[str, float] = {}  # query that is over -> the steady time at which it cannot be read any more
+
+    # --- what is asked
+
+    def submit(self, plan: PhysicalPlan, start: bool, now: Now) -> list[str]:
+        """Raises what `ClusterModel.check_new` does, or Conflict: an instance that it reads from is about to move."""
+        query = plan.query
+        self.model.check_new(query)
+        stayed = self._keep_in_place(plan)
+        hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
+        if query.name in self.model.blames and self.model.blames[query.name].document != fingerprint(queries.to_json(query)):
+            self._forgive(query.name)
+        self.epoch += 1
+        self.desired.put(node("queries"), {"epoch": self.epoch})
+        for stream in query.streams:
+            if stream.name not in plan.feeds:
+                self.catalog.declare_read(stream)
+        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
+        self.model.remember_plan(query.name, plan, physical.to_json(plan))
+        self._request(query.name, "assign", now)
+        return [query.name, *stayed]
+
+    def _keep_in_place(self, plan: PhysicalPlan) -> list[str]:
+        """The queries that `plan` reads: a move of one of their instances is given up, or raises Conflict if it is too late for that."""
+        moving = [record for feed in plan.feeds.values() if (record := self.model.queries[feed.query]).move is not None]
+        late = next((record.move for record in moving if record.move is not None and record.move.redirecting), None)
+        if late is not None:
+            raise Conflict(f"query {plan.query.name!r} cannot read another just now: {late.described}; deploy it again in a moment")
+        why = f"query {plan.query.name!r} begins to read what it puts out"
+        self.model.queries |= {record.name: moves.given_up(record, why) for record in moving}
+        return [record.name for record in moving]
+
+    def start(self, name: str) -> list[str]:
+        """Raises NotFound, or Conflict: it is over or about to be."""
+        record = self.model.query(name)
+        if record.state not in STARTABLE:
+            raise Conflict(f"query {name!r} is {record.state} and cannot start")
+        desired = "run" if record.state == "ready" else record.desired
+        self.model.queries[name] = replace(record, start=True, desired=desired)
+        return [name]
+
+    def stop(self, name: str, signal: str, now: Now) -> list[str]:
+        """`signal` is stop or drain; what is over is withdrawn. Raises NotFound, or Conflict: not in this state."""
+        record = self.model.query(name)
+        if is_over(record.state):
+            self._release(name)
+        elif signal in LIFE_CYCLE[record.state] or record.state not in STOPPING:
+            self._request(name, signal, now)
+        return [name]
+
+    def forget(self, name: str, now: Now) -> list[str]:
+        """Raises what `stop` does. One that is set aside goes with all that stands there for it; where there is none of that name, what
+        the last one is blamed for."""
+        if name in self.model.quarantine.queries:
+            self.discard(name)
+            return []
+        if name not in self.model.queries and name in self.model.blames:
+            self._forgive(name)
+            return []
+        self.stop(name, "stop", now)
+        self.model.queries[name] = replace(self.model.queries[name], forget=True)
+        return [name]
+
+    def blame(self, name: str) -> None:
+        """It keeps the deaths of its instance managers that it is blamed for."""
+        record = self.model.queries[name]
+        known = {im: self.model.deaths.get((im, process)) for im, process in record.hosts.items()}
+        its = {
+            im: death.how for im, death in known.items() if death is not None and death.blamed is not None and death.blamed.query == name
+        }
+        deaths = {f"{im}, process {record.hosts[im].pid}, {record.hosts[im].started}": f"{im!r} {how}" for im, how in its.items()}
+        found = blamed(self.model.blames.get(name), name, record.document, deaths)
+        if found is not None and found != self.model.blames.get(name):
+            self.model.blames[name] = found
+            self.desired.put(node("blames", name), found.to_json())
+
+    def _forgive(self, name: str) -> None:
+        del self.model.blames[name]
+        self.desired.delete(node("blames", name))
+
+    def reroute(self, name: str, head: str, table: tuple[int, ...]) -> list[str]:
+        """Raises NotFound, QueryError: this is no table for it, or Conflict: not now."""
+        record = self.model.query(name)
+        if record.state != "running":
+            raise Conflict(f"query {name!r} is {record.state}: buckets move only while it is running")
+        if record.move is not None:
+            raise Conflict(f"buckets of {head} of query {name!r} cannot move now: {record.move.described}; wait until it is there")
+        check_table(self.model.plans[name], head, table)
+        present = self.model.table(name, head)
+        if self.model.is_moving(record, head):
+            raise Conflict(f"buckets of {head} of query {name!r} are moving, to table version {present.version}; wait until they have")
+        if table != present.table:
+            self.model.tables[name][head] = BucketTable(present.version + 1, table)
+        return [name]
+
+    def relocate(self, name: str, subquery: str, index: int, im: str) -> list[str]:
+        """Raises NotFound, and what `moves.begun` does."""
+        self.model.queries[name] = moves.begun(self.model, self.model.query(name), subquery, index, im)
+        return [name]
+
+    def release_due(self, now: Now) -> list[str]:
+        """Time has passed: the queries that are to be released or judged."""
+        due = [name for name, time in self.release_at.items() if time <= now.steady]
+        for name in due:
+            self._guarded(name, partial(self._release, name))
+        return sorted({*due, *(record.name for record in self.bereft())})
+
+    def bereft(self) -> Iterator[QueryRecord]:
+        """Those that may fail because an instance manager is missing."""
+        alive = (record for record in self.model.queries.values() if "failure" in LIFE_CYCLE[record.state])
+        return (record for record in alive if query_status.missing(self.model, record))
+
+    def restore(self, record: QueryRecord, plan: PhysicalPlan, document: object, now: Now) -> None:
+        """One that was written before this orchestrator came."""
+        self.model.queries[record.name] = record
+        self.model.remember_plan(record.name, plan, document)
+        if is_over(record.state) and not record.released:
+            self.release_at[record.name] = now.steady + self._keep_s(record)
+
+    # --- where it leads
+
+    def advance(self, name: str, now: Now) -> None:
+        """As far as the life cycle leads with what is seen; then writes what differs. One with which that cannot be done is set aside."""
+        if name in self.model.queries:
+            self._guarded(name, lambda: self._advance(name, now))
+
+    def _guarded(self, name: str, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # what stands there for it makes no sense, or we do not understand it: the others go on
+            self.set_aside(name, error)
+
+    def set_aside(self, name: str, why: object) -> None:
+        """What stands there for it stays, and so do its instances; here it is known no more."""
+        self.release_at.pop(name, None)
+        self.model.drop_query(name)
+        self.model.quarantine.set_query_aside(name, node("queries", name), why)
+
+    def discard(self, name: str) -> None:
+        """One that is set aside is to vanish, with its instances."""
+        for path in self.desired.paths(name):
+            self.model.quarantine.release(path)
+        self.model.quarantine.release(node("queries", name))
+        self.model.quarantine.release(node("plans", name))
+        del self.model.quarantine.queries[name]
+        self.desired.erase(name)
+
+    def _advance(self, name: str, now: Now) -> None:
+        self.model.note_change(name)
+        while (record := self.model.queries[name]) and (target := step(record.state, query_status.signals_of(self.model, record, now))):
+            self._enter(record, target, now)
+        record = self._move_on(record)
+        if record.forget and is_over(record.state):
+            self._vanish(name)
+        else:
+            self.desired.write(name, dict(assignments.nodes(self.model, record)))
+        if record.broken:
+            self._tell_readers(record, now)
+
+    def _request(self, name: str, signal: str, now: Now) -> None:
+        record = self.model.queries[name]
+        target = LIFE_CYCLE[record.state].get(signal)
+        if target is None:
+            raise Conflict(f"query {name!r} is {record.state}: it cannot {signal} now")
+        self._enter(record, target, now)
+
+    def _enter(self, record: QueryRecord, state: str, now: Now) -> None:
+        desired = "run" if state == "ready" and record.start else DESIRED.get(state)
+        entered = record.entered(state, now, desired)
+        if state == "failed":
+            entered = replace(entered, cause=query_status.failure_of(self.model, record, now))
+        if is_over(state):
+            self.model.is_hosted_no_more(record.name)
+            readers = tuple((s.stream, s.id) for s in self.model.subscriptions_of(record))
+            rows, operators = query_status.rows_out(self.model, record), query_status.operators(self.model, record)
+            entered = replace(entered, readers=readers, rows=rows, operators=operators)
+            self.release_at[record.name] = now.steady + self._keep_s(entered)
+        self.model.queries[record.name] = entered
+
+    def _move_on(self, record: QueryRecord) -> QueryRecord:
+        """As far as the move of one of its instances has come; when it is there, the plan says so."""
+        record = moves.advanced(self.model, record) if self.model.has_looked else record
+        if record.move is not None and moves.has_arrived(self.model, record):
+            plan = moves.moved_plan(self.model, record)
+            self.model.has_moved(plan, physical.to_json(plan), record.move)
+            record = replace(record, move=None, hosts={i.im: record.hosts[i.im] for i in plan.instances})
+        self.model.queries[record.name] = record
+        return record
+
+    def _tell_readers(self, record: QueryRecord, now: Now) -> None:
+        """Queries that read its outputs stay as they are, and know why nothing comes (rule 4.13)."""
+        for name in self.model.readers_of(record.name):
+            reader = self.model.queries[name]
+            feeds = self.model.plans[name].feeds
+            fed = [stream for stream, feed in feeds.items() if (feed.query, feed.epoch) == (record.name, record.epoch)]
+            lost = dict.fromkeys(fed, record.broken) | dict(reader.lost)
+            if lost != reader.lost and not is_over(reader.state):
+                self.model.queries[name] = replace(reader, lost=lost)
+                self.advance(name, now)
+
+    def _keep_s(self, record: QueryRecord) -> float:
+        """For how long what the query left may still be read."""
+        return max((s.keep_s for s in self.model.subscriptions_of(record)), default=KEEP_S)
+
+    def _release(self, name: str) -> None:
+        """Withdraws the assignments of a query that is over, and its subscriptions."""
+        self.release_at.pop(name, None)
+        for subscription in self.model.subscriptions_of(self.model.queries[name]):
+            self.catalog.unsubscribe(subscription.stream, subscription.id)
+        self.model.queries[name] = replace(self.model.queries[name], released=True)
+
+    def _vanish(self, name: str) -> None:
+        self._release(name)
+        self.desired.erase(name)
+        self.model.forget_query(name)

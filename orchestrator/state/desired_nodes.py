@@ -1,0 +1,89 @@
+"""What stands in ZooKeeper for each query, and the commands that make it what it should be."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from cep.config import ROOT, node
+from orchestrator.state.events import ClusterCommand, Delete, Put
+
+
+class DesiredNodes:
+    """Only differences become commands."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, dict[str, Any]] = defaultdict(dict)  # query -> path -> value
+        self._outbox: list[ClusterCommand] = []
+
+    def put(self, path: str, value: Any) -> None:
+        self._outbox.append(Put(path, value))
+
+    def delete(self, path: str) -> None:
+        self._outbox.append(Delete(path))
+
+    def commands(self) -> list[ClusterCommand]:
+        """What has come together since it was asked last, in order."""
+        commands, self._outbox = self._outbox, []
+        return commands
+
+    def write(self, query: str, wanted: dict[str, Any]) -> None:
+        """All that should stand there for a query: path -> value."""
+        written = self._nodes[query]
+        for path in [path for path in reversed(written) if path not in wanted]:
+            self.delete(path)
+        for path, value in wanted.items():
+            if path not in written or written[path] != value:
+                self.put(path, value)
+        self._nodes[query] = wanted
+
+    def erase(self, query: str) -> None:
+        self.write(query, {})
+        del self._nodes[query]
+
+    def paths(self, query: str) -> list[str]:
+        """Where something stands for it."""
+        return list(self._nodes.get(query, ()))
+
+    def restore(self, nodes: Mapping[str, Any], known: Collection[str]) -> None:
+        """Files what is written under the query it belongs to, by its path; what belongs to none that is known is to go."""
+        for kind in ("queries", "plans", "tables", "assignments"):
+            for path, value in below(nodes, kind):
+                name = names_of(path)[-1]
+                query = name.rsplit("~", 2)[0] if kind == "assignments" else name
+                if query in known:
+                    self._nodes[query][path] = value
+                else:
+                    self.delete(path)
+
+
+DEPTHS = {"streams": 1, "queries": 1, "plans": 1, "tables": 1, "assignments": 2, "publishers": 2, "subscriptions": 2, "blames": 1}
+"""Kind of nodes -> how many names are in the paths of those that hold something."""
+
+
+def strays(nodes: Mapping[str, Any]) -> Iterator[str]:
+    """The paths of nodes that hold something and are not as deep as those of their kind."""
+    for path, value in nodes.items():
+        kind, *names = path.removeprefix(f"{ROOT}/").split("/")
+        if value is not None and len(names) != DEPTHS.get(kind) and path != node("queries"):
+            yield path
+
+
+def empty_folders(nodes: Mapping[str, Any]) -> Iterator[str]:
+    """The folders of streams without a publisher, or a subscription."""
+    parents = {path.rpartition("/")[0] for path in nodes}
+    folders = (node("publishers"), node("subscriptions"))
+    return (path for path, value in nodes.items() if path.rpartition("/")[0] in folders and value is None and path not in parents)
+
+
+def names_of(path: str) -> list[str]:
+    """Those that `node` made a path of, behind its kind."""
+    return [unquote(part) for part in path.removeprefix(f"{ROOT}/").split("/")[1:]]
+
+
+def below(nodes: Mapping[str, Any], kind: str) -> Iterator[tuple[str, Any]]:
+    """(path, value) of the nodes of a kind."""
+    prefix, depth = node(kind) + "/", node(kind).count("/") + DEPTHS[kind]
+    return ((path, value) for path, value in nodes.items() if path.startswith(prefix) and value is not None and path.count("/") == depth)

@@ -1,0 +1,182 @@
+"""What the orchestrator's core is told, and what it wants done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep.model.streams import Stream
+from cep.plan.physical import PhysicalPlan
+from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.state.blame import Deaths
+
+# --- what happens ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitQuery:
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
+
+    plan: PhysicalPlan
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class StartQuery:
+    """A query deployed with `start=False` is to run."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopQuery:
+    """A query is to stop; draining, its sources end and its windows fire. What is over is withdrawn."""
+
+    query: str
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetQuery:
+    """A query is to stop and to vanish."""
+
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class MoveBuckets:
+    """The buckets of a subquery are to be where `table` says."""
+
+    query: str
+    subquery: str
+    table: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveInstance:
+    """Instance `index` of a subquery is to go on at instance manager `im`."""
+
+    query: str
+    subquery: str
+    index: int
+    im: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareStream:
+    """A stream is declared."""
+
+    stream: Stream
+
+
+@dataclass(frozen=True, slots=True)
+class UndeclareStream:
+    """A declared stream is to be forgotten."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardNode:
+    """A node that is set aside is to be removed; of a query, with all that belongs to it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPublisher:
+    """A publisher opens its stream."""
+
+    publisher: PublisherRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePublisher:
+    """A publisher closes."""
+
+    stream: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """An output stream will be read."""
+
+    subscription: SubscriptionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """A subscription has ended."""
+
+    stream: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManagersSeen:
+    """All instance managers that are registered, and how some have died."""
+
+    managers: Mapping[str, InstanceManager]
+    deaths: Deaths = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusesSeen:
+    """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
+
+    im: str
+    statuses: Mapping[str, Status | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """ZooKeeper answers (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: `deadline` is reached."""
+
+
+Event = (
+    SubmitQuery
+    | StartQuery
+    | StopQuery
+    | ForgetQuery
+    | MoveBuckets
+    | MoveInstance
+    | DeclareStream
+    | UndeclareStream
+    | DiscardNode
+    | OpenPublisher
+    | ClosePublisher
+    | Subscribe
+    | Unsubscribe
+    | ManagersSeen
+    | StatusesSeen
+    | Connected
+    | Tick
+)
+
+
+# --- what is to be done ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The node is to have this value."""
+
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The node is not to be."""
+
+    path: str
+
+
+ClusterCommand = Put | Delete

@@ -1,0 +1,85 @@
+"""`python -m simulation --seeds 100`: whole clusters in one thread, a random query each, against the reference engine."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import sys
+import time
+import traceback
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from simulation.cluster import MovesMade, simulated
+from simulation.schedule import Trace
+
+TWICE_EVERY = 50  # seeds, one is run twice
+COLLECT_EVERY = 25  # seeds after which what is garbage is looked for
+
+
+@dataclass
+class SeedRun:
+    """What came of one seed."""
+
+    seed: int
+    digest: str
+    events: int
+    moved: MovesMade
+    wrong: list[str]
+
+    def __str__(self) -> str:
+        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances"
+        return f"seed {self.seed}: {self.events} events, {moves}, trace {self.digest}" + "".join(f"\n  WRONG {each}" for each in self.wrong)
+
+
+def run_seed(seed: int, trace: Trace) -> SeedRun:
+    with simulated(seed, trace) as cluster:
+        try:
+            wrong = cluster.run()
+        except Exception as error:
+            wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
+    return SeedRun(seed, trace.digest, trace.count, cluster.moved, wrong)
+
+
+def main(
+    seeds: Annotated[int, typer.Option(help="How many.")] = 100,
+    first: Annotated[int, typer.Option("--from", help="The first of them.")] = 0,
+    minutes: Annotated[float | None, typer.Option(help="Seeds one after the other for so long, however many.")] = None,
+    seed: Annotated[int | None, typer.Option(help="This one alone.")] = None,
+    trace: Annotated[bool, typer.Option(help="With `--seed`: what happened, line by line.")] = False,
+) -> None:
+    """Runs seeds; ends with 1 if one has found something wrong."""
+    if seed is not None:
+        found = run_seed(seed, kept := Trace(keep=trace))
+        print("\n".join([*(kept.lines or ()), str(found)]))
+        raise typer.Exit(bool(found.wrong))
+    failed, began, number = list[int](), time.monotonic(), first
+    while time.monotonic() - began < 60 * minutes if minutes is not None else number < first + seeds:
+        failed += [number] * (not _report(number))
+        number += 1
+        if number % COLLECT_EVERY == 0:
+            gc.unfreeze()  # a loop freezes what there is whenever an instance comes, and of that most is garbage by now
+            gc.collect()
+            gc.freeze()
+    took_s = time.monotonic() - began
+    print(f"{number - first} seeds in {took_s:.0f} s, {60 * (number - first) / took_s:.0f} a minute; wrong: {failed or 'none'}")
+    raise typer.Exit(bool(failed))
+
+
+def _report(seed: int) -> bool:
+    """Runs one, and says so. Was nothing wrong?"""
+    found = run_seed(seed, Trace())
+    if seed % TWICE_EVERY == 0 and (again := run_seed(seed, Trace())).digest != found.digest:
+        found.wrong.append(f"its trace is not the same twice: {found.digest}, then {again.digest}")
+    print(found, flush=True)
+    return not found.wrong
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set of texts is part of what happens
+        os.execve(sys.executable, [sys.executable, "-m", "simulation", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+    logging.basicConfig(level=logging.CRITICAL)
+    typer.run(main)

@@ -1,0 +1,133 @@
+"""What must hold, whatever the seed. Each checker looks at one thing, and says in words what it has found wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from cep.elements import MIN_TIME
+from cep.model.operators import Aggregate
+from cep.model.query import Query
+from cep.transport import wire
+from cep.transport.wire import Header
+from tests.reference import Answer, difference
+from tests.reference.engine import TimedRow
+from tests.support.running import outputs_of
+
+#: Those that have numbers on their channel, and those of them with which it ends.
+NUMBERED = frozenset((*range(wire.BATCH, wire.CREDIT), wire.CLOSE))
+ENDINGS = frozenset((wire.END, wire.STOP, wire.FAIL))
+COMPLAINTS_MAX = 5
+
+
+class Checker(Protocol):
+    def complaints(self) -> Iterator[str]:
+        """What was wrong, once everything is over."""
+
+
+class Numbers:
+    """The elements of every channel are sent with numbers without a gap, and none follows the last one (rule 4.3)."""
+
+    def __init__(self) -> None:
+        self._next: dict[int, int] = {}  # by channel
+        self._ended: set[int] = set()
+        self._wrong: list[str] = []
+
+    def sent(self, source: str, header: Header) -> None:
+        if header.kind not in NUMBERED:
+            return
+        channel = header.channel
+        expected = self._next.get(channel, header.sequence)
+        if header.sequence != expected:
+            self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, expected {expected}")
+        if channel in self._ended:
+            self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, which has ended")
+        self._next[channel] = header.sequence + 1
+        if header.kind in ENDINGS:
+            self._ended.add(channel)
+
+    def complaints(self) -> Iterator[str]:
+        yield from self._wrong[:COMPLAINTS_MAX]
+
+
+class AnswersAgree:
+    """All rows that come out, late ones too, are the reference's (rule 5.8)."""
+
+    def __init__(self, query: Query, expected: Answer) -> None:
+        self.expected = outputs_of(query, expected)
+        self.rows: defaultdict[str, list[TimedRow]] = defaultdict(list)
+
+    def took(self, stream: str, rows: Iterable[TimedRow]) -> None:
+        self.rows[stream] += rows
+
+    def complaints(self) -> Iterator[str]:
+        for stream in sorted({*self.expected, *self.rows}):
+            if wrong := difference(self.expected.get(stream, ()), self.rows[stream]):
+                yield f"stream {stream!r}: {wrong}"
+
+
+class Promises:
+    """No instance gives out a row older than a watermark it has told (rule 4.8), and those of one key it gives out by event time."""
+
+    def __init__(self, query: Query) -> None:
+        self._keys = {output.stream: by for output in query.outputs if (by := _key_of(query, output.input)) is not None}
+        self._late = query.late
+        self._watermarks: dict[tuple[str, int], int] = {}  # by stream and channel
+        self._times: dict[tuple[str, int, str], int] = {}  # by stream, channel and key
+        self._wrong: list[str] = []
+
+    def took(self, stream: str, names: Sequence[str], header: Header, rows: Sequence[TimedRow]) -> None:
+        if stream == self._late:
+            return
+        promised = self._watermarks.get((stream, header.channel), MIN_TIME)
+        self._watermarks[stream, header.channel] = max(promised, header.watermark)
+        by = self._keys.get(stream)
+        at = None if by is None else [names.index(name) for name in by]
+        for time, values in rows:
+            if time < promised:
+                self._wrong.append(f"stream {stream!r}: a row at {time} came behind the watermark {promised}: {values!r}")
+            if at is not None:
+                self._in_order(stream, header.channel, repr([values[i] for i in at]), time)
+
+    def _in_order(self, stream: str, channel: int, key: str, time: int) -> None:
+        before = self._times.get((stream, channel, key), time)
+        if time < before:
+            self._wrong.append(f"stream {stream!r}: of key {key} a row at {time} came behind one at {before}")
+        self._times[stream, channel, key] = max(time, before)
+
+    def complaints(self) -> Iterator[str]:
+        yield from self._wrong[:COMPLAINTS_MAX]
+
+
+def _key_of(query: Query, name: str) -> tuple[str, ...] | None:
+    """The columns of the key of an aggregate; None: `name` is something else, which promises no order."""
+    operator = next((each for each in query.operators if each.name == name), None)
+    return operator.by if isinstance(operator, Aggregate) and operator.by else None
+
+
+class CountsAgree:
+    """Late rows and dead letters are counted exactly, wherever an instance has been (rule 4.9)."""
+
+    def __init__(self, expected: Answer) -> None:
+        self.late, self.dead = sum(map(len, expected.late.values())), expected.dead_counts()
+        self._found: dict[tuple[str, int], tuple[int, Counter[str]]] = {}
+
+    def ended(self, subquery: str, index: int, late: int, dead: Mapping[str, int]) -> None:
+        """The totals of an instance that is over."""
+        self._found[subquery, index] = late, Counter(dead)
+
+    def complaints(self) -> Iterator[str]:
+        late = sum(late for late, _ in self._found.values())
+        dead = sum((dead for _, dead in self._found.values()), Counter[str]())
+        if late != self.late:
+            yield f"late rows: expected {self.late}, counted {late}"
+        if dead != self.dead:
+            yield f"dead letters: expected {dict(self.dead)}, counted {dict(dead)}"
+
+
+def complaints(checkers: Iterable[Checker]) -> list[str]:
+    return [f"{type(checker).__name__}: {text}" for checker in checkers for text in checker.complaints()]
+
+
+__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Promises", "complaints"]

@@ -1,0 +1,188 @@
+"""A simulated process that publishes and subscribes: the driver's own publishers and subscriptions, and programs that use them.
+
+A program is a task of its own. What a thread would wait for in the driver, a program pauses for; the data plane has turns meanwhile.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from cep.errors import CepError
+from cep.transport.wire import Header
+from driver.rest import NotLeading, Rest, error_of
+from driver.streams.background import Aside
+from driver.streams.data_plane import TICK_NS, DataPlane
+from driver.streams.publisher import Steps
+from driver.streams.subscription import Subscription
+from driver.streams.subscription_core import SubscriptionOptions
+from simulation.clock import ProcessClock
+from simulation.rest import FrontDoor
+from simulation.schedule import MS, SeededSchedule, Task
+from simulation.sockets import SimulatedNetwork, SimulatedSockets
+
+AGAIN_NS = 100 * MS  # after which an orchestrator is asked again that did not lead
+
+T = TypeVar("T")
+Program = Callable[[], None]
+Heard = Callable[[Header, pa.RecordBatch], None]
+
+
+class ClientProcess:
+    """Its sockets, its way to the orchestrator, and its programs."""
+
+    def __init__(self, schedule: SeededSchedule, network: SimulatedNetwork, doors: list[FrontDoor], name: str) -> None:
+        self.schedule, self.name = schedule, name
+        self.clock = ProcessClock(schedule)
+        self.task = Task(schedule, self._turn, self.clock)
+        sockets = network.open(f"ipc:///simulated/{name}", self.clock, self.task.wake)
+        self.plane = SimulatedPlane(network, sockets, self.clock)
+        self.rest = SimulatedRest(self, doors)
+        self.programs: list[Task] = []
+
+    def start(self) -> None:
+        self.task.wake()
+
+    def run(self, program: Program) -> Task:
+        """Begins a program. It goes on until it ends, or the simulation does."""
+
+        def turn() -> None:
+            program()
+            task.end()
+            self.programs.remove(task)
+
+        task = Task(self.schedule, turn, self.clock)
+        self.programs.append(task)
+        task.wake()
+        return task
+
+    def finish(self, steps: Steps[T]) -> T:
+        """Drives what may have to wait to its end, in a program."""
+        task = self.plane.current
+        while True:
+            try:
+                wait = next(steps)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            task.wait(wait.holds)
+
+    def result(self, answer: Future[T]) -> T:
+        """What an orchestrator's service answers to a program."""
+        answer.add_done_callback(lambda _: self.wake_programs())
+        self.plane.current.wait(answer.done)
+        return answer.result()
+
+    def pause(self, ns: int) -> None:
+        """A program does nothing for a while."""
+        self.plane.current.pause_until(self.clock.now_ns + ns)
+
+    def wake_programs(self) -> None:
+        for task in self.programs:
+            task.wake()
+
+    def _turn(self) -> int:
+        self.plane.turn()
+        self.wake_programs()
+        return self.clock.now_ns + TICK_NS
+
+    def close(self) -> None:
+        for task in (self.task, *self.programs):
+            task.end()
+
+
+class SimulatedPlane(DataPlane):
+    """What waits in it is a program."""
+
+    def __init__(self, network: SimulatedNetwork, sockets: SimulatedSockets, clock: ProcessClock) -> None:
+        self.schedule = schedule = network.schedule
+        super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone)
+
+    def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
+        self.current.wait(lambda: not messages.empty(), round(timeout * 1e9))
+        return messages.get_nowait()
+
+    @property
+    def current(self) -> Task:
+        assert self.schedule.current is not None
+        return self.schedule.current
+
+
+class SimulatedRest(Rest):
+    """The way to the orchestrators. One that does not lead is not asked twice in a row."""
+
+    def __init__(self, process: ClientProcess, doors: list[FrontDoor]) -> None:
+        self.process, self.doors = process, doors
+        self.aside = SimulatedAside(process)
+        self.url, self.patience_s, self.away_since = "simulated", 10.0, 0.0
+        self.gone = lambda: ""
+        self._asked = 0
+
+    def _call(self, method: str, path: str, again: bool = False, **options: Any) -> Any:
+        task = self.process.schedule.current
+        assert task is not None
+        while True:
+            found = self._ask(task, method, path, options.get("json"))
+            if not isinstance(found, CepError):
+                return found
+            if not isinstance(found, NotLeading):
+                raise found
+            self._asked += 1
+            task.pause_until(self.process.clock.now_ns + AGAIN_NS)
+
+    def _ask(self, task: Task, method: str, path: str, document: Any) -> Any:
+        """The answer, or the error that it tells of."""
+        found: list[Any] = []
+
+        def answered(is_answer: bool, said: Any) -> None:
+            found.append(said if is_answer else error_of(said))
+            task.wake()
+
+        door = self.doors[self._asked % len(self.doors)]
+        door.request(self.process.clock, method, path, document, answered)
+        task.wait(lambda: bool(found))
+        return found[0]
+
+
+class SimulatedAside(Aside):
+    """Asks in a program of its own, as `driver.streams.background.Aside` does in a thread."""
+
+    def __init__(self, process: ClientProcess) -> None:
+        super().__init__()
+        self.process = process
+        self._asked: set[Hashable] = set()
+
+    def ask(self, asker: Hashable, question: Callable[[], None]) -> None:
+        if asker in self._asked:
+            return
+        self._asked.add(asker)
+
+        def program() -> None:
+            try:
+                question()
+            finally:
+                self._asked.discard(asker)
+                self.process.wake_programs()
+
+        self.process.run(program)
+
+
+class HeardSubscription(Subscription):
+    """One that tells what it takes, batch by batch as it was sent."""
+
+    def __init__(self, process: ClientProcess, stream: str, options: SubscriptionOptions, heard: Heard) -> None:
+        super().__init__(process.rest, process.plane, stream, options)
+        self._heard = heard
+
+    def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
+        batch = super().take(header, body)
+        if batch is not None:
+            self._heard(header, batch)
+        return batch
+
+    def _with_following(self, channel: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch

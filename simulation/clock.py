@@ -1,0 +1,43 @@
+"""The clock of a simulated process: the virtual time, and on top of it the time that its own work takes."""
+
+from __future__ import annotations
+
+from simulation.schedule import SeededSchedule
+
+EPOCH_NS = 1_700_000_000 * 1_000_000_000
+#: How far a process comes, in ns, between two looks at the clock, at most: some machines are quick, and some are under load.
+PACES_NS = (100, 20_000, 20_000, 2_000_000)
+
+
+class ProcessClock:
+    """A `cep.world.clock.Clock`. Every look at it costs a moment of the process's time: it is busy until `now_ns`.
+
+    `steady_from_ns` and `ahead_ns` are what its two clocks began with; no two machines agree.
+    """
+
+    def __init__(self, schedule: SeededSchedule) -> None:
+        self.schedule = schedule
+        self._pace_ns = schedule.choose.choice(PACES_NS)
+        self._steady_from_ns = schedule.choose.randrange(1 << 40)
+        self.ahead_ns = schedule.choose.randrange(-1_000_000_000, 1_000_000_000)
+        self._busy_until_ns = 0
+
+    @property
+    def now_ns(self) -> int:
+        """In virtual time."""
+        return max(self._busy_until_ns, self.schedule.now_ns)
+
+    def spend(self, ns: int) -> None:
+        self._busy_until_ns = self.now_ns + ns
+
+    def virtual_ns(self, steady_ns: int) -> int:
+        """When the steady clock shows that."""
+        return steady_ns - self._steady_from_ns
+
+    def steady_ns(self) -> int:
+        self.spend(int(self.schedule.choose.random() * self._pace_ns))
+        return self._busy_until_ns + self._steady_from_ns
+
+    def wall_ns(self) -> int:
+        self.spend(int(self.schedule.choose.random() * self._pace_ns))
+        return EPOCH_NS + self._busy_until_ns + self.ahead_ns

@@ -1,0 +1,140 @@
+"""The processes of a simulated cluster: the engine's own parts, each with a clock of its own and turns instead of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from cep.config import ClusterConfig, InstanceManagerConfig
+from cep.kernels.jit import nothing_compiles
+from cep.model.topology import Topology
+from cep.service.mark import Mark
+from cep.world.mailbox import Mailbox
+from instance_manager.control.control import Control
+from instance_manager.hosting import InstanceHost, Preparation
+from instance_manager.loop import Loop
+from orchestrator.election import Candidate
+from orchestrator.metrics.client import MetricClient
+from orchestrator.rest.api import Api
+from orchestrator.rest.gateway_proxy import GatewayProxy
+from orchestrator.service import Service
+from simulation.clock import ProcessClock
+from simulation.coordination import SimulatedZooKeeper
+from simulation.rest import FrontDoor
+from simulation.schedule import S, SeededSchedule, Task
+from simulation.sockets import SimulatedNetwork
+
+Over = Callable[[InstanceHost], None]
+
+
+class SimulatedProcess(Protocol):
+    """What every one of them has."""
+
+    def start(self) -> None:
+        """It begins at once."""
+
+    def close(self) -> None:
+        """It does nothing any more."""
+
+
+class NoMetrics:
+    """Nothing is measured."""
+
+
+class OrchestratorProcess:
+    """The state of the cluster, and REST in front of it."""
+
+    def __init__(
+        self, schedule: SeededSchedule, zookeeper: SimulatedZooKeeper, config: ClusterConfig, topology: Topology, number: int
+    ) -> None:
+        name = f"orchestrator-{number}"
+        self.clock = ProcessClock(schedule)
+        candidate = Candidate(config.rest, "simulated", number, "")
+        self.service = Service(config, topology, zookeeper.connect(name, self.clock), self.clock, candidate)
+        api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
+        self.door = FrontDoor(schedule, api, name)
+        self.task = Task(schedule, self._turn, self.clock)
+        self.service.mailbox.on_word = self.task.wake
+
+    def start(self) -> None:
+        self.service.begin()
+        self.task.wake()
+
+    def _turn(self) -> int | None:
+        self.service.turn(self.service.mailbox.take(0.0))
+        return _next_turn(self.clock, self.service.mailbox, self.service.patience_s)
+
+    def close(self) -> None:
+        self.task.end()
+        self.door.close()
+
+
+def _next_turn(clock: ProcessClock, mailbox: Mailbox[Any], patience_s: float | None) -> int | None:
+    """When one that was patient for so long would go on."""
+    if not mailbox.is_empty:
+        return clock.now_ns
+    return None if patience_s is None else clock.now_ns + int(patience_s * S)
+
+
+class InstanceManagerProcess:
+    """Its loop and its control, which take turns of their own, as their threads do."""
+
+    def __init__(
+        self,
+        schedule: SeededSchedule,
+        network: SimulatedNetwork,
+        zookeeper: SimulatedZooKeeper,
+        config: ClusterConfig,
+        name: str,
+        over: Over,
+    ):
+        self.name, self._over = name, over
+        self.clock = ProcessClock(schedule)
+        self.loop_task = Task(schedule, self._loop_turn, self.clock)
+        self.control_task = Task(schedule, self._control_turn, self.clock)
+        endpoint = f"ipc:///simulated/{name}"
+        own = InstanceManagerConfig(config, name, None, None, endpoint)
+        self.sockets = network.open(endpoint, self.clock, self.loop_task.wake)
+        mark = Mark.open(None, self.clock.steady_ns)
+        self.loop = Loop(
+            self.sockets,
+            config.budget_bytes,
+            lambda hosted: self.control.report(hosted),
+            self._tick,
+            mark.loop,
+            config.silence_s,
+            config.session_timeout_s,
+            lambda: self.control.loop_is_back(),
+            self.clock,
+            schedule.choose.getrandbits(48),
+        )
+        self.loop.clients.publishers.is_gone = network.is_gone
+        preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock)
+        session = zookeeper.connect(name, self.clock)
+        facts = {"id": name, "pid": 1, "started": self.clock.wall_ns() // 1000, "core": None, "node": None, "endpoint": endpoint}
+        self.control = Control(own, facts, preparation, self.loop.ask, mark.control, session)
+        self.control.mailbox.on_word = self.control_task.wake
+
+    def start(self) -> None:
+        self.control.begin()
+        self.control_task.wake()
+        self.loop_task.wake()
+
+    def _loop_turn(self) -> int:
+        with nothing_compiles():
+            goes_on = self.loop.turn()
+        return self.clock.now_ns if goes_on else self.clock.virtual_ns(self.loop.next_tick)
+
+    def _control_turn(self) -> int | None:
+        self.control.turn(self.control.mailbox.take(0.0))
+        return _next_turn(self.clock, self.control.mailbox, self.control.patience_s)
+
+    def _tick(self, loop: Loop, at_once: bool) -> None:
+        """As a report to the metric server would: at the end of an instance it has the totals."""
+        for hosted in loop.hosted.values() if at_once else ():
+            if hosted.instance.done and hosted.instance.state != "moved":
+                self._over(hosted)
+
+    def close(self) -> None:
+        self.loop_task.end()
+        self.control_task.end()

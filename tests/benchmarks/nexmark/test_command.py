@@ -1,0 +1,68 @@
+"""The command from start to end, on few events: a cluster, a publishing process, a subscriber, the witness, the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.__main__ import app
+from benchmarks.nexmark.generator import NUMBER, Events
+from benchmarks.nexmark.made import BATCH_EVENTS, made, read
+from benchmarks.nexmark.page import Circumstances, Outcome, line, page
+from benchmarks.nexmark.queries import chosen
+
+AROUND = Circumstances(Events(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
+
+
+@pytest.mark.timeout(300)
+def test_queries_on_a_cluster_with_files_and_stamps(tmp_path: Path) -> None:
+    names, out = ["q3", "q10", "q12"], tmp_path / "page.md"
+    options = ["--events", "5000", "--runs", "1", "--work", str(tmp_path), "--out", str(out)]
+    done = CliRunner().invoke(app, ["nexmark", *names, *options])
+    assert done.exit_code == 0, done.output
+    text = out.read_text()
+    assert "The answers of all 3 queries are equal to DuckDB's" in text
+    assert "| q10 | bids to CSV files, with their day and minute | 4,600 | 4,600 |" in text
+    assert str(tmp_path) not in text
+
+
+def test_a_query_that_there_is_not_is_named() -> None:
+    done = CliRunner().invoke(app, ["nexmark", "q24"])
+    assert done.exit_code == 2 and "no query 'q24'" in done.output
+
+
+def test_files_are_cut_where_all_kinds_have_20_000_events(tmp_path: Path) -> None:
+    events = Events(50_001)
+    folder = made(events, tmp_path)
+    for kind, table in events.tables().items():
+        batches = list(read(folder, kind))
+        assert pa.Table.from_batches(batches) == table
+        assert len(batches) == 3
+        assert all(pa.compute.unique(pa.compute.divide(batch[NUMBER], BATCH_EVENTS)).to_pylist() == [i] for i, batch in enumerate(batches))
+
+
+def outcome(name: str, seconds: list[float], beside: list[float] | None = None, unequal: str = "") -> Outcome:
+    def runs(each: list[float]) -> list[dict[str, object]]:
+        return [{"seconds": s, "answers": 7, "cpu": {"im-0": s, "im-1": s, "subscriber": 9.0}} for s in each]
+
+    return Outcome(chosen([name])[0], 1_000_000, unequal, runs(seconds), runs(beside or []))
+
+
+def test_the_run_in_the_middle_counts() -> None:
+    text = page([outcome("q0", [1.0, 4.0, 2.0]), outcome("q2", [8.0, 8.0, 8.0])], AROUND)
+    assert "| q0 | bids as they are | 1,000,000 | 7 | 500 | 1,000 250 500 | 250 |" in text
+    assert "| **all** | geometric mean |  |  | **250** |  | 125 |" in text
+    assert line(outcome("q0", [2.0])) == "q0: 500 thousand events/s, 250 thousand a CPU second, 7 answers: equal"
+
+
+def test_a_ratio_is_taken_within_its_pair() -> None:
+    text = page([outcome("q0", [1.0, 4.0, 2.0], [2.0, 4.0, 3.0])], AROUND)
+    assert "| 500 | 1,000 250 500 | 250 | 1.50 | 1.50 |" in text
+
+
+def test_what_is_not_equal_stands_at_the_head() -> None:
+    text = page([outcome("q0", [1.0], unequal="ours: no answers")], AROUND)
+    assert "**q0 is not equal to DuckDB**: ours: no answers" in text and "are equal to" not in text

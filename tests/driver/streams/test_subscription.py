@@ -1,0 +1,206 @@
+"""The shell of a subscription: what waits in its queues, and what is asked of the orchestrator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from cep.elements import Batch, End
+from cep.errors import CepError, ClusterError, NotFound, QueryFailed, StreamEnded
+from cep.kernels.columns import Column
+from cep.model.schema import INT64, Schema
+from cep.transport import wire
+from cep.transport.coalescing import Coalescer, last_of
+from cep.transport.wire import Format, Header
+from driver.rest import Rest
+from driver.streams.background import Aside
+from driver.streams.data_plane import DataPlane
+from driver.streams.subscription import Subscription
+from driver.streams.subscription_core import WORD, Producer, SubscriptionOptions
+from driver.streams.subscriptions import Subscriptions
+from tests.support.waiting import HANG_S
+
+SCHEMA = Schema.of({"i": "int64"})
+ANSWER = {"here": True, "ended": False, "schema": SCHEMA.to_json(), "time": wire.TIME, "process": 1}
+
+
+@pytest.fixture
+def plane() -> Iterator[DataPlane]:
+    made = DataPlane.open()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def rest() -> Iterator[Rest]:
+    made = Rest("http://127.0.0.1:1", None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def subscription(rest: Rest, plane: DataPlane) -> Subscription:
+    """At one instance, which has answered."""
+    return let_in(Subscription(rest, plane, "out", SubscriptionOptions()))
+
+
+def let_in(made: Subscription) -> Subscription:
+    made.ask("q", [{"endpoint": "ipc:///tmp/old", "instance": 0, "epoch": 1}])
+    made.answered(producer_of(made).outlet, ANSWER, 0)
+    return made
+
+
+def producer_of(made: Subscription) -> Producer:
+    (producer,) = made.core.producers.values()
+    return producer
+
+
+def message(subscription: Subscription, sequence: int, last: int) -> tuple[Header, object]:
+    channel = producer_of(subscription).channel
+    if sequence == last:
+        return Header(wire.END, channel, sequence), wire.body_of(End(), Format(SCHEMA))
+    batch = Batch({"i": Column(INT64, np.array([sequence]))}, np.array([sequence]))
+    return Header(wire.BATCH, channel, sequence), bytes(Format(SCHEMA).encode(batch))
+
+
+def test_small_batches_that_wait_come_as_one(subscription: Subscription) -> None:
+    for n in range(3000):
+        subscription.messages.put(message(subscription, n, 3000))
+        subscription.messages.put(None)  # type: ignore[arg-type]  # as to a thread that waits
+    subscription.messages.put(message(subscription, 3000, 3000))
+    found = list(subscription)
+    assert [len(batch) for batch in found] == [1024, 1024, 952]
+    assert [row["i"] for batch in found for row in batch.to_pylist()] == list(range(3000))
+    assert subscription.rows == 3000
+
+
+def test_batches_joined_where_they_came_count_one_by_one(subscription: Subscription) -> None:
+    """For the order and for credit, which the sender spends for each."""
+    sent = [message(subscription, n, 5) for n in range(5)]
+    raw = b"".join(len(body).to_bytes(8, "little") + header.pack() + body for header, body in sent)  # type: ignore[arg-type, operator]
+    begin, size = 8 + wire.HEADER_BYTES, len(sent[0][1])  # type: ignore[arg-type]
+    header, body, end = Coalescer(Format(SCHEMA).layout).join(sent[0][0], memoryview(raw), begin, begin + size, len(raw))  # type: ignore[arg-type]
+    assert (end, last_of(header)) == (len(raw), 4)
+    for each in ((header, body), message(subscription, 5, 5)):
+        subscription.messages.put(each)
+    assert [batch.to_pydict() for batch in subscription] == [{"i": [0, 1, 2, 3, 4]}]
+    assert producer_of(subscription).consumed == 5 * size
+
+
+def test_a_turn_takes_what_has_come_and_waits_for_nothing(subscription: Subscription) -> None:
+    assert subscription.turn() is None and subscription.core.goes_on
+    for n in (0, 1, 2):
+        subscription.messages.put(message(subscription, n, 2))
+    batch = subscription.turn()
+    assert batch is not None and batch.to_pydict() == {"i": [0, 1]}
+    assert subscription.turn() is None and not subscription.core.goes_on
+
+
+def test_a_loss_is_told_behind_what_came_before_it(subscription: Subscription) -> None:
+    for n in (0, 1, 3):
+        subscription.messages.put(message(subscription, n, 9))
+    batch = subscription.next_batch()
+    assert batch is not None and batch.to_pydict() == {"i": [0, 1]}
+    for _ in range(2):
+        with pytest.raises(ClusterError, match="expected element 2, got 3: messages were lost"):
+            subscription.next_batch()
+
+
+def test_it_lives_by_heartbeats_at_the_new_place(subscription: Subscription) -> None:
+    producer, plane = producer_of(subscription), subscription.plane
+    place = {"endpoint": "ipc:///tmp/new", "channel": producer.channel}
+    for _ in range(2):
+        subscription._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json({"id": subscription.core.id, "place": place}))
+    assert plane.homes == {producer.channel: "ipc:///tmp/new"} and producer.endpoint == "ipc:///tmp/new"
+    subscription.close()
+    assert not plane.homes and not plane.handlers and not plane.subscribers
+
+
+@pytest.fixture
+def early(rest: Rest, plane: DataPlane) -> Subscription:
+    """Subscribed before its query is there."""
+    return Subscription(rest, plane, "out", SubscriptionOptions())
+
+
+def found(early: Subscription, **more: object) -> None:
+    """As the orchestrator says it of a query that is there now."""
+    answer = {"name": "q", "epoch": 0, "state": "running", "schemas": {}, "outputs": {"out": []}, "rows": {}}
+    early.messages.put((Header(WORD, 0), answer | more))
+
+
+def test_what_came_before_its_query_was_known_is_read_first(early: Subscription) -> None:
+    """The instance sends from the beginning; where it is, and how its batches look, is heard later."""
+    there = {"endpoint": "ipc:///tmp/old", "instance": 0, "epoch": 1}
+    producer = Producer(there, "q", "out", early.core.id)
+    place = {"endpoint": "ipc:///tmp/old", "channel": producer.channel, "process": 1}
+    early._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json({"id": early.core.id, "place": place}))
+    bodies = [bytes(Format(SCHEMA).encode(Batch({"i": Column(INT64, np.array([n]))}, np.array([n])))) for n in range(3)]
+    for n in (0, 1):
+        early._hear(Header(wire.BATCH, producer.channel, n), bodies[n])
+    assert early.turn() is None and len(early.core.held) == 2
+    found(early, outputs={"out": [there]})
+    early._hear(Header(wire.BATCH, producer.channel, 2), bodies[2])
+    assert early.turn() is None and early.core.asked  # how they look is not known
+    early._answered(Header(wire.SUBSCRIBED, producer.outlet), wire.to_json({"id": early.core.id} | ANSWER))
+    rows = []
+    while (batch := early.turn()) is not None:
+        rows += batch.to_pydict()["i"]
+    assert rows == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("more", "error"), [({"state": "failed"}, QueryFailed), ({"outputs": {"other": []}}, NotFound)])
+def test_a_query_that_is_no_good_when_it_is_found_is_no_end(early: Subscription, more: dict[str, object], error: type[CepError]) -> None:
+    found(early, **more)
+    for _ in range(2):
+        with pytest.raises(error):
+            early.next_batch()
+    assert not early.plane.subscribers
+
+
+def test_a_query_that_is_over_when_it_is_found_is_an_end(early: Subscription) -> None:
+    found(early, state="ended")
+    with pytest.raises(StreamEnded):
+        early.next_batch()
+    assert early.next_batch() is None and not early.plane.subscribers
+
+
+def test_what_is_closed_before_its_query_was_there_waits_for_it_no_longer(early: Subscription) -> None:
+    early.close()
+    found(early)
+    with pytest.raises(ClusterError, match="stream 'out': this subscription was closed before"):
+        early.next_batch()
+    early.take(*early.messages.get())
+    assert not early.core.query
+
+
+@pytest.mark.parametrize("subscribe", [Subscription.register, lambda early: early.attach("q")])
+def test_a_failed_subscription_leaves_nothing_behind(early: Subscription, subscribe: Callable[[Subscription], object]) -> None:
+    early.inquiry.rest.patience_s = 0.0
+    with pytest.raises(ClusterError):
+        subscribe(early)
+    assert not early.plane.subscribers
+
+
+def test_one_of_many_that_has_lost_messages_is_over_and_the_others_go_on(rest: Rest, plane: DataPlane) -> None:
+    many = Subscriptions(rest, plane, ["out", "other"], SubscriptionOptions())
+    for stream, member in many.members.items():
+        let_in(member)
+        many.open.add(stream)
+    broken, whole = many.members.values()
+    broken._hear(*message(broken, 1, 9))
+    for n in (0, 1):
+        whole._hear(*message(whole, n, 1))
+    with pytest.raises(ClusterError, match="expected element 0, got 1: messages were lost"):
+        many.next_batch()
+    assert [(stream, batch.to_pydict()) for stream, batch in many] == [("other", {"i": [0]})]
+
+
+def test_a_question_that_fails_is_not_the_last_one() -> None:
+    aside, asked = Aside(), threading.Event()
+    aside.ask("wrong", lambda: [][0])
+    aside.ask("right", asked.set)
+    assert asked.wait(HANG_S)
+    aside.close()

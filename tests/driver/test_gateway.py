@@ -1,0 +1,136 @@
+"""The data doors of REST, over a real cluster: a client with nothing but HTTP publishes and reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from driver import TIME, LocalCluster, Query, col, count, stream
+from driver.gateway import Gateway, Slow, _rows
+
+VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="0s")
+QUERY = Query("per-ip").source(VISITS).aggregate("window", TIME("1s"), by="ip", visits=count()).output("per_ip")
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(instances=2) as running:
+        yield running
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=cluster.rest.url, timeout=60, trust_env=False) as made:
+        yield made
+
+
+def all_answers(client: httpx.Client, stream_: str, reader: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    ended = False
+    while not ended:
+        answer = client.get(f"/streams/{stream_}/answers", params={"reader": reader, "wait": 20, "max": 3}).json()
+        rows, ended = rows + answer["rows"], answer["ended"]
+    return rows
+
+
+def test_every_reader_gets_all_rows(cluster: LocalCluster, client: httpx.Client) -> None:
+    """And `explain` says what was observed, over both instances that pre-aggregate, and before there is anything to observe."""
+    running = cluster.deploy(QUERY, start=False)
+    assert "per_ip" in client.get("/queries/per-ip/explain").json()["text"]
+    running.start()
+    for reader in ("a", "b"):
+        assert client.get(f"/streams/per_ip/answers?reader={reader}").json() == {"rows": [], "ended": False}
+    records = [{"ip": f"10.0.0.{i}", "ts": 1_700_000_000_000} for i in range(10)]
+    assert client.post("/streams/visits/records?end=true", json=records).json() == {"rows": 10}
+    for reader in ("a", "b"):
+        rows = all_answers(client, "per_ip", reader)
+        assert sorted(row["ip"] for row in rows) == sorted(row["ip"] for row in records)
+        assert {row["visits"] for row in rows} == {1}
+    text = client.get("/queries/per-ip/explain").json()["text"]
+    assert "per_ip" in text
+    assert "reader" in client.get("/streams/per_ip/answers").json()["detail"]
+
+
+def test_rows_that_do_not_fit_are_a_problem_document(cluster: LocalCluster, client: httpx.Client) -> None:
+    cluster.declare(stream("numbers", x="int64"))
+    answer = client.post("/streams/numbers/records", json=[{"y": 1}])
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "unknown fields ['y']" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        (b'[{"x": NaN}]', 400, "NaN"),
+        (b'[{"s": "\\ud800"}]', 400, "half a character"),
+        (b'[{"x": 1e999}]', 400, "infinite"),
+        (b'[{"x": 9223372036854775808}]', 422, "x"),
+        (b'[{"x": ' + b"1" * 5000 + b"}]", 400, "digits"),
+        (b'{"x": 1}', 422, "a list of objects"),
+        (b"[1]", 422, "expected a dict"),
+        (b"[", 400, "cannot be read"),
+        (b"[" * 100_000, 400, "in each other"),
+        (b"\xff", 400, "UTF-8"),
+        (b"[" + b" " * (5 << 20) + b"]", 413, "4,194,304"),
+        (b"[" + b"[]," * 200_000 + b"[]]", 400, "more than 100,000"),
+    ],
+)
+def test_rows_that_nothing_can_work_with(cluster: LocalCluster, client: httpx.Client, body: bytes, status: int, detail: str) -> None:
+    cluster.declare(stream("numbers", x="int64"))
+    answer = client.post("/streams/numbers/records", content=body, headers=JSON)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+    assert detail in answer.json()["detail"]
+
+
+def test_numbers_and_instants_that_json_has_not(cluster: LocalCluster, client: httpx.Client) -> None:
+    """A year beyond Python's, and floats beyond JSON's, were an error of the gateway."""
+    source = stream("odd", ts="timestamp[s]", v="float64", event_time="ts", disorder="0s", event_times="any")
+    cluster.deploy(Query("odd").source(source).map("m", ts=col("ts"), v=col("v") / 0.0).output("odd_out"))
+    client.get("/streams/odd_out/answers?reader=a")
+    client.post("/streams/odd/records?end=true", json=[{"ts": 1, "v": 1.0}, {"ts": 1_700_000_000_000, "v": 0.0}])
+    assert all_answers(client, "odd_out", "a") == [
+        {"ts": "1970-01-01T00:00:01+00:00", "v": "inf"},
+        {"ts": 1_700_000_000_000_000_000, "v": "nan"},
+    ]
+
+
+def test_a_stream_that_no_query_puts_out_has_an_end_that_is_said(cluster: LocalCluster, client: httpx.Client) -> None:
+    running = cluster.deploy(Query("gone").source(VISITS).filter("f", col("ip") == "x").output("gone_out"))
+    client.get("/streams/gone_out/answers?reader=a")
+    running.stop()
+    answer = client.get("/streams/gone_out/answers?reader=a&wait=20")
+    assert (answer.status_code, answer.json()["error"]) == (409, "QueryStopped")
+
+
+@pytest.mark.anyio
+async def test_a_slow_query_holds_up_its_publishers_and_no_other(cluster: LocalCluster) -> None:
+    """They are told whether their rows were taken."""
+    source = stream("held", text=str)
+    running = cluster.deploy(Query("held").source(source).map("m", text=col("text")).output("held_out"))
+    cluster.declare(stream("free", x="int64"))
+    gateway, rows = Gateway(cluster, sent_s=2.0), json.dumps([{"text": "x" * 500_000}] * 2).encode()
+    with running.subscribe("held_out", budget_bytes=100_000) as slow:
+        told: list[str] = []
+        while not told or "none of these were taken" not in told[-1]:
+            try:
+                await gateway.publish("held", rows, _rows)
+            except Slow as error:
+                told.append(str(error))
+        assert "these rows were taken" in told[-2]
+        free = [gateway.publish("free", b'[{"x": 1}]', _rows, end=True) for _ in range(3)]
+        assert await asyncio.gather(*free) == [1, 1, 1] and "free" not in gateway.publishing
+        assert slow.next_batch(timeout=60)
+        running.stop()
+    await gateway.settle()

@@ -1,0 +1,270 @@
+"""Imports point one way, what is dangerous everywhere is imported in few places, and every module can be imported alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hibench")
+
+#: Layer -> the layers it may import. A layer is a package, or under `cep` a subpackage or a module.
+MAY_IMPORT: dict[str, set[str]] = {
+    # the pure engine
+    "cep.errors": set(),
+    "cep.config": {"cep.errors"},
+    "cep.model": {"cep.errors"},
+    "cep.machine": {"cep.model"},
+    "cep.numa": {"cep.errors", "cep.machine", "cep.model"},
+    "cep.values": set(),
+    "cep.kernels": {"cep.errors", "cep.model", "cep.values"},
+    "cep.plan": {"cep.errors", "cep.model"},
+    "cep.elements": {"cep.errors", "cep.kernels", "cep.values"},
+    "cep.compile": {"cep.errors", "cep.model", "cep.kernels", "cep.elements", "cep.values"},
+    "cep.transport.ipc": set(),
+    "cep.transport.peers": set(),
+    "cep.transport.admission": {"cep.errors", "cep.kernels"},
+    "cep.transport.wire": {
+        "cep.errors",
+        "cep.model",
+        "cep.kernels",
+        "cep.elements",
+        "cep.transport.ipc",
+        "cep.transport.admission",
+    },
+    "cep.dataflow": {
+        "cep.transport.admission",
+        "cep.transport.wire",
+        "cep.errors",
+        "cep.model",
+        "cep.kernels",
+        "cep.plan",
+        "cep.elements",
+        "cep.compile",
+        "cep.values",
+        "cep.service.mark",
+        "cep.world",
+    },
+    "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors"},
+    "cep.service.mark": set(),
+    "cep.service": {"cep.errors", "cep.transport.peers"},
+    # the world, behind protocols
+    "cep.world": {"cep.errors"},
+    # the processes around it, which never import each other
+    "instance_manager": {"cep"},
+    "orchestrator": {"cep"},
+    "driver": {"cep"},
+    "numa_cep": {"cep", "driver"},
+    "hibench": {"cep", "driver"},
+}
+
+#: Module -> the files that may import it, each with its reason.
+FEW: dict[str, dict[str, str]] = {
+    "zmq": {
+        "cep/transport/network.py": "the data plane of instance managers and drivers, which may not import each other",
+        "orchestrator/metrics/server.py": "takes reports and answers questions",
+        "orchestrator/metrics/client.py": "asks it",
+    },
+    "kazoo": {
+        "cep/world/zookeeper.py": "`Coordination` over it",
+    },
+    "numba": {
+        "cep/kernels/jit.py": "when and how kernels are compiled",
+        "cep/kernels/machine/libm.py": "functions of the C library",
+        "cep/kernels/machine/memory.py": "intrinsics: unaligned words, libc's memchr",
+        "cep/kernels/machine/pipeline.py": "how kernels are compiled",
+        "cep/kernels/tables/table.py": "types of its arrays",
+        "cep/kernels/machine/user_code.py": "compiles users' functions, which are no kernels",
+    },
+    "subprocess": {
+        "driver/flame.py": "runs the profiler",
+        "driver/processes/java.py": "asks a java for its version",
+        "driver/local.py": "starts the supervisor",
+        "driver/processes/process.py": "starts what must not outlive it",
+        "driver/spark/session.py": "Spark in a process of its own",
+        "driver/spark/standalone.py": "names the type",
+        "driver/processes/children.py": "names the type",
+        "hibench/numa/report.py": "measures memory from processes that are bound",
+    },
+    "time": {
+        "cep/world/clock.py": "`Clock` over it",
+        "cep/world/usage.py": "`Usage` over it",
+        "cep/service/serving.py": "which connection has been idle for longest",
+        "cep/service/mark.py": "since when a thread is at something",
+        "cep/transport/connections.py": "patience with peers",
+        "cep/transport/local.py": "looks for messages for a while",
+        "cep/transport/network.py": "looks for messages for a while",
+        "driver/processes/children.py": "pauses between the deaths of a process",
+        "driver/cli.py": "how long ago a process has died",
+        "driver/processes/events.py": "waits until a time",
+        "driver/gateway.py": "gives up what is not asked for",
+        "driver/processes/process.py": "patience with those that are to end",
+        "driver/spark/feeds.py": "time of ingestion, and how long rows wait for a file",
+        "driver/spark/standalone.py": "patience with those that start",
+        "driver/rest.py": "patience with an orchestrator that is being restarted",
+        "driver/processes/supervisor.py": "time limits",
+        "hibench/engines/cep_engine.py": "patience with reports",
+        "hibench/engines/clusters.py": "patience with reports",
+        "hibench/numa/memory_probe.py": "measures",
+        "hibench/runs/meter.py": "measures",
+        "hibench/searching/open_loop.py": "sends at a fixed rate",
+        "hibench/screen.py": "shows progress",
+        "orchestrator/rest/api.py": "time limits",
+    },
+    "os.environ": {
+        "cep/kernels/jit.py": "where compiled kernels are kept",
+        "cep/kernels/machine/pipeline.py": "which pipeline compiles kernels: it is decided where they are declared",
+        "cep/transport/peers.py": "whose processes may speak",
+        "driver/gateway.py": "the token, which no command line should show",
+        "driver/processes/java.py": "JAVA_HOME and PATH",
+        "driver/local.py": "the token, handed to the supervisor",
+        "driver/processes/role_health.py": "what a role is told by its environment its health check is told too",
+        "driver/processes/run_folder.py": "where it is",
+        "driver/spark/daemons.py": "handed on to Spark",
+        "driver/spark/session.py": "handed on to Spark",
+        "driver/commands.py": "handed on to children",
+        "driver/processes/supervisor.py": "the token, which no command line should show",
+        "hibench/records/cache.py": "where records are kept",
+        "hibench/engines/clusters.py": "the token, which no command line should show",
+        "hibench/numa/report.py": "handed on to the processes that measure",
+        "instance_manager/__main__.py": "which pipeline compiles kernels, before any is declared",
+        "orchestrator/__main__.py": "the token, which no command line should show",
+    },
+}
+
+
+@cache
+def files() -> dict[str, Path]:
+    """Module name -> file, of everything we ship."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Full names of the modules that a file imports, wherever in it; `from cep.transport import wire` is `cep.transport.wire`."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            found += [f"{module}.{a.name}" if f"{module}.{a.name}" in files() else module for a in node.names]
+    return tuple(found)
+
+
+def layer(module: str) -> str:
+    """The longest that is listed."""
+    parts = module.split(".")
+    names = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((name for name in names if name in MAY_IMPORT), parts[0])
+
+
+@pytest.mark.parametrize("module", sorted(files()))
+def test_imports_point_one_way(module: str) -> None:
+    ours = layer(module)
+    for imported in imports(files()[module]):
+        theirs = layer(imported)
+        if imported.split(".")[0] not in PACKAGES or theirs == ours or ours == "cep":
+            continue
+        allowed = MAY_IMPORT[ours]
+        assert theirs in allowed or theirs.split(".")[0] in allowed, f"{module} imports {imported}"
+
+
+def test_every_layer_is_listed() -> None:
+    assert {layer(module) for module in files()} - {"cep"} == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("wanted", FEW)
+def test_what_is_imported_in_few_places(wanted: str) -> None:
+    found = {str(path.relative_to(ROOT)) for path in files().values() if _uses(path, wanted)}
+    assert found == set(FEW[wanted])
+
+
+def _uses(path: Path, wanted: str) -> bool:
+    if wanted == "os.environ":
+        found = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
+    return any(name.split(".")[0] == wanted for name in imports(path))
+
+
+def test_no_local_imports_and_no_imports_for_types_only() -> None:
+    """They hide cycles. The exceptions: the instance manager binds itself before it imports what touches memory, and Spark is loaded
+    where it runs, while type checkers want to know what comes back."""
+    found = []
+    for module, path in files().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
+            if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
+                found.append(module)
+    allowed = {"instance_manager.__main__", "driver.engines"} | {
+        m for m in found if m.startswith("hibench")
+    }  # Spark is imported where it runs
+    assert set(found) <= allowed
+
+
+@pytest.mark.parametrize("module", [m for m, path in files().items() if "\n__all__ = " in path.read_text()])
+def test_all_is_complete(module: str) -> None:
+    """Every public name that a package's front page imports or a module defines is in it, sorted, and there."""
+    loaded = importlib.import_module(module)
+    listed = loaded.__all__
+    assert sorted(listed, key=lambda name: (not name.isupper(), name)) == list(listed) or sorted(listed) == list(listed)
+    assert [name for name in listed if not hasattr(loaded, name)] == []
+    tree = ast.parse(files()[module].read_text())
+    if "__getattr__" in vars(loaded):  # it loads its names when they are asked for
+        return
+    if files()[module].name == "__init__.py":
+        public = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module != "__future__" for a in n.names}
+    else:
+        public = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")}
+    again = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
+    assert public <= set(listed) <= public | again
+
+
+#: A module takes 0.2 s.
+PARTS = 6
+ALONE = """
+import json, os, sys, threading
+import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours
+import pyarrow.compute, pyspark.sql, rich.table, typer, uvicorn, yaml, zmq
+for module in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        os.chdir(sys.argv[2])
+        before = dict(os.environ)
+        __import__(module)
+        wrong = [t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.daemon]
+        wrong += sorted(os.listdir("."))
+        wrong += sorted(key for key in os.environ if before.get(key) != os.environ[key] and not key.startswith("KMP_"))
+        if wrong:
+            print(module, wrong, flush=True)
+        os._exit(1 if wrong else 0)
+    if os.waitpid(child, 0)[1]:
+        print(module, "cannot be imported alone", flush=True)
+"""
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
+def test_every_module_imports_alone_and_does_nothing(part: int, tmp_path: Path) -> None:
+    """In a child of its own: no thread, no file, no variable, and nothing is printed. The long mode has all parts, CI one of them."""
+    modules = [module for module in files() if not module.endswith("__main__")][part::PARTS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CEP_KERNEL_CACHE": str(tmp_path / "kernels")}
+    (tmp_path / "empty").mkdir()
+    command = [sys.executable, "-c", ALONE, json.dumps(modules), str(tmp_path / "empty")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert not (tmp_path / "kernels").exists()

@@ -1,0 +1,202 @@
+"""The examples of docs/semantics.md, through the reference and through the engine. The document says how they are written."""
+
+from __future__ import annotations
+
+import atexit
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+
+from cep.kernels.jit import interpreted
+from cep.model import operator_documents
+from cep.model.expr import ColumnRef
+from cep.model.operators import Demux, Operator
+from cep.model.query import Options, Output, Query
+from cep.model.schema import Field, Schema, parse_type
+from cep.model.streams import Stream
+from cep.model.tables import StaticTable
+from cep.model.tables import to_json as table_to_json
+from cep.service.yaml_documents import load_yaml
+from tests.reference import Answer, Partition, assert_same_answer
+from tests.reference.rows import Advance, Awake, Idle, Mark
+from tests.reference.schemas import schemas_of
+from tests.strategies import Case, Execution
+from tests.support.kinds import JOINS, KINDS, SUPPORTED, kind_of
+from tests.support.paths import ROOT
+from tests.support.running import expected_of, run_case
+
+DOCUMENT = ROOT / "docs" / "semantics.md"
+_BLOCK = re.compile(r"^```example\n(.*?)^```$", re.M | re.S)
+_STREAM = re.compile(r"stream (\w+): (.*)")
+_OPERATOR = re.compile(r"(\w+) = (\w+)\((.*?)\): (\{.*\})")
+_ANSWER = re.compile(r"([\w.]+): (.*)")
+
+TimedRow = tuple[int, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A query, all of whose operators come out under their own names, its input, and what the document says of it."""
+
+    query: Query
+    inputs: Mapping[str, Sequence[Partition]]
+    answers: Mapping[str, Sequence[TimedRow]]
+    dead: Counter[str]
+
+    @property
+    def kinds(self) -> set[str]:
+        return {kind_of(operator) for operator in self.query.operators}
+
+
+@cache
+def _folder() -> str:
+    """For tables in files, as long as the tests run."""
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return folder.name
+
+
+@cache
+def examples() -> tuple[Example, ...]:
+    return tuple(map(read, _BLOCK.findall(DOCUMENT.read_text(encoding="utf-8"))))
+
+
+def read(text: str) -> Example:
+    """Raises AssertionError where a line is none of those that the document describes."""
+    streams: list[Stream] = []
+    inputs: dict[str, Sequence[Partition]] = {}
+    operators: list[Operator] = []
+    said: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := _STREAM.fullmatch(line):
+            stream, partition = _stream(*match.groups())
+            streams.append(stream)
+            inputs[stream.name] = [partition]
+        elif match := _OPERATOR.fullmatch(line):
+            operators.append(_operator(*match.groups()))
+        else:
+            match = _ANSWER.fullmatch(line)
+            assert match, f"no line of an example: {line!r}"
+            said[match[1]] = match[2]
+    return _example(Query("q", tuple(streams), tuple(operators), _outputs(operators)), inputs, said)
+
+
+def _stream(name: str, text: str) -> tuple[Stream, Partition]:
+    head, *rows = (part.split() for part in text.split(" | "))
+    columns = [Field(head[0], parse_type("timestamp[us]")[0])]
+    for column in head[1:]:
+        column_name, _, type_ = column.partition(":")
+        columns.append(Field(column_name, parse_type(type_ or "int64")[0], True))
+    schema = Schema(tuple(columns))
+    found = [_values(row, schema) for row in rows if not row[0].startswith("!")]
+    said = [(i, row) for i, row in enumerate(rows) if row[0].startswith("!")]
+    marks = tuple((before - number, _mark(row)) for number, (before, row) in enumerate(said))
+    return Stream(name, schema, ColumnRef(head[0]), 0), Partition(0, found, marks=marks)
+
+
+def _mark(words: Sequence[str]) -> Mark:
+    """What a publisher says between its rows."""
+    kind = {"!idle": Idle, "!awake": Awake, "!advance": Advance}[words[0]]
+    return kind(*map(int, words[1:]))
+
+
+def _values(texts: Sequence[str], schema: Schema) -> tuple[Any, ...]:
+    return tuple(_value(text, field) for text, field in zip(texts, schema.fields, strict=True))
+
+
+def _value(text: str, field: Field) -> Any:
+    if text == "-":
+        return None
+    return text if field.type.name == "string" else float(text) if field.type.name == "float64" else int(text)
+
+
+def _operator(name: str, type_: str, inputs: str, text: str) -> Operator:
+    names = inputs.split(", ")
+    sides = dict(zip(("left", "right"), names, strict=False))
+    keys = {"union": {"inputs": names}, **{join: sides for join in JOINS}}.get(type_, {"input": names[0]})
+    document = {"name": name, "type": type_, **keys, **load_yaml(text)}
+    if document.get("table") in TABLES:
+        document["table"] = table_to_json(_table(document["table"], in_file="refresh" in document))
+    return operator_documents.from_json(document)
+
+
+#: The tables that the document describes.
+TABLES: Mapping[str, tuple[Schema, Mapping[str, list[Any]]]] = {
+    "T": (Schema.of({"k": "int64?", "name": "string"}), {"k": [1, 2, 2, None], "name": ["x", "y", "z", "w"]}),
+    "V": (
+        Schema.of({"since": "timestamp[us]", "k": "int64", "v": "string"}),
+        {"since": [2, 4, 5, 5], "k": [7, 7, 8, 8], "v": ["a", "b", "c", "d"]},
+    ),
+}
+
+
+def _table(name: str, in_file: bool) -> StaticTable:
+    schema, columns = TABLES[name]
+    table = pa.table(columns, schema=schema.arrow)
+    if in_file:
+        path = f"{_folder()}/{name}.arrow"
+        pyarrow.feather.write_feather(table, path)
+        return StaticTable(schema, path)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return StaticTable(schema, data=sink.getvalue().to_pybytes())
+
+
+def _outputs(operators: Sequence[Operator]) -> tuple[Output, ...]:
+    names = [name for operator in operators for name in (operator.branches if isinstance(operator, Demux) else (operator.name,))]
+    return tuple(Output(f"out {name}", name) for name in names)
+
+
+def _example(query: Query, inputs: Mapping[str, Sequence[Partition]], said: Mapping[str, str]) -> Example:
+    schemas = schemas_of(query)
+    answers: dict[str, list[TimedRow]] = {}
+    for name in said.keys() - {"dead"}:
+        rows = [part.split() for part in said[name].split(" | ")]
+        answers[f"out {name}"] = [(int(row[0]), _values(row[1:], schemas[name])) for row in rows]
+    dead = said.get("dead", "").split()
+    return Example(query, inputs, answers, Counter(dict(zip(dead[::2], map(int, dead[1::2]), strict=True))))
+
+
+def named(example: Example) -> str:
+    return "-".join(operator.name for operator in example.query.operators)
+
+
+@pytest.mark.parametrize("example", examples(), ids=named)
+def test_the_reference_answers_as_the_document_says(example: Example) -> None:
+    answer: Answer = expected_of(example.query, example.inputs)
+    assert_same_answer(example.answers, answer.outputs)
+    assert answer.dead_counts() == example.dead
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("example", [example for example in examples() if example.kinds & SUPPORTED], ids=named)
+def test_the_engine_answers_as_the_document_says(example: Example, parallelism: int) -> None:
+    """What it runs yet (`tests.support.kinds.SUPPORTED`): each operator with what it reads."""
+    query = _supported(example.query)
+    execution = Execution(Options(parallelism=parallelism), (2,), (), (*range(parallelism), 0), 1 << 20, 0)
+    with interpreted():
+        ran = run_case(Case(query, example.inputs), execution)
+    outputs = {output.stream for output in query.outputs}
+    assert_same_answer({name: rows for name, rows in example.answers.items() if name in outputs}, ran.outputs)
+    names = {output.input for output in query.outputs}
+    assert ran.dead == Counter({name: count for name, count in example.dead.items() if name in names})
+
+
+def _supported(query: Query) -> Query:
+    kept = tuple(operator for operator in query.operators if kind_of(operator) in SUPPORTED)
+    read_ = {name for operator in kept for name in operator.inputs}
+    streams = tuple(stream for stream in query.streams if stream.name in read_)
+    return Query(query.name, streams, kept, _outputs(kept))
+
+
+def test_every_kind_of_operator_has_an_example() -> None:
+    assert set().union(*(example.kinds for example in examples())) == set(KINDS)

@@ -1,0 +1,83 @@
+"""Whole clusters under a schedule: their answers are the reference's, a seed repeats its trace, and what is broken is found."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterable
+
+import pytest
+
+from cep.dataflow.movement import bucket_move, figures
+from cep.dataflow.sources.source import Source
+from cep.transport import wire
+from cep.transport.wire import HEADER_BYTES
+from simulation.__main__ import SeedRun, run_seed
+from simulation.cluster import simulated
+from simulation.schedule import Trace
+from simulation.sockets import SimulatedLink
+
+#: Some in which buckets move, some in which instances do, some in which nothing does.
+SEEDS = (0, 3, 15)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cluster_answers_as_the_reference_does(seed: int) -> None:
+    assert run_seed(seed, Trace()).wrong == []
+
+
+def test_the_same_seed_has_the_same_trace() -> None:
+    once, again = Trace(keep=True), Trace(keep=True)
+    assert run_seed(15, once).moved == run_seed(15, again).moved
+    assert once.lines == again.lines and once.digest == again.digest
+
+
+def test_nothing_is_left_of_a_cluster() -> None:
+    with simulated(0, Trace()) as cluster:
+        cluster.run()
+    left = weakref.ref(cluster)
+    del cluster
+    gc.unfreeze()
+    gc.collect()
+    assert left() is None
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_many_seeds() -> None:
+    assert [found for seed in range(1000) if (found := run_seed(seed, Trace())).wrong] == []
+
+
+def broken(seeds: Iterable[int]) -> SeedRun:
+    """The first run that something was wrong with."""
+    return next(found for seed in seeds if (found := run_seed(seed, Trace())).wrong)
+
+
+class TestPlanted:
+    """Bugs of a line each."""
+
+    def test_state_of_buckets_that_is_lost_on_its_way(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(bucket_move, "pieces", lambda batch: [])
+        assert broken((36, 37, *range(100))).wrong[0].startswith("AnswersAgree: stream")
+
+    def test_counts_that_do_not_move_with_their_instance(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        taken = figures._take_source
+
+        def forget(source: Source, found: figures.SourceFigures) -> None:
+            taken(source, found)
+            source.late_rows = 0
+
+        monkeypatch.setattr(figures, "_take_source", forget)
+        assert broken((49, 53, *range(100))).wrong[0].startswith("CountsAgree: late rows")
+
+    def test_a_message_that_gets_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        carried, lost = SimulatedLink.carry, list[bytes]()
+
+        def carry(link: SimulatedLink, message: bytes, sent_ns: int) -> None:
+            if lost or wire.unpack(message[:HEADER_BYTES]).kind != wire.BATCH:
+                carried(link, message, sent_ns)
+            else:
+                lost.append(message)
+
+        monkeypatch.setattr(SimulatedLink, "carry", carry)
+        assert "MessagesLost" in broken((15, *range(20))).wrong[0]
