@@ -104,7 +104,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         how="left",
     ),
     "lookup, refreshed": _on_page_views(
-        "named",
+        "named_each_minute",
         "lookup",
         table={"schema": [{"name": "ip", "type": "string"}, {"name": "owner", "type": "string"}], "path": "/data/owners.csv"},
         on=["ip"],

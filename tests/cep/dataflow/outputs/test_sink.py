@@ -21,7 +21,7 @@ from cep.dataflow.outputs.staged import WRITE_BYTES
 from cep.elements import MAX_TIME, MIN_TIME, Batch, End, Fail
 from cep.errors import ClusterError, QueryError
 from cep.kernels.columns import Column, columns_from_arrow, to_arrow
-from cep.kernels.machine.memory import BLOCK
+from cep.kernels.text import READABLE
 from cep.model import query as queries
 from cep.model.query import Output
 from cep.model.schema import Schema
@@ -70,7 +70,7 @@ def opened(*given: Any) -> SinkChannel:
 
 def read_back(data: bytes) -> list[dict[str, object]]:
     parser = TextParser.make(SCHEMA, SCHEMA.names)
-    padded = np.frombuffer(data + bytes(BLOCK), np.uint8)
+    padded = np.frombuffer(data + bytes(READABLE), np.uint8)
     parsed = parser.parse(padded, 0, len(data), 1 << 20)
     assert not parsed.bad
     return pa.table({name: to_arrow(column) for name, column in parsed.columns.items()}).to_pylist()
@@ -101,7 +101,7 @@ def test_rows_of_a_file_are_written_as_they_stand_there(rows: list[tuple[str, st
     """The same object of bytes where they are whole lines; gathered where rows are left out; and what was a field stays one."""
     schema = Schema.of({"a": str, "b": str})
     lines = "".join(f"{a},{b}\n" for a, b in rows).encode()
-    columns = TextParser.make(schema, schema.names).parse(np.frombuffer(lines + bytes(BLOCK), np.uint8), 0, len(lines), 1 << 20).columns
+    columns = TextParser.make(schema, schema.names).parse(np.frombuffer(lines + bytes(READABLE), np.uint8), 0, len(lines), 1 << 20).columns
     text = TextRows(schema, ",")
     whole, _ = text.write(columns)
     assert whole.tobytes() == lines
