@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from cep.errors import ProtocolError, QueryFailed
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint, shown
 from cep.model.shapes import read_shape
+from cep.transport.endpoints import host_of
 from cep.world.clock import Clock
 from orchestrator.state.life_cycle import LIFE_CYCLE
 
@@ -59,6 +60,11 @@ class InstanceManager:
     core: int | None
     info: Mapping[str, Any]
     refused: Mapping[str, str] = field(default_factory=dict)  # assignments that it cannot read, and why
+
+    @property
+    def host(self) -> str:
+        """The name of its host; empty in a cluster of one machine."""
+        return host_of(self.endpoint)
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> InstanceManager:

@@ -17,6 +17,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from cep.model.hosts import Machines
 from cep.model.query import Query as QueryValue
 from cep.model.streams import Stream
 from cep.model.topology import Topology
@@ -104,7 +105,7 @@ def _unplaced(query: QueryValue, there: tuple[Worker, ...], topology: Topology) 
 
 def _at_random(unplaced: PhysicalPlan, topology: Topology, generator: np.random.Generator) -> float:
     """Each replica's cost where every subquery's instances are at workers drawn from all, none twice before all had one."""
-    problems = [PlacementProblem(unplaced, lot, topology) for lot in lots(unplaced)]
+    problems = [PlacementProblem(unplaced, lot, Machines.of(topology)) for lot in lots(unplaced)]
     return mean(problem.cost(_drawn(problem, generator)) for problem in problems)
 
 

@@ -93,7 +93,9 @@ PORT_MAX = 65_535
 #: Digits of a whole number in a text: int64 has 19, and reading a longer one takes time with the square of its length.
 DIGITS_MAX = 19
 
-_ENDPOINT = re.compile(r"ipc://[^\x00-\x1f\x7f\ud800-\udfff]+|tcp://[^\s/\x00-\x1f\x7f\ud800-\udfff]+:([0-9]{1,5})")
+_UNPRINTABLE = r"\x00-\x1f\x7f\ud800-\udfff"
+_ADDRESS = rf"[^\s/@{_UNPRINTABLE}]+:([0-9]{{1,5}})"
+_ENDPOINT = re.compile(rf"ipc://[^{_UNPRINTABLE}]+|tcp://{_ADDRESS}|link://[A-Za-z0-9._-]{{1,63}}@(?:{_ADDRESS})?/[^{_UNPRINTABLE}]+")
 
 
 def odd_time(allowed: tuple[int, int]) -> str:
@@ -121,8 +123,8 @@ def check_name(kind: str, name: str, pointer: str) -> None:
 def checked_endpoint(endpoint: str, pointer: str = "") -> str:
     """`endpoint`, if something could be reached there. Raises QueryError."""
     match = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
-    if match is None or len(endpoint.encode()) > ENDPOINT_BYTES_MAX or int(match[1] or 0) > PORT_MAX:
-        raise QueryError(f"endpoint: expected ipc:///PATH or tcp://HOST:PORT, got {shown(endpoint)}", pointer)
+    if match is None or len(endpoint.encode()) > ENDPOINT_BYTES_MAX or int(match[1] or match[2] or 0) > PORT_MAX:
+        raise QueryError(f"endpoint: expected ipc:///PATH, tcp://HOST:PORT or link://NAME@HOST:PORT/PATH, got {shown(endpoint)}", pointer)
     return endpoint
 
 

@@ -17,6 +17,7 @@ SPLITS = ("stateful", "single", "per-operator")
 PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
+HOSTS = ("spread", "packed")
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 
@@ -44,6 +45,7 @@ class Options:
     message_policy: str = "interrupt"
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
+    hosts: str = "spread"  # it may run on all hosts of the cluster; packed: on one, that with the most room
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
     parallelism_of: tuple[tuple[str, int], ...] = ()
 
@@ -98,6 +100,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "message_policy": options.message_policy,
         "rebalance": options.rebalance,
         "windows_per_row_max": options.windows_per_row_max,
+        "hosts": options.hosts,
     }
 
 
@@ -168,6 +171,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["message_policy"],
         merged["rebalance"],
         merged["windows_per_row_max"],
+        merged["hosts"],
         tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
     )
 
@@ -178,6 +182,7 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         "pre_aggregation": PRE_AGGREGATION,
         "message_policy": MESSAGE_POLICIES,
         "rebalance": REBALANCE,
+        "hosts": HOSTS,
     }.get(key)
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)

@@ -154,9 +154,9 @@ def _placement(plan: PhysicalPlan) -> Iterator[str]:
     hosted: dict[str, list[tuple[int, int]]] = {worker.im: [] for worker in plan.workers}
     for instance in plan.instances:
         hosted[instance.im].append((order.index(instance.subquery), instance.index))
-    workers = sorted(plan.workers, key=lambda w: (_or_first(w.node), _or_first(w.core), w.im))
+    workers = sorted(plan.workers, key=lambda w: (w.host, _or_first(w.node), _or_first(w.core), w.im))
     rows = [
-        (_node(run[0]), _cores(run), ims, _instances(order, [hosted[worker.im] for worker in run]))
+        (run[0].host and f"host {run[0].host}", _node(run[0]), _cores(run), ims, _instances(order, [hosted[worker.im] for worker in run]))
         for run in _runs(workers, hosted)
         for ims in [run[0].im if len(run) == 1 else f"{run[0].im} … {run[-1].im}"]
     ]
@@ -171,7 +171,7 @@ def _runs(workers: Sequence[Worker], hosted: dict[str, list[tuple[int, int]]]) -
     runs: list[list[Worker]] = []
     for worker in workers:
         last = runs[-1][-1] if runs else None
-        follows = last is not None and last.node == worker.node and (last.core is None) == (worker.core is None)
+        follows = last is not None and last.place == worker.place and (last.core is None) == (worker.core is None)
         if last is not None and follows and hosted[worker.im] == [(s, i + 1) for s, i in hosted[last.im]]:
             runs[-1].append(worker)
         else:

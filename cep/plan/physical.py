@@ -124,6 +124,7 @@ class Worker:
         node, core: where it is bound; None where it is not.
         endpoint: where others send to.
         capacity: what its core has left for one more query: 1 is an idle core, 0 takes nothing new.
+        host: the name of its host; empty in a cluster of one machine.
     """
 
     im: str
@@ -131,6 +132,12 @@ class Worker:
     core: int | None
     endpoint: str
     capacity: float = 1.0
+    host: str = ""
+
+    @property
+    def place(self) -> tuple[str, int | None]:
+        """(host, node)."""
+        return self.host, self.node
 
 
 @dataclass(frozen=True, slots=True)

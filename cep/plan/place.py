@@ -4,10 +4,10 @@ What is minimised, for each replica, is
 
     cost + crowding = Σ over channels of traffic · distance  +  Σ over workers of load² / capacity
 
-where no worker gets a second instance of a subquery before every worker has one. Distances are the topology's, 10
-within a node; inside one worker it is 0, so instances that talk much share a core. Capacity is relative to the idlest
-worker's. Crowding keeps queries from piling up on the first core: beside a distance it is small, so it decides between
-places that are equally near, or where one is much busier than another.
+where no worker gets a second instance of a subquery before every worker has one. Distances are those of the topology, 10
+within a node, and of two hosts (`cep.model.hosts`); inside one worker it is 0, so instances that talk much share a core.
+Capacity is relative to the idlest worker's. Crowding keeps queries from piling up on the first core: beside a distance it is
+small, so it decides between places that are equally near, or where one is much busier than another.
 
 Traffic is estimated in units of what one stream brings, before anything has run: an operator yields what it reads, an
 Aggregate a tenth (AFTER_AGGREGATE) of it, a partial stage a fifth (PARTIAL). The load of an instance is what comes
@@ -28,8 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cep.errors import PlacementError
+from cep.model.hosts import Machines
 from cep.model.operators import Aggregate
-from cep.model.topology import Topology
 from cep.plan.physical import Edge, Instance, PhysicalPlan, Worker, channel_pairs
 from cep.plan.split import topological
 
@@ -45,17 +45,17 @@ Seats = list[npt.NDArray[np.intp]]
 """For each subquery, the position of each instance's worker in its lot."""
 
 
-def place(plan: PhysicalPlan, topology: Topology) -> PhysicalPlan:
+def place(plan: PhysicalPlan, machines: Machines) -> PhysicalPlan:
     """Adds instances and cost, and keeps the workers that host one.
 
     Raises:
         PlacementError: no instance manager, or more replicas than nodes.
-        ValueError: a worker's node is not in the topology.
+        ValueError: a worker's node is not in the topology of its host.
     """
     instances: list[Instance] = []
     cost = 0.0
     for replica, lot in enumerate(lots(plan)):
-        problem = PlacementProblem(plan, lot, topology)
+        problem = PlacementProblem(plan, lot, machines)
         seats = best(problem) if plan.numa else in_turn(problem)
         cost += problem.cost(seats) / plan.query.options.replicas
         instances += _instances(plan, replica, lot, seats)
@@ -85,10 +85,21 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
     if not workers:
         full = f", for the {len(plan.workers)} there are have no capacity left" if plan.workers else ""
         raise PlacementError(f"no instance manager can take query {plan.query.name!r}{full}; start one")
+    if plan.query.options.hosts == "packed":
+        workers = _roomiest_host(workers)
     if not plan.numa:
         return _dealt(sorted(workers, key=lambda worker: (-worker.capacity, worker.im)), plan.query.options.replicas)
-    workers.sort(key=lambda worker: (_number(worker.node), _number(worker.core), worker.im))
+    workers.sort(key=lambda worker: (worker.host, _number(worker.node), _number(worker.core), worker.im))
     return (tuple(workers),) if plan.query.options.replicas == 1 else _by_node(workers, plan.query.options.replicas)
+
+
+def _roomiest_host(workers: Sequence[Worker]) -> list[Worker]:
+    """Those of the host with the most capacity left."""
+    room: dict[str, float] = {}
+    for worker in workers:
+        room[worker.host] = room.get(worker.host, 0.0) + worker.capacity
+    chosen = min(room, key=lambda host: (-room[host], host))
+    return [worker for worker in workers if worker.host == chosen]
 
 
 def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
@@ -99,9 +110,9 @@ def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ..
 
 def _by_node(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
     """The nodes with the most capacity, one for each replica."""
-    nodes: dict[int, list[Worker]] = {}
+    nodes: dict[tuple[str, int], list[Worker]] = {}
     for worker in workers:
-        nodes.setdefault(_number(worker.node), []).append(worker)
+        nodes.setdefault((worker.host, _number(worker.node)), []).append(worker)
     if replicas > len(nodes):
         raise PlacementError(f"replicas={replicas}, but instance managers run on {len(nodes)} NUMA nodes; each replica needs its own")
     fullest = sorted(nodes, key=lambda node: (-sum(worker.capacity for worker in nodes[node]), node))
@@ -130,9 +141,9 @@ class Link:
 class PlacementProblem:
     """One replica: what is to be placed where, and what a placement costs."""
 
-    def __init__(self, plan: PhysicalPlan, lot: Sequence[Worker], topology: Topology) -> None:
+    def __init__(self, plan: PhysicalPlan, lot: Sequence[Worker], machines: Machines) -> None:
         self.sizes = [subquery.parallelism for subquery in plan.subqueries]
-        self.distance = distances(lot, topology)  # float64[from worker, to worker]
+        self.distance = distances(lot, machines)  # float64[from worker, to worker]
         capacity = np.array([worker.capacity for worker in lot], np.float64)
         self.capacity = capacity / capacity.max()  # where all are equally busy, distance decides as where all are idle
         traffic = estimated(plan)
@@ -197,24 +208,13 @@ def _link(source: int, target: int, traffic: float, edge: Edge, sizes: Sequence[
     return Link(source, target, traffic, (pairs[:, 0], pairs[:, 1]), len(pairs) == sizes[source] * sizes[target])
 
 
-def distances(workers: Sequence[Worker], topology: Topology) -> Floats:
-    """float64[from, to]: the receiver's core reads what the sender's node holds; 0 within a worker.
-
-    A worker that is not bound may be anywhere: as far as any two nodes are.
-    """
-    far = max(max(row) for row in topology.distances)
-    between = {(a, b): _between(a, b, topology, far) for a in _nodes(workers) for b in _nodes(workers)}
-    matrix = np.array([[between[source.node, target.node] for target in workers] for source in workers], np.float64)
+def distances(workers: Sequence[Worker], machines: Machines) -> Floats:
+    """float64[from, to]: the receiver's core reads what the sender's node holds; 0 within a worker."""
+    places = {worker.place for worker in workers}
+    between = {(a, b): machines.distance(a, b) for a in places for b in places}
+    matrix = np.array([[between[source.place, target.place] for target in workers] for source in workers], np.float64)
     np.fill_diagonal(matrix, 0.0)
     return matrix
-
-
-def _nodes(workers: Sequence[Worker]) -> set[int | None]:
-    return {worker.node for worker in workers}
-
-
-def _between(source: int | None, target: int | None, topology: Topology, far: int) -> int:
-    return far if source is None or target is None else topology.distance(target, source)
 
 
 def estimated(plan: PhysicalPlan) -> dict[str, float]:

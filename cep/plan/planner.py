@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from cep.errors import QueryError
 from cep.model.expr import too_nested
+from cep.model.hosts import Machines
 from cep.model.limits import CHANNELS_MAX
 from cep.model.query import Query
 from cep.model.streams import Stream
@@ -36,7 +37,7 @@ def plan(
     query: Query,
     known_streams: Mapping[str, Stream],
     workers: Iterable[Worker],
-    topology: Topology,
+    topology: Topology | Machines,
     numa: bool = True,
     files: FilesByStream = NO_FILES,
     feeds: Mapping[str, Feed] = NO_FEEDS,
@@ -46,7 +47,7 @@ def plan(
     Args:
         known_streams: the streams that exist besides those the query declares, by name.
         workers: every instance manager there is, in any order.
-        topology: where their nodes are.
+        topology: where their nodes are: of the one machine, or of each host.
         numa: place by distance; otherwise in turn.
         files: the files of each stream that is read from files.
         feeds: where the known streams come from that other queries put out.
@@ -79,9 +80,10 @@ def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:
     reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
 
 
-def rewrites(topology: Topology) -> tuple[Rewrite, ...]:
+def rewrites(topology: Topology | Machines) -> tuple[Rewrite, ...]:
     """What makes a plan of a query, step by step."""
-    return (*_REWRITES, partial(place, topology=topology))
+    machines = topology if isinstance(topology, Machines) else Machines.of(topology)
+    return (*_REWRITES, partial(place, machines=machines))
 
 
 def _growth(known: Stream, given: Stream) -> str:

@@ -60,6 +60,11 @@ class Endpoint:
         return f"{LINK_SCHEME}{self.host}@{self.address}{self.path}" if self.host else f"{LOCAL_SCHEME}{self.path}"
 
 
+def host_of(endpoint: str) -> str:
+    """The name of the host of whatever takes messages there; empty in a cluster of one machine."""
+    return Endpoint.parse(endpoint).host if endpoint.startswith(LINK_SCHEME) else ""
+
+
 def is_address(text: str) -> bool:
     """Is it `HOST:PORT`, with brackets round an IPv6 address?"""
     found = _ADDRESS.fullmatch(text)

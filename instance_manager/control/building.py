@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cep.errors import ProtocolError
 from cep.plan.physical import PhysicalPlan, Worker
+from cep.transport.endpoints import host_of
 from instance_manager.control.assignment_checks import Assignment
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
@@ -23,7 +24,7 @@ def built(
     config, plan = preparation.config, found
     if assignment.arrives_at(config.id):
         # As the plan will be when the instance is here; it is written so when that has come about.
-        here = Worker(config.id, config.node, config.core, config.endpoint)
+        here = Worker(config.id, config.node, config.core, config.endpoint, host=host_of(config.endpoint))
         plan = plan.with_instance_at(assignment.subquery, assignment.instance, here)
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     prepare(hosted)

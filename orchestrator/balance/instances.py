@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from cep.errors import CepError
 from cep.plan.moving import head_of, why_it_stays
-from orchestrator.balance.instance_load import Host, MovableInstance, busiest, chosen_move
+from orchestrator.balance.instance_load import ManagerLoad, MovableInstance, busiest, chosen_move
 from orchestrator.metrics.client import MetricClient
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
@@ -89,7 +89,7 @@ class InstanceBalancing:
         if wanted is not None:
             self._move(wanted[0], source, wanted[1])
 
-    def _move(self, where: Any, source: Host, target: str) -> None:
+    def _move(self, where: Any, source: ManagerLoad, target: str) -> None:
         self._resting[where] = RESTS
         self._looks.clear()
         try:
@@ -100,14 +100,14 @@ class InstanceBalancing:
         _LOG.warning("query %r: %s/%d moves from %s to %s", where.query, where.subquery, where.instance, source.im, target)
 
 
-def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterState) -> list[Host] | None:
+def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterState) -> list[ManagerLoad] | None:
     """What all have to do; None while an instance is moving."""
     if any(record.move is not None for record in state.queries.values()):
         return None
     busy = dict.fromkeys(state.managers, 0.0)
     for im, share in shares.values():
         busy[im] = busy.get(im, 0.0) + share
-    return [Host(manager.im, manager.node, busy[manager.im]) for manager in state.managers.values()]
+    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.managers.values()]
 
 
 def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> list[DeployedInstance]:

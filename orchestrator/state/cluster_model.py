@@ -200,7 +200,7 @@ class ClusterModel:
     def workers(self) -> tuple[Worker, ...]:
         """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
         managers = (self.managers[im] for im in sorted(self.managers))
-        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im])) for m in managers)
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im]), m.host) for m in managers)
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
         """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""

@@ -161,7 +161,7 @@ def moved_plan(state: ClusterView, record: QueryRecord) -> PhysicalPlan:
     move = record.move
     assert move is not None
     manager = state.managers[move.target]
-    worker = Worker(manager.im, manager.node, manager.core, manager.endpoint)
+    worker = Worker(manager.im, manager.node, manager.core, manager.endpoint, host=manager.host)
     return state.plans[record.name].with_instance_at(move.subquery, move.index, worker)
 
 

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-from cep.kernels.jit import Kernel, kernel
+from cep.kernels.jit import kernel
 
 SLEPT_S = 0.02
 WORKED_S = 0.02
@@ -34,20 +34,15 @@ def collects(x: int) -> int:
     return x
 
 
-_first: list[Kernel] = []
-
-
 def compiles(x: int) -> int:
-    """Calls a kernel for the first time."""
-    if not _first:
+    """Calls a kernel for the first time, each time another one: of a single one a busy machine may have taken the greater part."""
 
-        @kernel("int64(const int64[:])")
-        def total(numbers: np.ndarray) -> int:
-            found = 0
-            for i in range(len(numbers)):
-                found += numbers[i]
-            return found
+    @kernel("int64(const int64[:])")
+    def total(numbers: np.ndarray) -> int:
+        found = 0
+        for i in range(len(numbers)):
+            found += numbers[i]
+        return found
 
-        _first.append(total)
-        total(np.zeros(1, np.int64))
+    total(np.zeros(1, np.int64))
     return x

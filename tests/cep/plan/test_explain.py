@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
+from cep.model.hosts import Machines
 from cep.model.query import Query
 from cep.model.topology import Topology
 from cep.plan.explain import explain
@@ -137,6 +138,13 @@ def test_no_numa() -> None:
 def test_workers_that_are_not_bound() -> None:
     unbound = [Worker(f"im-{i}", None, None, f"ipc:///tmp/{i}") for i in range(2)]
     assert "no node  no core  im-0 … im-1  SQ1[0-1] SQ2[0-1]" in explain(plan(fixed_window(), {}, unbound, plans.one_node(2)))
+
+
+def test_hosts_are_named_where_there_are_several() -> None:
+    there = [Worker(f"{host}.im-{i}", 0, i, f"link://{host}@h:{i + 1}/{i}", host=host) for host in ("h1", "h2") for i in (0, 1)]
+    text = explain(plan(fixed_window(), {}, there, Machines({host: plans.one_node(2) for host in ("h1", "h2")})))
+    assert "  host h1  node 0  cores 0-1  h1.im-0 … h1.im-1  SQ1[0-1] SQ2[0-1]\n" in text
+    assert "  host h2  node 0  cores 0-1  h2.im-0 … h2.im-1  SQ1[2-3] SQ2[2-3]\n" in text
 
 
 def test_joins_by_time_say_how_far_they_look() -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from cep.errors import PlacementError
 from cep.model.expr import col
+from cep.model.hosts import HOST_DISTANCE, Machines
 from cep.model.operators import Filter
 from cep.model.query import Query
 from cep.model.topology import NumaNode, Topology
-from cep.plan.physical import PhysicalPlan, Worker, to_json
+from cep.plan.physical import PhysicalPlan, Worker, from_json, to_json
 from cep.plan.place import PlacementProblem, Seats, best, distances, estimated, lots
 from cep.plan.planner import plan, rewrites
 from tests.support import plans
@@ -118,7 +119,7 @@ LOPSIDED = Topology(tuple(NumaNode(i, (i,), 0) for i in range(3)), ((10, 40, 25)
 
 
 def test_the_distance_is_that_of_the_receiver_to_what_was_sent() -> None:
-    assert distances(plans.workers(LOPSIDED), LOPSIDED).tolist() == [[0, 20, 35], [40, 0, 30], [25, 15, 0]]
+    assert distances(plans.workers(LOPSIDED), Machines.of(LOPSIDED)).tolist() == [[0, 20, 35], [40, 0, 30], [25, 15, 0]]
 
 
 def test_replicas_cost_what_one_does_on_average() -> None:
@@ -168,7 +169,7 @@ def test_no_placement_is_cheaper(asked: Query, parallelism: int, machine: Topolo
     size = min(parallelism, len(machine.cores))
     made = unplaced(replace(asked, options=replace(asked.options, parallelism=size)), machine, tuple(capacities))
     (lot,) = lots(made)
-    problem = PlacementProblem(made, lot, machine)
+    problem = PlacementProblem(made, lot, Machines.of(machine))
     least = min(problem.total(seats) for seats in every(problem))
     assert problem.total(best(problem)) <= least + 1e-6
 
@@ -178,7 +179,7 @@ def test_a_place_costs_by_how_much_the_total_changes(asked: Query) -> None:
     """Both ways of a distance count: an instance hears from others, and is heard."""
     made = unplaced(replace(asked, options=replace(asked.options, parallelism=1)), LOPSIDED, (1.0, 0.5, 0.1))
     (lot,) = lots(made)
-    problem = PlacementProblem(made, lot, LOPSIDED)
+    problem = PlacementProblem(made, lot, Machines.of(LOPSIDED))
     for seats in every(problem):
         for which, (place,) in enumerate(seats):
             (prices,) = problem.prices(seats, which)
@@ -197,3 +198,49 @@ def test_rules(asked: Query, machine: Topology, numa: bool) -> None:
         assert max(map(hosts.count, hosts)) <= -(-len(hosts) // len(machine.cores))
     assert {worker.im for worker in made.workers} == {instance.im for instance in made.instances}
     assert made.cost >= 0
+
+
+# --- several hosts
+
+
+def on_hosts(*names: str, capacity: float = 1.0) -> list[Worker]:
+    """Two instance managers bound to node 0 of each."""
+    return [Worker(f"{host}.im-{i}", 0, i, f"link://{host}@10.0.0.1:{i + 1}/{i}", capacity, host) for host in names for i in (0, 1)]
+
+
+TWO_HOSTS = Machines({"h1": plans.one_node(2), "h2": plans.one_node(2)})
+
+
+def test_another_host_is_farther_than_any_node() -> None:
+    one, other, bound = ("h1", 0), ("h2", 0), Machines({"h1": BULLION, "h2": BULLION})
+    assert TWO_HOSTS.distance(one, other) == HOST_DISTANCE > max(map(max, BULLION.distances))
+    assert bound.distance(("h1", 0), ("h1", 1)) == 15 and bound.distance(("h1", 0), ("h2", 1)) == HOST_DISTANCE
+    assert bound.distance(("h1", None), ("h1", 3)) == 40, "what is not bound may be anywhere on its host"
+    assert bound.distance(("h9", 0), ("h9", 5)) == 10, "a host that is not known counts as one node"
+
+
+def test_a_query_that_fits_a_host_stays_on_it() -> None:
+    made = plan(fixed_window(parallelism=2), {}, on_hosts("h2", "h1"), TWO_HOSTS)
+    assert {worker.host for worker in made.workers} == {"h1"}
+
+
+def test_a_query_for_all_instance_managers_is_on_all_hosts_and_packed_on_one() -> None:
+    everywhere = plan(fixed_window(), {}, on_hosts("h1", "h2"), TWO_HOSTS)
+    assert where(everywhere, "SQ1") == where(everywhere, "SQ2") == ["h1.im-0", "h1.im-1", "h2.im-0", "h2.im-1"]
+    crowded = [*on_hosts("h1", capacity=0.2), *on_hosts("h2")]
+    packed = plan(fixed_window(hosts="packed"), {}, crowded, TWO_HOSTS)
+    assert {worker.host for worker in packed.workers} == {"h2"}
+    in_turn_ = plan(fixed_window(hosts="packed"), {}, crowded, TWO_HOSTS, numa=False)
+    assert {worker.host for worker in in_turn_.workers} == {"h2"}
+
+
+def test_replicas_take_nodes_of_different_hosts() -> None:
+    made = plan(fixed_window(replicas=2), {}, on_hosts("h1", "h2"), TWO_HOSTS)
+    homes = {worker.im: worker.host for worker in made.workers}
+    by_replica = {instance.replica: {homes[i.im] for i in made.instances if i.replica == instance.replica} for instance in made.instances}
+    assert sorted(map(sorted, by_replica.values())) == [["h1"], ["h2"]]
+
+
+def test_a_plan_with_hosts_survives_json() -> None:
+    made = plan(fixed_window(), {}, on_hosts("h1", "h2"), TWO_HOSTS)
+    assert to_json(from_json(to_json(made))) == to_json(made)

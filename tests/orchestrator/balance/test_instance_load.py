@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.balance.instance_load import BUSY, GAIN, SHARE_MIN, START, Host, MovableInstance, busiest, chosen_move
+from orchestrator.balance.instance_load import BUSY, GAIN, SHARE_MIN, START, ManagerLoad, MovableInstance, busiest, chosen_move
 from orchestrator.balance.instances import DeployedInstance, InstanceBalancing, Look
 
 
-def hosts(*busy: float, nodes: tuple[int, ...] = ()) -> list[Host]:
-    return [Host(f"im-{i}", nodes[i] if nodes else 0, each) for i, each in enumerate(busy)]
+def hosts(*busy: float, nodes: tuple[int, ...] = ()) -> list[ManagerLoad]:
+    return [ManagerLoad(f"im-{i}", nodes[i] if nodes else 0, each) for i, each in enumerate(busy)]
 
 
-def decided(there: list[Host], *shares: float) -> tuple[object, str] | None:
+def decided(there: list[ManagerLoad], *shares: float) -> tuple[object, str] | None:
     source = busiest(there)
     return None if source is None else chosen_move(there, source, [MovableInstance(i, share) for i, share in enumerate(shares)])
 
@@ -47,11 +47,19 @@ def test_the_same_node_is_preferred() -> None:
     assert decided(hosts(0.9, 0.0, nodes=(0, 1)), 0.4) == (0, "im-1")
 
 
+def test_the_same_host_is_preferred_to_another() -> None:
+    def on(*hosts: str) -> list[ManagerLoad]:
+        return [ManagerLoad(f"im-{i}", i % 2, busy, host) for i, (busy, host) in enumerate(zip((0.9, 0.4, 0.0), hosts, strict=True))]
+
+    assert decided(on("h1", "h1", "h2"), 0.2) == (0, "im-1"), "another node of its host, though im-2 is on a node of that number"
+    assert decided(on("h1", "h2", "h2"), 0.2) == (0, "im-2"), "none on its host: the idlest of all"
+
+
 @given(st.lists(st.lists(st.floats(0, 0.5), max_size=8), min_size=1, max_size=6), st.lists(st.integers(0, 1), min_size=6, max_size=6))
 def test_it_comes_to_rest(placed: list[list[float]], nodes: list[int]) -> None:
     """While the load stays as it is: no pair gets worse by a move, nothing moves back at once, and there are finitely many moves."""
     for _ in range(200):
-        there = [Host(f"im-{i}", nodes[i], sum(shares)) for i, shares in enumerate(placed)]
+        there = [ManagerLoad(f"im-{i}", nodes[i], sum(shares)) for i, shares in enumerate(placed)]
         source = busiest(there)
         if source is None:
             return

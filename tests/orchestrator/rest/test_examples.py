@@ -48,7 +48,9 @@ BUILT = {
     "delay": _visits("later").delay("later", "5s"),
     "sample": _visits("some").sample("some", 0.01, seed=7),
     "lookup": _visits("named").lookup("named", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", how="left"),
-    "lookup, refreshed": _visits("named").lookup("named", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", refresh="1m"),
+    "lookup, refreshed": _visits("named_each_minute").lookup(
+        "named_each_minute", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", refresh="1m"
+    ),
     "aggregate, time": _counted("windows", TIME("30s", "10s")),
     "aggregate, one row": _visits("slowest_view").aggregate("slowest_view", TIME("30s"), by="ip", **arg_max(["url", "ms"], by="ms")),
     "aggregate, size": _counted("hundreds", SIZE(100, 10)),
