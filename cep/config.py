@@ -156,6 +156,11 @@ def instance_node(query: str, subquery: str, instance: int) -> str:
     return f"{query}~{subquery}~{instance}"
 
 
+def query_of_node(name: str) -> str:
+    """The query that `instance_node` gave such a name: names of subqueries have no "~"."""
+    return name.rsplit("~", 2)[0]
+
+
 def _segment(name: str) -> str:
     # ZooKeeper refuses "/" and the names "." and ".."
     return quote(name, safe="~ ") if name.strip(".") else name.replace(".", "%2E")

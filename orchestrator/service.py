@@ -93,7 +93,7 @@ class Service:
         self.leader: str | None = None
         self.mailbox: Mailbox[Word] = Mailbox()
         self.quarantine = Quarantine()
-        self._coordination, self._clock, self._deaths = coordination, clock, deaths
+        self.clock, self._coordination, self._deaths = clock, coordination, deaths
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine)
@@ -259,7 +259,7 @@ class Service:
         self._answers.refuse(NotLeading(None))
 
     def _now(self) -> Now:
-        return Now.by(self._clock)
+        return Now.by(self.clock)
 
     # --- what is decided
 

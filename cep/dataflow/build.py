@@ -35,6 +35,7 @@ from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.sources import source_of
 from cep.transport.wire import Format
+from cep.world.store import DiskStore, Store
 
 STATE_BYTES_MAX = 4 << 30
 STATE_FORMAT = Format(Schema(()))  # of channels that carry state, which says by itself what columns it has
@@ -54,6 +55,7 @@ class Wiring:
     read_bytes: int = READ_BYTES  # from a file at once
     check_file: Callable[[str], object] = any_file  # raises QueryError: no query may read it
     meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
+    store: Store = field(default_factory=DiskStore)  # where outputs write their files
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring, arriving: bool = False) -> tuple[SubqueryInstance, Movement]:
@@ -239,7 +241,8 @@ class _Builder:
         """Where the stream is written to, beside its subscribers."""
         files = next(output.files for output in self.plan.query.outputs if output.stream == edge.consumer)
         if files is not None:
-            yield SinkChannel(FileSink(files, edge.consumer, self.index, schema, self.dead_letters), self.wiring.meter, account)
+            sink = FileSink(files, edge.consumer, self.index, schema, self.dead_letters, self.wiring.store)
+            yield SinkChannel(sink, self.wiring.meter, account)
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""

@@ -1,4 +1,5 @@
-"""Files and disks: what sources, sinks and reports use of them. The machine's, and one in memory that is shipped as its double.
+"""Files and disks: what sinks use of them, and what checkpoints will. The machine's, and one in memory that is shipped as its double.
+Sources read files by themselves: each format has a library of its own that opens them (Arrow's for most).
 
 Whatever goes wrong is an OSError with its number, as the machine says it: FileNotFoundError, FileExistsError, `errno.ENOSPC` where the
 disk is full. `create`, `sync`, `rename`, `sync_folder`: after a loss of power such a file is there whole, or it is not there.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Annotated, Any, TypeVar
@@ -51,11 +50,15 @@ class Api:
     def hear(self, stream: str, publisher: str | None) -> None:
         """A publisher is alive: its long-polls are its lease, and one that never named itself has none to lose."""
         if publisher is not None:
-            self.heard[stream, publisher] = time.monotonic()
+            self.heard[stream, publisher] = self._steady_s()
 
     def has_vanished(self, stream: str, publisher: str) -> bool:
         """It used to ask for its readers and has stopped (rule 4.11)."""
-        return time.monotonic() - self.heard.get((stream, publisher), time.monotonic()) > VANISHED_S
+        now = self._steady_s()
+        return now - self.heard.get((stream, publisher), now) > VANISHED_S
+
+    def _steady_s(self) -> float:
+        return self.service.clock.steady_ns() / 1e9
 
     async def forget_vanished(self) -> None:
         """Closes the publishers that have vanished, so that no new query waits for them."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cep.config import ROOT, node
+from cep.config import ROOT, node, query_of_node
 from cep.errors import CepError, Conflict, NotFound, ProtocolError
 from cep.model import streams as stream_documents
 from cep.model.limits import EPOCH_MAX, checked
@@ -187,7 +187,7 @@ class ClusterState(ClusterModel):
                 self.statuses.pop((im, name), None)
             else:
                 self.statuses[im, name] = status
-        return sorted({name.rsplit("~", 2)[0] for name in statuses} & self.queries.keys())
+        return sorted({query_of_node(name) for name in statuses} & self.queries.keys())
 
     # --- taking over
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from cep.config import ROOT, node
+from cep.config import ROOT, node, query_of_node
 from orchestrator.state.events import ClusterCommand, Delete, Put
 
 
@@ -52,7 +52,7 @@ class DesiredNodes:
         for kind in ("queries", "plans", "tables", "assignments"):
             for path, value in below(nodes, kind):
                 name = names_of(path)[-1]
-                query = name.rsplit("~", 2)[0] if kind == "assignments" else name
+                query = query_of_node(name) if kind == "assignments" else name
                 if query in known:
                     self._nodes[query][path] = value
                 else:

@@ -118,7 +118,6 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/runs/meter.py": "measures",
         "hibench/searching/open_loop.py": "sends at a fixed rate",
         "hibench/screen.py": "shows progress",
-        "orchestrator/rest/api.py": "time limits",
     },
     "os.environ": {
         "cep/kernels/jit.py": "where compiled kernels are kept",

@@ -1,0 +1,77 @@
+"""The sizes that the house lives by: functions, classes, folders. What is larger is named here, with its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "numa_cep", "hibench", "simulation", "benchmarks")
+FUNCTION_LINES_MAX = 60
+KERNEL_LINES_MAX = 80
+METHODS_MAX = 25
+MODULES_MAX = 25
+
+#: Class -> why it has more methods than others.
+LARGE: dict[str, str] = {
+    "Expr": "an operator or a method for each thing that may be written of an expression",
+    "Writer": "generated source is written by one method for each form",
+    "Cluster": "what users ask of a cluster: a method for each route of REST",
+    "Query": "a method for each operator of the language",
+    "Publisher": "a shell around a core: what users call, what the plane calls, and waiting",
+    "Subscription": "likewise, and iteration",
+    "PublisherCore": "one table of what a publisher hears and is asked, and a method for each line of it",
+    "PublishedSource": "opening, sending, closing, vanishing and moving of publishers, which share what is known of each",
+    "SequentialState": "rows held, groups, snapshots and slices of every window that goes by rows",
+    "AggregateSpec": "a value whose questions, each a line or two, are asked by all stages of an aggregate",
+}
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path, ast.parse(path.read_text())
+
+
+SOURCES = list(sources())
+
+
+def _is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    named = [each.func if isinstance(each, ast.Call) else each for each in function.decorator_list]
+    return any(isinstance(each, ast.Name) and each.id in ("kernel", "inlined") for each in named)
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
+        for path, tree in SOURCES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > (KERNEL_LINES_MAX if _is_kernel(node) else FUNCTION_LINES_MAX)
+    ]
+    assert not long
+
+
+def test_classes_with_many_methods_have_a_reason() -> None:
+    many = {
+        node.name: f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, tree in SOURCES
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body) > METHODS_MAX
+    }
+    assert not {name: where for name, where in many.items() if name not in LARGE}
+    assert not LARGE.keys() - many.keys(), "these have become smaller: take them out of the list"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_folders_are_looked_through_at_a_glance(package: str) -> None:
+    modules = Counter(
+        path.parent.relative_to(ROOT) for path, _ in SOURCES if path.is_relative_to(ROOT / package) and path.name != "__init__.py"
+    )
+    assert not {str(folder): count for folder, count in modules.items() if count > MODULES_MAX}
