@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
-from rich.text import Text
 
 from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
@@ -25,7 +23,7 @@ from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, err, out
+from driver.terminal import PORT, URL, Token, Url, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
@@ -61,7 +59,7 @@ def up(
     rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
     rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
     with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
-        out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
+        out.print(f"REST at {cluster.rest.url} (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
         out.print("Ctrl-C takes it down.")
@@ -83,9 +81,9 @@ def deploy(
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
             pointer = f" (at {outcome.pointer})" if isinstance(outcome, QueryError) and outcome.pointer else ""
-            err.print(f"[red]error:[/] {path}: query {document.get('name')!r}: {outcome}{pointer}", highlight=False)
+            complain(f"{path}: query {document.get('name')!r}: {outcome}{pointer}")
         else:
-            out.print(f"{outcome.name}: {'running' if start else 'ready'}", highlight=False)
+            out.print(f"{outcome.name}: {'running' if start else 'ready'}")
     if any(isinstance(outcome, CepError) for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -99,7 +97,7 @@ def explain(
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
     with Cluster(url, token) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
-        out.print(text, markup=False, highlight=False)
+        out.print(text)
 
 
 @app.command()
@@ -135,19 +133,19 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
     elif found:
         out.print(_status_table(found))
         for note in _notes(found):
-            out.print(note, markup=False, highlight=False)
+            out.print(note)
     else:
         out.print("no queries")
     for line in () if as_json else wrong:
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
     """What the supervisors' own files say, where no orchestrator can be asked."""
-    err.print(f"[red]error:[/] {escape(why)}; the supervisor says:", highlight=False)
+    complain(f"{why}; the supervisor says:")
     dead = [gone(report) for report in reports if not is_alive(report)]
     for line in dead or troubles(reports, time.time()):
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 @app.command()
@@ -178,7 +176,7 @@ def move(
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
     with Cluster(url, token) as cluster:
         cluster.query(name).move(subquery, int(index), im)
-        out.print(f"{name}: {instance} is on {im}", highlight=False)
+        out.print(f"{name}: {instance} is on {im}")
 
 
 @app.command()
@@ -194,7 +192,7 @@ def delete(
             cluster.undeclare(name)
         else:
             Running(cluster, name).delete()
-        out.print(f"{name}: deleted", highlight=False)
+        out.print(f"{name}: deleted")
 
 
 @app.command()
@@ -211,7 +209,7 @@ def dead_letters(
         print(json.dumps(found, indent=2))
         return
     counts = ", ".join(f"{operator} {count:,}" for operator, count in found["counts"].items() if count)
-    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""), markup=False, highlight=False)
+    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""))
     if found["letters"]:
         out.print(_letter_table(found["letters"]))
 
@@ -280,7 +278,7 @@ def _letter_table(letters: list[dict[str, Any]]) -> Table:
     facts = ("reason", "source", "position", "record")
     table = Table("operator", *(Column(name, overflow="fold") for name in facts))
     for letter in letters:
-        table.add_row(*(Text(letter.get(name, "")) for name in ("operator", *facts)))
+        table.add_row(*(letter.get(name, "") for name in ("operator", *facts)))
     return table
 
 
@@ -312,7 +310,7 @@ def main() -> None:
         raise SystemExit(130) from None
     except CepError as error:
         pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
-        err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
+        complain(f"{error}{pointer}")
         raise SystemExit(1) from None
     except Exception as error:
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

@@ -88,7 +88,7 @@ def flame(
     with Cluster(url, token) as cluster:
         found = _managers(cluster, wanted)
     for file, samples in record(found, seconds, output, native).items():
-        out.print(f"{file}: {samples}", markup=False, highlight=False)
+        out.print(f"{file}: {samples}")
 
 
 def _managers(cluster: Cluster, wanted: str) -> dict[str, int]:
