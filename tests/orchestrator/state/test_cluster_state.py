@@ -236,6 +236,7 @@ class TestDeploy:
         assert [worker.capacity for worker in cluster.state.workers()] == [1.0, 1.0]
         cluster.submit(query())
         assert [worker.capacity for worker in cluster.state.workers()] == [1 / 3, 1 / 3]
+        assert [worker.capacity for worker in cluster.state.workers("per-ip")] == [1.0, 1.0]
 
 
 class TestStop:
