@@ -23,7 +23,7 @@ from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, complain, out
+from driver.terminal import PORT, URL, Token, Url, complain, counted, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
@@ -209,7 +209,7 @@ def dead_letters(
         print(json.dumps(found, indent=2))
         return
     counts = ", ".join(f"{operator} {count:,}" for operator, count in found["counts"].items() if count)
-    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""))
+    out.print(counted(found["total"], "dead letter") + (f": {counts}" if counts else ""))
     if found["letters"]:
         out.print(_letter_table(found["letters"]))
 
@@ -293,11 +293,11 @@ def _unused(query: dict[str, Any]) -> Iterator[str]:
     """Its late rows and dead letters, where there are any."""
     name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
     if late := sum(each.get("late", 0) for each in metrics):
-        yield f"{name}: {late:,} late rows, further behind than their stream's disorder allows"
+        yield f"{name}: {counted(late, 'late row')}, further behind than their stream's disorder allows"
     if odd := sum(each.get("odd_times", 0) for each in metrics):
-        yield f"{name}: {odd:,} rows with event times outside the years that their stream allows; {UNIT_HINT}"
+        yield f"{name}: {counted(odd, 'row')} with event times outside the years that their stream allows; {UNIT_HINT}"
     if dead := sum(each.get("dead", 0) for each in metrics):
-        yield f"{name}: {dead:,} dead letters; `cep dead-letters {name}` shows the last of them"
+        yield f"{name}: {counted(dead, 'dead letter')}; `cep dead-letters {name}` shows the last of them"
 
 
 def main() -> None:
