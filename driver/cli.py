@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,8 +80,7 @@ def deploy(
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
-            pointer = f" (at {outcome.pointer})" if isinstance(outcome, QueryError) and outcome.pointer else ""
-            complain(f"{path}: query {document.get('name')!r}: {outcome}{pointer}")
+            complain(f"{path}: {_refusal(document.get('name'), outcome)}")
         else:
             out.print(f"{outcome.name}: {'running' if start else 'ready'}")
     if any(isinstance(outcome, CepError) for outcome in outcomes):
@@ -217,20 +216,25 @@ def dead_letters(
 looking.register(app)
 
 
+def _with_pointer(error: CepError) -> str:
+    return f"{error} (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else str(error)
+
+
+def _refusal(name: object, error: CepError) -> str:
+    """Why a query was not deployed, which the message names once."""
+    query, said = f"query {name!r}", _with_pointer(error)
+    return said if said.startswith(query) else f"{query}: {said}"
+
+
 def _is_document(query: str) -> bool:
-    return Path(query).suffix in (".json", ".yaml", ".yml") or Path(query).is_file()
+    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or Path(query).is_file()
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
+    document = _parsed(path, load_yaml)
     try:
-        text = path.read_text("utf-8-sig")
-        document = load_yaml(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
         queries.from_json(document)
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
     except QueryError as error:
         raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
     return dict(document)
@@ -238,17 +242,28 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _documents(path: Path) -> list[dict[str, Any]]:
     """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
-    try:
-        text = path.read_text("utf-8-sig")
-        found = load_yaml_documents(text) if path.suffix in (".yaml", ".yml") else [json.loads(text)]
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
+    read = _parsed(path, load_yaml_documents)
+    found = read if _is_yaml(path) else [read]
     queries = [each for document in found for each in (document if isinstance(document, list) else [document])]
     if not all(isinstance(query, dict) for query in queries):
         raise CepError(f"{path}: expected a query, several, or a list of them; got {next(q for q in queries if not isinstance(q, dict))!r}")
     return queries
+
+
+def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
+    """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
+    try:
+        text = path.read_text("utf-8-sig")
+        return yaml(text) if _is_yaml(path) else json.loads(text)
+    except OSError as error:
+        raise CepError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        as_what = "as YAML" if _is_yaml(path) else "as JSON (the name of a file of YAML ends in .yaml or .yml)"
+        raise CepError(f"{path} cannot be read {as_what}: {error}") from None
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
 
 
 def _manager_line(manager: dict[str, Any]) -> str:
@@ -309,8 +324,7 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except CepError as error:
-        pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
-        complain(f"{error}{pointer}")
+        complain(_with_pointer(error))
         raise SystemExit(1) from None
     except Exception as error:
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

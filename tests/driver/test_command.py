@@ -48,6 +48,7 @@ def test_from_deploy_to_delete(tmp_path: Path) -> None:
         letters = json.loads(cep("dead-letters", "quotients", "--json"))["letters"]
         assert {letter["source"] for letter in letters} == {"stream 'readings', publisher 'meter'"}
         assert "event time 1970-01-01T00:00:02.001Z" in {letter["position"] for letter in letters}
+        assert "n=0, ts=2001000" in {letter["record"] for letter in letters}
         table = cep("dead-letters", "quotients")
         assert table.startswith("2 dead letters: ") and "integer division by zero" in table and "event time is NULL" in table
         assert 'cep_dead_letters_total{query="quotients"' in cep("metrics")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Group
 from rich.table import Column, Table
 from typer.testing import CliRunner
 
-from cep.errors import CepError, QueryError
+from cep.errors import CepError, QueryError, QueryFailed
 from driver import cli
 from driver.terminal import complain, plain_console
 
@@ -45,6 +46,19 @@ def test_an_error_of_any_command(error: CepError, monkeypatch: pytest.MonkeyPatc
         cli.main()
     pointer = " (at /hot[/x])" if isinstance(error, QueryError) else ""
     assert capsys.readouterr().err == f"error: no hot[/x]{pointer}\n"
+
+
+def test_a_query_that_is_not_deployed_is_named_once() -> None:
+    assert cli._refusal("ff", QueryFailed("ff", "SQ1", 0, "no")) == "query 'ff' failed in subquery 'SQ1' instance 0: no"
+    assert cli._refusal("ff", QueryError("no outputs", "/outputs")) == "query 'ff': no outputs (at /outputs)"
+
+
+@pytest.mark.parametrize("command", ["explain", "deploy"])
+def test_yaml_in_a_file_that_does_not_say_so(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "query.txt"
+    file.write_text("name: q\nstreams: []\n")
+    with pytest.raises(CepError, match=r"query\.txt cannot be read as JSON \(the name of a file of YAML ends in \.yaml or \.yml\): "):
+        CliRunner().invoke(cli.app, [command, str(file)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("words", [["hot[/x]"], ["explain"], ["status", "--hot[/x]"], ["top", "--sort", "hot[/x]"]])

@@ -293,6 +293,11 @@ class TestFiles:
         assert found == [[f"{tmp_path}/data/a.csv", 2], [f"{tmp_path}/data/b.csv", 2]]
         is_problem(client.get("/streams/visits/readers"), 409, "Conflict", "read from files")
 
+    def test_an_output_is_not_published_to(self, client: httpx.Client) -> None:
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        asked = client.get("/streams/per_ip/readers")
+        is_problem(asked, 409, "Conflict", "stream 'per_ip' is an output of query 'per-ip'; it cannot be published to")
+
     @pytest.mark.parametrize(
         ("path", "detail"),
         [

@@ -439,6 +439,14 @@ class TestStreams:
         cluster.do(Unsubscribe("per_ip", "s1"))
         assert not any(a["subscriptions"] for a in cluster.assignments().values())
 
+    def test_what_is_published_by_clients_has_no_subscriptions(self) -> None:
+        """A stream that no query can put out would be waited for for ever; one that is declared nowhere may be put out tomorrow."""
+        cluster = Cluster()
+        cluster.submit(query())
+        with pytest.raises(Conflict, match="stream 'visits' is published by clients; subscribe to an output of a query"):
+            cluster.do(Subscribe(SubscriptionRecord("visits", "s1", "ipc:///reader")))
+        cluster.do(Subscribe(SubscriptionRecord("tomorrow", "s1", "ipc:///reader")))
+
     def test_who_subscribes_after_the_end_waits_for_the_next_query(self) -> None:
         cluster = Cluster().running()
         cluster.all_say("ended")
