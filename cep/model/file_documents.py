@@ -9,6 +9,17 @@ from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.schema import DataType
+
+
+class AnyType:
+    """Files that hold values of every type."""
+
+    __slots__ = ()
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
 
 _STRINGS = tuple[str, ...]
 _JSON = {str: "string", bool: "boolean", int: "integer"}

@@ -12,7 +12,7 @@ from cep.model import expr as expressions
 from cep.model import file_documents
 from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import Call, ColumnRef, Expr, Udf
-from cep.model.file_documents import check_separator
+from cep.model.file_documents import AnyType, check_separator
 from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, EVENT_TIMES, checked, shown
 from cep.model.schema import DataType, Schema
 from cep.model.types import Typed, typed
@@ -67,7 +67,7 @@ class TextFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLinesFiles:
+class JsonLinesFiles(AnyType):
     """JSON Lines: an object a line, whose members are the fields; others are not looked at. A block, of `block_bytes`, is a partition."""
 
     format: ClassVar[str] = "jsonl"
@@ -78,12 +78,9 @@ class JsonLinesFiles:
         _check_paths(self)
         _check_block_bytes(self.block_bytes)
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetFiles:
+class ParquetFiles(AnyType):
     """Parquet, whose columns are the fields; others are not read. A row group is a partition."""
 
     format: ClassVar[str] = "parquet"
@@ -92,12 +89,9 @@ class ParquetFiles:
     def __post_init__(self) -> None:
         _check_paths(self)
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class ArrowFiles:
+class ArrowFiles(AnyType):
     """The IPC file format of Arrow, whose columns are the fields; others are not read. A record batch is a partition."""
 
     format: ClassVar[str] = "arrow"
@@ -105,9 +99,6 @@ class ArrowFiles:
 
     def __post_init__(self) -> None:
         _check_paths(self)
-
-    def refuses(self, type_: DataType) -> str:
-        return ""
 
 
 #: Formats that streams are read from, by name; a document that names none is of the first. How a format is read is said in

@@ -148,7 +148,7 @@ def _total(answer: Answer, groups: Groups) -> Column:
         total = groups.exact(place)
     else:
         low, high = groups.word(place), groups.word(place + 1)
-        if answer.function.name == "sum":
+        if answer.may_overflow:
             fits = high == low >> 63
             return Column(type_, low, _and(valid, fits))
         total = np.empty(len(groups), np.float64)
@@ -193,7 +193,7 @@ def _check_sums(
     failures: list[GroupFailure],
 ) -> None:
     for answer in spec.answers:
-        if answer.function.name != "sum" or columns[answer.field.name].valid is None or answer.field.type != INT64:
+        if not answer.may_overflow or columns[answer.field.name].valid is None:
             continue  # all there are fit
         low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
         fails = np.flatnonzero(high != low >> 63).tolist()
