@@ -328,7 +328,7 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def serve_metrics(config: ClusterConfig) -> None:
-    """For ever."""
+    """Takes reports and answers questions, for ever."""
     metrics, lock = Metrics(), threading.Lock()
     reports = open_sockets(config.metrics_in)
     questions: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)

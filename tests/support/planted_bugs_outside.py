@@ -339,7 +339,7 @@ OUTSIDE_BUGS = (
     Bug(
         "an instance moves to the idlest place, however far",
         f"{_BALANCE}/instance_load.py",
-        "return _best(near, source, worth) or _best(others, source, worth)",
+        "return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, worth)",
         "return _best(others, source, worth)",
         ("orchestrator/balance/test_instance_load.py",),
     ),
@@ -383,8 +383,8 @@ OUTSIDE_BUGS = (
     Bug(
         "distance is that of the way back",
         "cep/plan/place.py",
-        "topology.distance(target, source)",
-        "topology.distance(source, target)",
+        "machines.distance(a, b) for a in places",
+        "machines.distance(b, a) for a in places",
         (_PLACE,),
     ),
     Bug(
