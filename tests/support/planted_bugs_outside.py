@@ -703,4 +703,36 @@ OUTSIDE_BUGS = (
         "elif gap < 0:",
         ("cep/service/test_mark.py",),
     ),
+    # what is printed, and what is said of mistakes
+    Bug(
+        "the CLI takes text for markup", "driver/terminal.py", "Console(markup=False,", "Console(markup=True,", ("driver/test_terminal.py",)
+    ),
+    Bug(
+        "what is to take a query's place does not get its cores",
+        f"{_STATE}/cluster_model.py",
+        "1 / (1 + self._hosting[m.im] - its[m.im])",
+        "1 / (1 + self._hosting[m.im])",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a stream that clients publish is waited for as an output",
+        f"{_STATE}/catalog.py",
+        "(declared.event_time is not None or declared.files is not None)",
+        "declared.files is not None",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a row without its event time is told to allow NULL",
+        "driver/streams/arrow.py",
+        "if field.name == event_time:",
+        "if field.name != field.name:",
+        ("driver/streams/test_publisher.py",),
+    ),
+    Bug(
+        "every dead letter has values, however many come",
+        "cep/dataflow/dead_letters.py",
+        "return len(self.letters) < RECORDS_WAITING_MAX",
+        "return len(self.letters) <= RECORDS_WAITING_MAX",
+        ("cep/dataflow/test_dead_letters.py",),
+    ),
 )
