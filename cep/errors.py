@@ -78,7 +78,10 @@ class StreamEnded(CepError):
     """The stream's queries have ended and what was unread is gone; `rows` counts what came out while they ran."""
 
     def __init__(self, stream: str, rows: int) -> None:
-        super().__init__(f"stream {stream!r} has ended after {rows} rows; subscribe before its query ends to read them")
+        super().__init__(
+            f"stream {stream!r} has ended after {rows} rows; subscribe before its query ends to read them: "
+            "deploy(query, start=False), subscribe, start()"
+        )
         self.stream = stream
         self.rows = rows
 

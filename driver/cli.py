@@ -6,14 +6,12 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
-from rich.text import Text
 
 from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
@@ -25,7 +23,7 @@ from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, err, out
+from driver.terminal import PORT, URL, Token, Url, complain, counted, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
@@ -61,7 +59,7 @@ def up(
     rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
     rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
     with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
-        out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
+        out.print(f"REST at {cluster.rest.url} (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
         out.print("Ctrl-C takes it down.")
@@ -82,10 +80,9 @@ def deploy(
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
-            pointer = f" (at {outcome.pointer})" if isinstance(outcome, QueryError) and outcome.pointer else ""
-            err.print(f"[red]error:[/] {path}: query {document.get('name')!r}: {outcome}{pointer}", highlight=False)
+            complain(f"{path}: {_refusal(document.get('name'), outcome)}")
         else:
-            out.print(f"{outcome.name}: {'running' if start else 'ready'}", highlight=False)
+            out.print(f"{outcome.name}: {'running' if start else 'ready'}")
     if any(isinstance(outcome, CepError) for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -99,7 +96,7 @@ def explain(
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
     with Cluster(url, token) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
-        out.print(text, markup=False, highlight=False)
+        out.print(text)
 
 
 @app.command()
@@ -135,19 +132,19 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
     elif found:
         out.print(_status_table(found))
         for note in _notes(found):
-            out.print(note, markup=False, highlight=False)
+            out.print(note)
     else:
         out.print("no queries")
     for line in () if as_json else wrong:
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
     """What the supervisors' own files say, where no orchestrator can be asked."""
-    err.print(f"[red]error:[/] {escape(why)}; the supervisor says:", highlight=False)
+    complain(f"{why}; the supervisor says:")
     dead = [gone(report) for report in reports if not is_alive(report)]
     for line in dead or troubles(reports, time.time()):
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 @app.command()
@@ -178,7 +175,7 @@ def move(
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
     with Cluster(url, token) as cluster:
         cluster.query(name).move(subquery, int(index), im)
-        out.print(f"{name}: {instance} is on {im}", highlight=False)
+        out.print(f"{name}: {instance} is on {im}")
 
 
 @app.command()
@@ -194,7 +191,7 @@ def delete(
             cluster.undeclare(name)
         else:
             Running(cluster, name).delete()
-        out.print(f"{name}: deleted", highlight=False)
+        out.print(f"{name}: deleted")
 
 
 @app.command()
@@ -211,7 +208,7 @@ def dead_letters(
         print(json.dumps(found, indent=2))
         return
     counts = ", ".join(f"{operator} {count:,}" for operator, count in found["counts"].items() if count)
-    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""), markup=False, highlight=False)
+    out.print(counted(found["total"], "dead letter") + (f": {counts}" if counts else ""))
     if found["letters"]:
         out.print(_letter_table(found["letters"]))
 
@@ -219,20 +216,25 @@ def dead_letters(
 looking.register(app)
 
 
+def _with_pointer(error: CepError) -> str:
+    return f"{error} (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else str(error)
+
+
+def _refusal(name: object, error: CepError) -> str:
+    """Why a query was not deployed, which the message names once."""
+    query, said = f"query {name!r}", _with_pointer(error)
+    return said if said.startswith(query) else f"{query}: {said}"
+
+
 def _is_document(query: str) -> bool:
-    return Path(query).suffix in (".json", ".yaml", ".yml") or Path(query).is_file()
+    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or Path(query).is_file()
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
+    document = _parsed(path, load_yaml)
     try:
-        text = path.read_text("utf-8-sig")
-        document = load_yaml(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
         queries.from_json(document)
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
     except QueryError as error:
         raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
     return dict(document)
@@ -240,17 +242,28 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _documents(path: Path) -> list[dict[str, Any]]:
     """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
-    try:
-        text = path.read_text("utf-8-sig")
-        found = load_yaml_documents(text) if path.suffix in (".yaml", ".yml") else [json.loads(text)]
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
+    read = _parsed(path, load_yaml_documents)
+    found = read if _is_yaml(path) else [read]
     queries = [each for document in found for each in (document if isinstance(document, list) else [document])]
     if not all(isinstance(query, dict) for query in queries):
         raise CepError(f"{path}: expected a query, several, or a list of them; got {next(q for q in queries if not isinstance(q, dict))!r}")
     return queries
+
+
+def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
+    """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
+    try:
+        text = path.read_text("utf-8-sig")
+        return yaml(text) if _is_yaml(path) else json.loads(text)
+    except OSError as error:
+        raise CepError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        as_what = "as YAML" if _is_yaml(path) else "as JSON (the name of a file of YAML ends in .yaml or .yml)"
+        raise CepError(f"{path} cannot be read {as_what}: {error}") from None
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
 
 
 def _manager_line(manager: dict[str, Any]) -> str:
@@ -280,7 +293,7 @@ def _letter_table(letters: list[dict[str, Any]]) -> Table:
     facts = ("reason", "source", "position", "record")
     table = Table("operator", *(Column(name, overflow="fold") for name in facts))
     for letter in letters:
-        table.add_row(*(Text(letter.get(name, "")) for name in ("operator", *facts)))
+        table.add_row(*(letter.get(name, "") for name in ("operator", *facts)))
     return table
 
 
@@ -295,11 +308,11 @@ def _unused(query: dict[str, Any]) -> Iterator[str]:
     """Its late rows and dead letters, where there are any."""
     name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
     if late := sum(each.get("late", 0) for each in metrics):
-        yield f"{name}: {late:,} late rows, further behind than their stream's disorder allows"
+        yield f"{name}: {counted(late, 'late row')}, further behind than their stream's disorder allows"
     if odd := sum(each.get("odd_times", 0) for each in metrics):
-        yield f"{name}: {odd:,} rows with event times outside the years that their stream allows; {UNIT_HINT}"
+        yield f"{name}: {counted(odd, 'row')} with event times outside the years that their stream allows; {UNIT_HINT}"
     if dead := sum(each.get("dead", 0) for each in metrics):
-        yield f"{name}: {dead:,} dead letters; `cep dead-letters {name}` shows the last of them"
+        yield f"{name}: {counted(dead, 'dead letter')}; `cep dead-letters {name}` shows the last of them"
 
 
 def main() -> None:
@@ -311,8 +324,7 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except CepError as error:
-        pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
-        err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
+        complain(_with_pointer(error))
         raise SystemExit(1) from None
     except Exception as error:
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

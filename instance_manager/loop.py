@@ -130,8 +130,8 @@ class Loop:
         return self.in_doubt
 
     def _await_confirmation(self) -> bool:
-        """The control thread reads what should be true; what is to fail fails first. What waits comes round, and is not held. Has it
-        come?"""
+        """Has the control thread read what should be true, so that the loop may go on? Until then commands alone are obeyed: what is to
+        fail fails before it gives anything out."""
         self.slot.words[SINCE] = self.turned
         self._obey()
         return not self.in_doubt

@@ -154,7 +154,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
         "instance": instance.index,
         "epoch": hosted.epoch,
         "state": instance.state,
-        "watermark": None if (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
+        "watermark": None if instance.done or (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
         "waits_for": waits_for(instance, now_us),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),

@@ -59,7 +59,7 @@ class Network:
             self.meter.charge(self._dispatch(*message))
 
     def _dispatch(self, header: Header, body: Any) -> Account:
-        """The channel that the message was for."""
+        """Hands the message to what it is for. The account that the work is charged to: that of its channel, or the network's own."""
         if header.channel in self.relays:  # the instance is looked at next
             self.relays[header.channel].leave()
         if header.kind == wire.CREDIT and header.channel in self.channels:

@@ -6,7 +6,8 @@
         assert run.answers("per_ip") == [...]
 
 The parts are those of a cluster, the answers too. Nothing happens by itself: rows are taken when they are sent, and the clock goes on when
-it is told to. Machine code is not compiled unless that is asked for, so a run begins at once, and a row costs microseconds.
+it is told to. Machine code is not compiled unless that is asked for, so a run begins at once, and a row costs microseconds to
+milliseconds.
 """
 
 from __future__ import annotations

@@ -133,8 +133,8 @@ class Service:
         return self.ask(lambda state: [attempted(partial(self._deploy, state, query, files, start)) for query, files in wanted])
 
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
-        """The plan it would get now. Raises what `deploy` does."""
-        return self.ask(lambda state: planned(state, query, files, self.config, self.topology))
+        """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
+        return self.ask(lambda state: planned(state, query, files, self.config, self.topology, instead=True))
 
     def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
         """The first answer of `question` that is not None, asked now and after every change. Cancel it when nothing waits for it."""

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, overload
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.checked import kind_meant
 from cep.model.expr import ColumnRef, Expr
 from cep.model.limits import shown
 from cep.model.references import split_reference
@@ -341,7 +342,8 @@ def from_json(document: object, pointer: str = "") -> Function:
     if isinstance(document, dict) and ":" in str(document.get("function")):
         return _user_from_json(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("function"), str) or document["function"] not in FUNCTIONS:
-        raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {shown(document)}', pointer)
+        said = kind_meant(document, "function", FUNCTIONS)
+        raise QueryError(f'{said}expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {shown(document)}', pointer)
     name, column, by = document["function"], document.get("column"), document.get("by")
     wanted = FUNCTIONS[name]
     for key, value in (("column", column), ("by", by)):

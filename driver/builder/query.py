@@ -115,12 +115,12 @@ class Query:
     @_operator
     def map(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
         """One tuple for each tuple, with exactly these fields: expressions or constants."""
-        return self._then(Map(name, self._input(name), computed_fields(fields, named)))
+        return self._then(Map(name, self._input(), computed_fields(fields, named)))
 
     @_operator
     def filter(self, name: str, condition: Expr, /) -> Query:
         """Keeps the tuples for which `condition` is true."""
-        return self._then(Filter(name, self._input(name), expression("condition", condition)))
+        return self._then(Filter(name, self._input(), expression("condition", condition)))
 
     @_operator
     def union(self, name: str, *inputs: str) -> Query:
@@ -131,17 +131,17 @@ class Query:
     def demux(self, name: str, cases: Mapping[str, Expr], /, otherwise: str | None = None) -> Query:
         """Every tuple into each branch whose condition is true, or into `otherwise`; go on with `at("name.branch")`."""
         conditions = computed_fields(cases)
-        return self._then(Demux(name, self._input(name), conditions, otherwise))
+        return self._then(Demux(name, self._input(), conditions, otherwise))
 
     @_operator
     def flat_map(self, name: str, fields: Mapping[str, object] | None = None, /, *, explode: str, **named: object) -> Query:
         """As `map`, and then one tuple for each element of the list in field `explode`, which becomes the element."""
-        return self._then(FlatMap(name, self._input(name), computed_fields(fields, named), explode))
+        return self._then(FlatMap(name, self._input(), computed_fields(fields, named), explode))
 
     @_operator
     def delay(self, name: str, by: str | timedelta, /) -> Query:
         """The same tuples, `by` later in event time."""
-        return self._then(Delay(name, self._input(name), parse_duration(by, "delay")))
+        return self._then(Delay(name, self._input(), parse_duration(by, "delay")))
 
     @_operator
     def deduplicate(
@@ -157,9 +157,9 @@ class Query:
         """The first of the tuples with equal `by`, and the next that is more than `ttl` after it, and so on. `ttl=None`: the first ever.
         `keep="last"`: of each `window` the last, once the window is over."""
         if keep == "first" and ttl is not ... and window is None:
-            return self._then(Deduplicate(name, self._input(name), column_names(by), time_to_live(ttl)))
+            return self._then(Deduplicate(name, self._input(), column_names(by), time_to_live(ttl)))
         if keep == "last" and ttl is ... and window is not None:
-            return self._then(KeepLast(name, self._input(name), window, column_names(by)))
+            return self._then(KeepLast(name, self._input(), window, column_names(by)))
         raise QueryError(f"operator {name!r}: deduplicate has a ttl, or None for ever; or keep='last' and a window=TIME(\"1m\")", "/keep")
 
     @_operator
@@ -185,7 +185,7 @@ class Query:
         begins = tuple((key, constant(key, value)) for key, value in by_name("state", state).items())
         changes = {key: update[key] for key in state if key in by_name("update", update)} | dict(update)
         found = StatefulMap(
-            name, self._input(name), column_names(by), time_to_live(ttl), begins, computed_fields(changes), computed_fields(fields)
+            name, self._input(), column_names(by), time_to_live(ttl), begins, computed_fields(changes), computed_fields(fields)
         )
         return self._then(found)
 
@@ -209,24 +209,24 @@ class Query:
             ttl: a group that no tuple touched for longer begins anew; None: never.
         """
         kept, given = (column_names(by), time_to_live(ttl)), column_names(columns, "columns")
-        return self._then(StatefulMap(name, self._input(name), *kept, (), (), (), reference_of(function), given, Schema.of(schema)))
+        return self._then(StatefulMap(name, self._input(), *kept, (), (), (), reference_of(function), given, Schema.of(schema)))
 
     @_operator
     def apply(self, name: str, function: str | Callable[[Any], Any], columns: Names, schema: Mapping[str, object], /) -> Query:
         """What a function makes of batches: it gets a `pyarrow.RecordBatch` of `columns` and returns one of `schema`, with as many rows,
         or with a column `__row` (int64) that says of which row each is made. It must treat every row by itself."""
-        return self._then(Apply(name, self._input(name), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
+        return self._then(Apply(name, self._input(), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
 
     @_operator
     def sort(self, name: str, window: TimeWindow | None = None, /, *, by: Names = (), order: Names = ()) -> Query:
         """The tuples of each window and group with their `rank` in the order of columns, "-column" for descending; without a
         window the tuples in stream order."""
-        return self._then(Sort(name, self._input(name), window, column_names(by), directions(order)))
+        return self._then(Sort(name, self._input(), window, column_names(by), directions(order)))
 
     @_operator
     def top(self, name: str, n: int, window: TimeWindow, /, *, by: Names = (), order: Names) -> Query:
         """The first `n` of what `sort` yields."""
-        return self._then(TopN(name, self._input(name), window, column_names(by), directions(order), n))
+        return self._then(TopN(name, self._input(), window, column_names(by), directions(order), n))
 
     @_operator
     def sample(
@@ -243,9 +243,9 @@ class Query:
         """About `fraction` of the tuples; or `n` of each `window`, of each group of `by` if given. Which ones depends on where they stand
         in their stream and on `seed` alone: they are the same in every run over the same stream."""
         if fraction is not None and n is None and window is None and not by:
-            return self._then(Sample(name, self._input(name), float(fraction), seed))
+            return self._then(Sample(name, self._input(), float(fraction), seed))
         if fraction is None and n is not None and window is not None:
-            return self._then(SampleN(name, self._input(name), window, column_names(by), n, seed))
+            return self._then(SampleN(name, self._input(), window, column_names(by), n, seed))
         raise QueryError(f'operator {name!r}: a sample is a fraction, such as 0.01, or n=100 of a window=TIME("1m"), maybe by columns')
 
     @_operator
@@ -272,8 +272,8 @@ class Query:
         """
         found, keys = named_functions(functions, named), column_names(by)
         fields, found = computed_first(window, keys, found)
-        before = self._then(Map(f"{name}_values", self._input(name), fields)) if fields else self
-        return before._then(Aggregate(name, before._input(name), window, keys, found, emit_partial))
+        before = self._then(Map(f"{name}_values", self._input(), fields)) if fields else self
+        return before._then(Aggregate(name, before._input(), window, keys, found, emit_partial))
 
     @_operator
     def over(
@@ -296,7 +296,7 @@ class Query:
         for field_, function in found:
             if isinstance(function, Computed):
                 raise QueryError(f"field {field_!r}: {function.name} takes columns here; compute the expression in a map before")
-        return self._then(Over(name, self._input(name), window, column_names(by), found, time_to_live(ttl)))
+        return self._then(Over(name, self._input(), window, column_names(by), found, time_to_live(ttl)))
 
     def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
         """What stands before it leaves the query as the stream `stream`; and goes to files in `folder`, where one is named:
@@ -304,7 +304,7 @@ class Query:
         if folder is None and files:
             raise QueryError(f"output {stream!r}: {', '.join(files)} are of files, and there is no folder: output({stream!r}, folder=...)")
         sink = None if folder is None else sinks.from_json({"folder": str(Path(folder).absolute()), **files})
-        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(stream), sink)))
+        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(), sink)))
 
     def late(self, stream: str) -> Query:
         """Late rows leave the query as the stream `stream` instead of only being counted."""
@@ -332,7 +332,7 @@ class Query:
         """The document that REST and files take."""
         return model.to_json(self.value())
 
-    def _input(self, reader: str) -> str:
+    def _input(self) -> str:
         if self.current is None:
             raise QueryError(f"query {self.name!r} reads nothing: call source(...) first")
         return self.current
@@ -373,7 +373,7 @@ class Query:
             broadcast: the side of a theta join that every instance gets.
         """
         pairs = tuple(dict.fromkeys((*equal_columns(on), *((key, key) for key in column_names(by)))))
-        inputs = self._input(name), stream_name(right)
+        inputs = self._input(), stream_name(right)
         if window is not None and ttl is ...:
             return self._declaring(right)._then(
                 Join(name, *inputs, window, right_window or window, pairs, how, condition, prefix, broadcast)
@@ -401,7 +401,7 @@ class Query:
         """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
         it. The rest as in `join`."""
         bounds = signed_duration(lower, "lower"), signed_duration(upper, "upper")
-        inputs = self._input(name), stream_name(right)
+        inputs = self._input(), stream_name(right)
         return self._declaring(right)._then(IntervalJoin(name, *inputs, *bounds, equal_columns(on), how, condition, prefix))
 
     @_operator
@@ -417,13 +417,13 @@ class Query:
     ) -> Query:
         """Each tuple with the last right one that is not later, and not more than `tolerance` earlier; `how` inner or left."""
         within = None if tolerance is None else parse_duration(tolerance, "tolerance")
-        return self._declaring(right)._then(AsOfJoin(name, self._input(name), stream_name(right), equal_columns(on), how, within, prefix))
+        return self._declaring(right)._then(AsOfJoin(name, self._input(), stream_name(right), equal_columns(on), how, within, prefix))
 
     @_operator
     def zip(self, name: str, right: Stream | str, *, prefix: str = "") -> Query:
         """The n-th tuple with the n-th of `right`, both in stream order, at the later of their times; those that have no partner when
         the streams end are counted. `prefix`: before the names of the right one's columns."""
-        return self._declaring(right)._then(Zip(name, self._input(name), stream_name(right), prefix))
+        return self._declaring(right)._then(Zip(name, self._input(), stream_name(right), prefix))
 
     @_operator
     def lookup(
@@ -446,7 +446,7 @@ class Query:
         """
         every = None if refresh is None else parse_duration(refresh, "refresh")
         changing = versions, every, by
-        return self._then(Lookup(name, self._input(name), static_table(table), equal_columns(on), how, prefix, *changing))
+        return self._then(Lookup(name, self._input(), static_table(table), equal_columns(on), how, prefix, *changing))
 
     def _declaring(self, read: Stream | str) -> Query:
         return self if isinstance(read, str) else replace(self.source(read), current=self.current)

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ from cep.config import (
     InstanceManagerConfig,
     argument,
 )
-from cep.errors import CepError, ClusterError
+from cep.errors import CepError, ClusterError, meant
 from cep.machine import available_cores, core_quota, read_topology
+from cep.service.folders import check_folders
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes.children import Children
@@ -98,12 +99,13 @@ class LocalConfig:
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
         """Raises ClusterError: an unknown field."""
+        known = [field.name for field in fields(LocalConfig)]
+        for name in document:
+            if name not in known:
+                raise ClusterError(f"a local cluster has no setting {name!r}{meant(name, known)}; there are {', '.join(known)}")
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
         secret = {"token": os.environ[TOKEN_VARIABLE]} if TOKEN_VARIABLE in os.environ else {}
-        try:
-            return LocalConfig(**secret | document | lists)
-        except TypeError as error:
-            raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+        return LocalConfig(**secret | document | lists)
 
 
 class Supervisor:
@@ -279,6 +281,8 @@ def _say(line: dict[str, Any]) -> None:
 
 def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
+    check_folders("data, --data", config.data)
+    check_folders("module_path, --module-path", config.module_path)
     with ExitStack() as ending:
         home = Home.make(config.folder)
         ending.callback(home.leave, config.keep_home)

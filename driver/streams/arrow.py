@@ -45,7 +45,9 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
     if missing or extra:
         raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
     absent = pa.chunked_array([pa.nulls(table.num_rows)])
-    columns = [_column(table.column(f.name) if f.name in got else absent, f, stream.name) for f in stream.schema.fields]
+    columns = [
+        _column(table.column(f.name) if f.name in got else absent, f, stream.name, stream.event_time_column) for f in stream.schema.fields
+    ]
     for field, column in zip(stream.schema.fields, columns, strict=True):
         longest = _longest(column, field)
         if longest > ROW_BYTES_MAX:
@@ -121,9 +123,13 @@ def _table(data: Any, stream: Stream) -> pa.Table:
     )
 
 
-def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, field: Field, stream: str, event_time: str | None = None) -> pa.ChunkedArray:
+    """`event_time`: the column that is it, which every row has."""
     if column.null_count and not field.nullable:
-        row, said = pc.index(column.is_null(), True).as_py(), f"{column.null_count} NULLs where none is allowed (declare it {field.type}?)"
+        row, nulls = pc.index(column.is_null(), True).as_py(), "1 NULL" if column.null_count == 1 else f"{column.null_count} NULLs"
+        said = f'{nulls} where none is allowed (declare it "{field.type}?")'
+        if field.name == event_time:
+            said = f"the row has no {field.name!r}, which is its event time"
         raise DataError(f"stream {stream!r}, field {field}, row {row}: {said}", row, field.name)
     try:
         return _cast(column, field, stream)

@@ -183,7 +183,7 @@ class Metrics:
         """In the format that Prometheus reads."""
         for field, metric in _INSTANCE.items():
             yield from _metric(metric, ((_labels(w, f), _value(field, f.report)) for w, f in self.instances.items()))
-        yield from _metric(_LAG, ((_labels(w, f), _lag_s(f.report, now)) for w, f in self.instances.items()))
+        yield from _metric(_LAG, ((_labels(w, f), _lag_s(f, now)) for w, f in self.instances.items()))
         for field, metric in _OPERATOR.items():
             yield from _metric(metric, self._operators(field))
         for field, metric in _OUTPUT.items():
@@ -296,8 +296,9 @@ def _value(field: str, figures: Mapping[str, Any]) -> float | None:
     return value / 1e9 if value is not None and field.endswith("_ns") else value
 
 
-def _lag_s(report: Mapping[str, Any], now: float) -> float | None:
-    watermark_us = report.get("watermark")
+def _lag_s(figures: InstanceReport, now: float) -> float | None:
+    """None: it has no watermark yet, or none any more."""
+    watermark_us = None if figures.withdrawn else figures.report.get("watermark")
     return None if watermark_us is None else now - watermark_us / 1e6
 
 
@@ -327,7 +328,7 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def serve_metrics(config: ClusterConfig) -> None:
-    """For ever."""
+    """Takes reports and answers questions, for ever."""
     metrics, lock = Metrics(), threading.Lock()
     reports = open_sockets(config.metrics_in)
     questions: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)

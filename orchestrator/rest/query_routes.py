@@ -108,7 +108,8 @@ async def explain_query(name: str, api: InjectedApi) -> Any:
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
 async def explain_document(request: Request, api: InjectedApi) -> Any:
-    """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
+    """The plan a query would get now, in place of the deployed one of its name if there is one. Nothing is deployed; what could not be
+    deployed is refused as deploying it would be."""
     query = await _query(request)
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": await run_in_threadpool(explain, plan)}

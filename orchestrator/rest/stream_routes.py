@@ -174,8 +174,10 @@ def _declared(document: Any) -> Stream:
 
 
 def published(state: ClusterState, name: str) -> None:
-    """Raises NotFound, or Conflict for a stream that is read from files."""
+    """Raises NotFound, or Conflict: it is read from files, or an output of a query."""
     if name not in state.streams:
+        if feeding := state.putting_out(name):
+            raise Conflict(f"stream {name!r} is an output of query {feeding[-1].name!r}; it cannot be published to")
         raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does")
     if state.streams[name].files is not None:
         raise Conflict(f"stream {name!r} is read from files; it cannot be published to")

@@ -60,7 +60,11 @@ class Catalog:
                 self.desired.delete(node("publishers", stream))
 
     def subscribe(self, subscription: SubscriptionRecord) -> list[str]:
-        """The queries it concerns. Raises Conflict: the stream has too many."""
+        """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query."""
+        declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
+        if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
+            what = "is published by clients" if declared.files is None else "is read from files"
+            raise Conflict(f"stream {subscription.stream!r} {what}; subscribe to an output of a query that reads it")
         there = self.model.subscriptions[subscription.stream]
         if subscription.id not in there and len(there) >= SUBSCRIPTIONS_MAX:
             raise Conflict(f"stream {subscription.stream!r} has {len(there):,} subscriptions; no more fit into its queries' assignments")

@@ -60,23 +60,23 @@ class ClusterModel:
         if name in self.quarantine.queries:
             raise Conflict(f"query {name!r} is set aside: {self.quarantine.queries[name]}; delete it, and deploy it again")
         if name not in self.queries:
-            there = ", ".join(map(repr, sorted(self.queries)[:10])) or "none"
-            raise NotFound(f"there is no query {name!r}; there is {there}")
+            there = ", ".join(map(repr, sorted(self.queries)[:10]))
+            raise NotFound(f"there is no query {name!r}; " + (f"there is {there}" if there else "no query is deployed"))
         return self.queries[name]
 
-    def check_new(self, query: Query) -> None:
-        """Raises Conflict: the name is taken or set aside, a stream is declared differently, another query feeds an output stream, or
-        it has ended too many instance managers."""
+    def check_new(self, query: Query, instead: bool = False) -> None:
+        """Raises Conflict: the name is set aside, or taken, unless it is meant `instead` of the query that has it; a stream is declared
+        differently, another query feeds an output stream, or it has ended too many instance managers."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
-        if query.name in self.queries:
+        if query.name in self.queries and not instead:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
         for stream in query.streams:
             self.check_declared(stream)
         for name in sorted({output.stream for output in query.outputs}):
             for other in self.putting_out(name):
-                if not is_over(other.state):
+                if not is_over(other.state) and other.name != query.name:
                     raise Conflict(f"stream {name!r} is the output of query {other.name!r}, which is {other.state}")
 
     def outputs_of(self, query: str) -> frozenset[str]:
@@ -197,10 +197,12 @@ class ClusterModel:
 
     # --- instance managers
 
-    def workers(self) -> tuple[Worker, ...]:
-        """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
+    def workers(self, query: str = "") -> tuple[Worker, ...]:
+        """The instance managers for the planner; a core that hosts n instances, of others than `query`, has 1 / (n + 1) left."""
+        is_live = query in self.queries and not is_over(self.queries[query].state)
+        its = Counter(instance.im for instance in self.plans[query].instances) if is_live else Counter[str]()
         managers = (self.managers[im] for im in sorted(self.managers))
-        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im]), m.host) for m in managers)
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im] - its[m.im]), m.host) for m in managers)
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
         """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""

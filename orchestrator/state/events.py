@@ -174,7 +174,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The node is not to be."""
+    """The node is not to be there."""
 
     path: str
 

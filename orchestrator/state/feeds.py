@@ -23,7 +23,7 @@ def sources(state: ClusterState, query: Query) -> tuple[dict[str, Stream], dict[
     """
     known, feeds = dict(state.streams), {}
     for name in streams_read(query):
-        feeding = state.putting_out(name)
+        feeding = [record for record in state.putting_out(name) if record.name != query.name]
         live = [record for record in feeding if not is_over(record.state) and record.state != "stopping"]
         if live:
             known[name], feeds[name] = _feed(state, query, live[0], name)

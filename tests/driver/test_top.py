@@ -6,12 +6,14 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from cep.errors import Conflict, NotFound
 from driver import LocalCluster, Publisher, Running
 from driver.cli import app
 from driver.top import SortBy, duration, size, view_between, view_table
@@ -46,6 +48,10 @@ def steps(cluster: LocalCluster, name: str, query: str = "top") -> list[dict[str
     return [step for each in instances for step in each["operators"] if step["name"] == name]
 
 
+def instances(cluster: LocalCluster, query: str) -> list[dict[str, Any]]:
+    return [each for each in cluster.figures()["instances"] if each["query"] == query]
+
+
 def test_figures_add_up(cluster: LocalCluster, busy: tuple[Running, Publisher, Any]) -> None:
     figures = cluster.figures()
     own = [each for each in figures["instances"] if each["query"] == "top"]
@@ -73,7 +79,8 @@ def test_top_once_shows_what_runs(cluster: LocalCluster, busy: tuple[Running, Pu
     found = json.loads(CliRunner().invoke(app, [*options, "--json", "--sort", "rows", "top"]).output)
     assert [each["im"] for each in found["managers"]] == ["im-0", "im-1"]
     assert [each["query"] for each in found["instances"]] == ["top"] * 4
-    assert CliRunner().invoke(app, [*options, "nobody", "--json"]).output.count("SQ1") == 0
+    unknown = CliRunner().invoke(app, [*options, "nobody"])
+    assert isinstance(unknown.exception, NotFound) and unknown.output == ""
 
 
 def test_prometheus_can_read_every_line(cluster: LocalCluster, busy: tuple[Running, Publisher, Any]) -> None:
@@ -93,6 +100,20 @@ def test_prometheus_can_read_every_line(cluster: LocalCluster, busy: tuple[Runni
         by_output.setdefault(bucket[1], []).append(int(bucket[3]))
     assert all(a <= b for counts in by_output.values() for a, b in pairwise(counts))
     assert sum(counts[-1] for counts in by_output.values()) == answered > 0
+
+
+def test_what_is_stopped_is_not_behind(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Nor is there anything of it to draw."""
+    running = cluster.deploy(windows("cut", parallelism=2))
+    with cluster.publisher("cut.visits", keep_open=True) as out:
+        out.send(GIVEN)
+        until(lambda: {each["watermark"] is not None for each in instances(cluster, "cut")} == {True})
+    assert 'cep_watermark_lag_seconds{query="cut"' in cluster.metrics()
+    running.stop()
+    until(lambda: {each["watermark"] for each in instances(cluster, "cut")} == {None})
+    until(lambda: 'cep_watermark_lag_seconds{query="cut"' not in cluster.metrics())
+    drawn = CliRunner().invoke(app, ["flame", "cut", "-o", str(tmp_path / "cut.svg"), "--url", cluster.rest.url])
+    assert isinstance(drawn.exception, Conflict) and "query 'cut' is stopped" in str(drawn.exception)
 
 
 def test_the_record_keeps_what_everything_took_and_cost(cluster: LocalCluster) -> None:
@@ -167,7 +188,7 @@ def test_the_greatest_comes_first() -> None:
         assert view_between(before, after, REGISTERED, sort=sort).instances[0].query == first
     with (console := Console(width=120)).capture() as captured:
         console.print(view_table(view_between(before, after, REGISTERED), 1))
-    assert "and 1 instances more" in captured.get()
+    assert "and 1 instance more" in captured.get()
 
 
 def test_words_for_sizes_and_durations() -> None:

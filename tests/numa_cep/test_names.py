@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,12 @@ def test_what_is_no_name() -> None:
         numa_cep.windows  # type: ignore[attr-defined]  # it is not there  # noqa: B018
     with pytest.raises(AttributeError, match="'driver' has no attribute 'windows'"):
         driver.windows  # type: ignore[attr-defined]  # it is not there  # noqa: B018
+
+
+@pytest.mark.parametrize("module", [driver, numa_cep])
+def test_a_name_misspelt(module: Any) -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'summ' \(did you mean 'sum_'\?\)"):
+        module.summ  # noqa: B018
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:

@@ -201,6 +201,27 @@ def _uses(path: Path, wanted: str) -> bool:
     return any(name.split(".")[0] == wanted for name in imports(path))
 
 
+#: What of rich reads square brackets as markup, and a console of one's own, which may.
+MARKUP = {"Console", "from_markup", "render_markup", "rich_print"}
+
+
+def test_what_is_printed_is_text() -> None:
+    """A console that reads no markup is made at one place (`driver.terminal.plain_console`), and none is told to read it."""
+    calls = [
+        (str(path.relative_to(ROOT)), call)
+        for package in (*PACKAGES, "benchmarks", "simulation")
+        for path in (ROOT / package).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+    ]
+    assert {file for file, call in calls if _called(call) in MARKUP} == {"driver/terminal.py"}
+    assert not [file for file, call in calls for each in call.keywords if each.arg == "markup" and ast.unparse(each.value) != "False"]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
 def test_no_local_imports_and_no_imports_for_types_only() -> None:
     """They hide cycles. The exceptions: the instance manager binds itself before it imports what touches memory, and Spark is loaded
     where it runs, while type checkers want to know what comes back."""

@@ -29,7 +29,7 @@ from tests.reference import Answer, Partition, assert_same_answer
 from tests.reference.rows import Advance, Awake, Idle, Mark
 from tests.reference.schemas import schemas_of
 from tests.strategies import Case, Execution
-from tests.support.kinds import JOINS, KINDS, SUPPORTED, kind_of
+from tests.support.kinds import JOINS, KINDS, kind_of
 from tests.support.paths import ROOT
 from tests.support.running import expected_of, run_case
 
@@ -178,10 +178,9 @@ def test_the_reference_answers_as_the_document_says(example: Example) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("example", [example for example in examples() if example.kinds & SUPPORTED], ids=named)
+@pytest.mark.parametrize("example", examples(), ids=named)
 def test_the_engine_answers_as_the_document_says(example: Example, parallelism: int) -> None:
-    """What it runs yet (`tests.support.kinds.SUPPORTED`): each operator with what it reads."""
-    query = _supported(example.query)
+    query = example.query
     execution = Execution(Options(parallelism=parallelism), (2,), (), (*range(parallelism), 0), 1 << 20, 0)
     with interpreted():
         ran = run_case(Case(query, example.inputs), execution)
@@ -189,13 +188,6 @@ def test_the_engine_answers_as_the_document_says(example: Example, parallelism: 
     assert_same_answer({name: rows for name, rows in example.answers.items() if name in outputs}, ran.outputs)
     names = {output.input for output in query.outputs}
     assert ran.dead == Counter({name: count for name, count in example.dead.items() if name in names})
-
-
-def _supported(query: Query) -> Query:
-    kept = tuple(operator for operator in query.operators if kind_of(operator) in SUPPORTED)
-    read_ = {name for operator in kept for name in operator.inputs}
-    streams = tuple(stream for stream in query.streams if stream.name in read_)
-    return Query(query.name, streams, kept, _outputs(kept))
 
 
 def test_every_kind_of_operator_has_an_example() -> None:

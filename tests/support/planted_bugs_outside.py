@@ -339,7 +339,7 @@ OUTSIDE_BUGS = (
     Bug(
         "an instance moves to the idlest place, however far",
         f"{_BALANCE}/instance_load.py",
-        "return _best(near, source, worth) or _best(others, source, worth)",
+        "return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, worth)",
         "return _best(others, source, worth)",
         ("orchestrator/balance/test_instance_load.py",),
     ),
@@ -383,8 +383,8 @@ OUTSIDE_BUGS = (
     Bug(
         "distance is that of the way back",
         "cep/plan/place.py",
-        "topology.distance(target, source)",
-        "topology.distance(source, target)",
+        "machines.distance(a, b) for a in places",
+        "machines.distance(b, a) for a in places",
         (_PLACE,),
     ),
     Bug(
@@ -702,5 +702,37 @@ OUTSIDE_BUGS = (
         "elif gap > 3 * LOOK_S * 1e9:",
         "elif gap < 0:",
         ("cep/service/test_mark.py",),
+    ),
+    # what is printed, and what is said of mistakes
+    Bug(
+        "the CLI takes text for markup", "driver/terminal.py", "Console(markup=False,", "Console(markup=True,", ("driver/test_terminal.py",)
+    ),
+    Bug(
+        "what is to take a query's place does not get its cores",
+        f"{_STATE}/cluster_model.py",
+        "1 / (1 + self._hosting[m.im] - its[m.im])",
+        "1 / (1 + self._hosting[m.im])",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a stream that clients publish is waited for as an output",
+        f"{_STATE}/catalog.py",
+        "(declared.event_time is not None or declared.files is not None)",
+        "declared.files is not None",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a row without its event time is told to allow NULL",
+        "driver/streams/arrow.py",
+        "if field.name == event_time:",
+        "if field.name != field.name:",
+        ("driver/streams/test_publisher.py",),
+    ),
+    Bug(
+        "every dead letter has values, however many come",
+        "cep/dataflow/dead_letters.py",
+        "return len(self.letters) < RECORDS_WAITING_MAX",
+        "return len(self.letters) <= RECORDS_WAITING_MAX",
+        ("cep/dataflow/test_dead_letters.py",),
     ),
 )

@@ -211,6 +211,7 @@ class PublishedSource:
         return batch
 
     def _on_time(self, publisher: PublisherPartition, published: Published) -> Batch | None:
+        """The rows that are on time; those that are late, and bad, are counted and left out. None: there are none."""
         batch = published.batch
         first, behind = published.record, published.record + len(batch.time)
         if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, *self.times):

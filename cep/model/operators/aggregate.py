@@ -27,6 +27,9 @@ from cep.model.windows import (
     Window,
 )
 
+AGGREGATE_YIELD = 0.1
+"""Answers for each tuple, as placements guess before anything has run."""
+
 
 @dataclass(frozen=True)
 class Aggregate(Grouped):
@@ -94,6 +97,10 @@ class Aggregate(Grouped):
         """An answer at the time of the last tuple that contributed has its origin too, so that a group's answers keep their order."""
         running = isinstance(self.window, UnboundedWindow) and self.window.advance is None
         return Origins.KEPT if running or isinstance(self.window, SizeWindow | TransactionWindow) else Origins.HASHED
+
+    @property
+    def expected_yield(self) -> float:
+        return AGGREGATE_YIELD
 
     @property
     def repeats(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -23,6 +24,7 @@ from driver.processes.health import unbound
 from driver.processes.run_folder import RunFolder, token_or_run_folders
 from driver.processes.site import Site, managers_of
 from driver.processes.zookeeper import patient
+from driver.rest import Rest
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
@@ -108,6 +110,15 @@ def test_requests_go_to_the_one_that_leads() -> None:
             client.get("/a")
         assert [client.get("/a").status_code for _ in range(3)] == [503, 200, 200]
     assert asked == ["gone gone:1", "standby standby:2", "leader leader:3", "leader leader:3"]
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8765", "localhost:8765", "orchestrator", "ftp://a:1", "http:", "", "http://a:1,b:2", "http://a:x"]
+)
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    wrong = "b:2" if "," in url else url
+    with pytest.raises(ClusterError, match=re.escape(f"expected http://HOST:PORT or https://HOST:PORT, got {wrong!r}")):
+        Rest(url)
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

@@ -288,7 +288,16 @@ class TestNoStart:
         assert "too long a path for sockets" in self.refused(folder, folder="/tmp/" + "x" * 100)
 
     def test_no_configuration(self, folder: Path) -> None:
-        assert "unexpected keyword argument 'instanzes'" in self.refused(folder, instanzes=2)
+        said = self.refused(folder, instanzes=2)
+        assert said.startswith("a local cluster has no setting 'instanzes' (did you mean 'instances'?); there are instances, numa, data")
+
+    @pytest.mark.parametrize("setting", ["data", "module_path"])
+    def test_a_folder_that_is_not_there(self, folder: Path, tmp_path: Path, setting: str) -> None:
+        (tmp_path / "file").touch()
+        option = f"--{setting.replace('_', '-')}"
+        for name, what in {"nope": "does not exist", "file": "is no folder"}.items():
+            said = self.refused(folder, **{setting: [str(tmp_path), str(tmp_path / name)]})
+            assert said == f"{setting}, {option}: the folder '{tmp_path / name}' {what}"
 
 
 class TestPlaces:

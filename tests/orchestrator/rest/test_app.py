@@ -233,8 +233,20 @@ class TestProblems:
 
     def test_a_name_that_is_taken(self, client: httpx.Client) -> None:
         client.post("/queries", json=QUERY_EXAMPLE)
-        for door in ("/queries", "/explain"):
-            is_problem(client.post(door, json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+        is_problem(client.post("/queries", json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+
+    def test_explain_of_what_is_to_take_the_place_of_a_query(self, client: httpx.Client) -> None:
+        """The plan is the one that it gets once that is deleted, of whatever state: the cores that it has count as free. An output that
+        is another's is refused as before."""
+        changed = QUERY_EXAMPLE | {"options": {"parallelism": 1}}
+        fresh = client.post("/explain", json=changed).json()["text"]
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        assert client.post("/explain", json=changed).json()["text"] == fresh
+        client.post("/queries/per-ip/stop?wait=true")
+        assert client.post("/explain", json=changed).json()["text"] == fresh
+        client.post("/queries?wait=true", json=named("other"))
+        taken = changed | {"outputs": [{"stream": "out-other", "input": "window"}]}
+        is_problem(client.post("/explain", json=taken), 409, "Conflict", "stream 'out-other' is the output of query 'other'")
 
     def test_a_stream_that_is_declared_otherwise(self, client: httpx.Client) -> None:
         client.put("/streams/visits", json=STREAM_EXAMPLE)
@@ -280,6 +292,11 @@ class TestFiles:
         found = client.get("/queries/per-ip/plan").json()["files"]["visits"]
         assert found == [[f"{tmp_path}/data/a.csv", 2], [f"{tmp_path}/data/b.csv", 2]]
         is_problem(client.get("/streams/visits/readers"), 409, "Conflict", "read from files")
+
+    def test_an_output_is_not_published_to(self, client: httpx.Client) -> None:
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        asked = client.get("/streams/per_ip/readers")
+        is_problem(asked, 409, "Conflict", "stream 'per_ip' is an output of query 'per-ip'; it cannot be published to")
 
     @pytest.mark.parametrize(
         ("path", "detail"),
