@@ -287,6 +287,13 @@ BUGS = (
         "np.maximum.at(self._counts, groups, place + 1)",
         "np.maximum.at(self._counts, groups, place)",
     ),
+    Bug(
+        "a group that comes back had its last row in 1970, if that was before",
+        f"{_FLOW}/state/lags.py",
+        "np.full(more, MIN_TIME)",
+        "np.full(more, 0)",
+        ("cep/dataflow/operators/test_over.py",),
+    ),
     # the way
     Bug(
         "a bucket is owned by its neighbour's instance too",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from cep.compile.aggregate.spec import free_prefix
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.outputs.output import compacted, concatenated
-from cep.elements import Batch
+from cep.elements import MIN_TIME, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import kernel
 from cep.kernels.tables.group_numbers import GroupNumbers
@@ -82,7 +82,7 @@ class Lags:
     def clear(self) -> None:
         self.numbers = GroupNumbers(self.by)
         self._rings = np.empty((0, int(self.back[-1])), np.int64)
-        self._counts, self._last = np.zeros((2, 0), np.int64)
+        self._counts, self._last = np.empty((2, 0), np.int64)
         self._pieces: list[Batch] = []
         self._rows = self._left = self._groups_left = 0
 
@@ -111,8 +111,9 @@ class Lags:
             size = max(64, 2 * len(self.numbers))
             rings = np.empty((size, self._rings.shape[1]), np.int64)
             rings[: len(self._rings)] = self._rings
-            more = np.zeros(size - len(self._counts), np.int64)
-            self._rings, self._counts, self._last = rings, np.append(self._counts, more), np.append(self._last, more)
+            more = size - len(self._counts)
+            self._rings, self._counts = rings, np.append(self._counts, np.zeros(more, np.int64))
+            self._last = np.append(self._last, np.full(more, MIN_TIME))
         return groups
 
     def _add(self, batch: Batch) -> None:
