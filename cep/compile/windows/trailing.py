@@ -150,7 +150,8 @@ class TrailingState:
         return tuple_rows(self.spec, batch)
 
     def _go_on(self, numbers: np.ndarray, arguments: tuple[np.ndarray, ...]) -> Iterator[None]:
-        """A piece of work, which pauses while it makes room; where states have no bound, how large the next one may be follows from what it wrote."""
+        """A piece of work, which pauses while it makes room. Where states have no bound, how large the next one may be follows from what it
+        wrote."""
         written, self._desk[WORK] = self.accumulator.written, self._piece
         yield from self.accumulator.trail(self.groups, numbers, self._bounds, self._left, self._desk, arguments)
         if not self._bounded:
