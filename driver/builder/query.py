@@ -86,6 +86,10 @@ def _operator(method: Added[P]) -> Added[P]:
     return adding
 
 
+def _bound(span: str | timedelta | None, what: str) -> int | None:
+    return None if span is None else signed_duration(span, what)
+
+
 def _expression_over(field_: str, function: Computed) -> QueryError:
     of = "..., " * (len(function.expressions) > 1)
     example = f'.map("values", ..., {field_}_of={text_of(next(each for each in function.expressions if not isinstance(each, ColumnRef)))})'
@@ -405,8 +409,8 @@ class Query:
         self,
         name: str,
         right: Stream | str,
-        lower: str | timedelta,
-        upper: str | timedelta,
+        lower: str | timedelta | None,
+        upper: str | timedelta | None,
         *,
         on: On,
         how: str = "inner",
@@ -414,8 +418,8 @@ class Query:
         prefix: str = "",
     ) -> Query:
         """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
-        it. The rest as in `join`."""
-        bounds = signed_duration(lower, "lower"), signed_duration(upper, "upper")
+        it. None: no bound, and the tuples of the other side (without `lower` the right one's) are kept for ever. The rest as in `join`."""
+        bounds = _bound(lower, "lower"), _bound(upper, "upper")
         inputs = self._input(name), stream_name(right)
         return self._declaring(right)._then(IntervalJoin(name, *inputs, *bounds, equal_columns(on), how, condition, prefix))
 
