@@ -22,6 +22,7 @@ from cep.model.expr_functions import greatest as greatest
 from cep.model.expr_functions import hash_ as hash_
 from cep.model.expr_functions import least as least
 from cep.model.expr_functions import nullif as nullif
+from cep.model.expr_functions import parse_time as parse_time
 from cep.model.expr_functions import try_ as try_
 from cep.model.expr_functions import when as when
 from cep.model.functions import approx_count_distinct as approx_count_distinct

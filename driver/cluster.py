@@ -85,6 +85,7 @@ class Running:
             on_slow: what happens when the reader is slower than the query: "block" slows the query, "drop" drops and counts rows.
             keep_s: how long rows are held for a reader that is gone.
             event_time: adds a last column `event_time`, or of the name given, where the stream has a column of that name itself.
+                It is NULL at the end of event time.
             budget_bytes: how much each producing instance holds for a reader before it counts as slow.
 
         Raises:

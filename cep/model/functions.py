@@ -297,7 +297,8 @@ def window_end() -> Function:
 
 
 def result_field(name: str, function: Function, column: Field | None, by: Field | None = None) -> Field:
-    """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit."""
+    """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit; if it is that of `by`,
+    its pointer says so."""
     if function.name == "count":
         return Field(name, INT64)
     if function.name in ("window_start", "window_end"):
@@ -308,7 +309,7 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
     if function.name in _NO_LISTS and column.type.is_list:
         raise QueryError(f"{function.name}({column.name}): lists are not comparable, got {column.type}")
     if by is not None and by.type.is_list:
-        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}")
+        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}", "/by")
     match function.name:
         case "sum" if column.type != FLOAT64:
             return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (rule 5.7)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from math import gcd
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -176,7 +176,11 @@ class TrailingWindow:
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.rows is None):
-            raise QueryError("a trailing window: expected either a size or a number of rows")
+            key, got = ("size", "neither") if self.size is None else ("rows", "both")
+            raise QueryError(
+                f'a trailing window: expected either a size or a number of rows, TRAILING("10m") or TRAILING(rows=100); got {got}',
+                f"/{key}",
+            )
         if self.size is not None:
             check_span(self.size, "window size", "/size")
         if self.rows is not None and (not _is_whole(self.rows) or not 0 < self.rows <= WINDOW_ROWS_MAX):
@@ -193,6 +197,16 @@ def _call(name: str, *given: object, **named: object) -> str:
 
 def _is_whole(rows: object) -> bool:
     return isinstance(rows, int) and not isinstance(rows, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWindow:
+    """A window as the builder is given it that has `emit_partial` said of it, which is the aggregate's (`Aggregate.emit_partial`)."""
+
+    window: SizeWindow
+
+    def __repr__(self) -> str:
+        return f"{self.window!r} with emit_partial"
 
 
 #: Windows of event time alone, made of whole panes.
@@ -229,9 +243,14 @@ def CUMULATE(step: str | timedelta, size: str | timedelta, *, offset: str | time
     return CumulateWindow(signed_duration(step, "window step"), size_us, shift % size_us if size_us > 0 else 0)
 
 
-def SIZE(size: int, advance: int | None = None) -> SizeWindow:
-    """Tumbling `SIZE(100)` or sliding `SIZE(100, 10)`, in rows of each group."""
-    return SizeWindow(size, size if advance is None else advance)
+@overload
+def SIZE(size: int, advance: int | None = None) -> SizeWindow: ...
+@overload
+def SIZE(size: int, advance: int | None = None, *, emit_partial: bool) -> SizeWindow | PartialWindow: ...
+def SIZE(size: int, advance: int | None = None, *, emit_partial: bool = False) -> SizeWindow | PartialWindow:
+    """Tumbling `SIZE(100)` or sliding `SIZE(100, 10)`, in rows of each group. `emit_partial`: as that of `aggregate`."""
+    made = SizeWindow(size, size if advance is None else advance)
+    return PartialWindow(made) if emit_partial else made
 
 
 def SESSION(gap: str | timedelta) -> SessionWindow:

@@ -15,11 +15,11 @@ from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec
 
 from cep.dataflow.operators.static_table import check_inline
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import query as model
 from cep.model import sinks
 from cep.model.duration import parse_duration, signed_duration
-from cep.model.expr import Expr
+from cep.model.expr import ColumnRef, Expr
 from cep.model.functions import Computed, Function
 from cep.model.operators import (
     Aggregate,
@@ -47,7 +47,8 @@ from cep.model.operators import (
 )
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import TimeWindow, TrailingWindow, Window
+from cep.model.types import text_of
+from cep.model.windows import PartialWindow, TimeWindow, TrailingWindow, Window
 from cep.plan.planner import check_plannable
 from driver.builder.computed import computed_first, named_functions
 from driver.builder.functions import reference_of
@@ -83,6 +84,20 @@ def _operator(method: Added[P]) -> Added[P]:
             return method(query, name, *args, **kwargs)
 
     return adding
+
+
+def _bound(span: str | timedelta | None, what: str) -> int | None:
+    return None if span is None else signed_duration(span, what)
+
+
+def _expression_over(field_: str, function: Computed) -> QueryError:
+    of = "..., " * (len(function.expressions) > 1)
+    example = f'.map("values", ..., {field_}_of={text_of(next(each for each in function.expressions if not isinstance(each, ColumnRef)))})'
+    return QueryError(
+        f"field {field_!r}: {function.name} takes columns here, for an over's tuples go on with all of theirs; compute the expression in a "
+        f'map before, such as {example}, and write {function.name}({of}"{field_}_of")',
+        f"/functions/{escaped(field_)}",
+    )
 
 
 @dataclass(frozen=True)
@@ -232,8 +247,8 @@ class Query:
     def sample(
         self,
         name: str,
-        fraction: float | None = None,
         /,
+        fraction: float | None = None,
         *,
         n: int | None = None,
         window: TimeWindow | None = None,
@@ -252,7 +267,7 @@ class Query:
     def aggregate(
         self,
         name: str,
-        window: Window,
+        window: Window | PartialWindow,
         functions: Mapping[str, Function] | None = None,
         /,
         *,
@@ -262,7 +277,8 @@ class Query:
     ) -> Query:
         """Per window and group: the fields of `by`, then one field per function.
 
-        `emit_partial`: SIZE and TRANSACTION windows that are incomplete when the stream ends come out too, and are not only counted.
+        `emit_partial`: SIZE and TRANSACTION windows that are incomplete when the stream ends come out too, and are not only counted. It may
+        stand in the window, `SIZE(100, emit_partial=True)`.
 
         A function may take an expression where it names a column: `total=sum_(col("price") * col("n"))`. A map before it, `NAME_values`,
         computes it; a tuple on which that fails is a dead letter of the map.
@@ -270,6 +286,8 @@ class Query:
         Several columns of one row: `**arg_max(["price", "bidder"], by="price")`, or, with names of their own,
         `**last({"closing": "price", "seller": "id"})`.
         """
+        if isinstance(window, PartialWindow):
+            window, emit_partial = window.window, True
         found, keys = named_functions(functions, named), column_names(by)
         fields, found = computed_first(window, keys, found)
         before = self._then(Map(f"{name}_values", self._input(), fields)) if fields else self
@@ -290,12 +308,13 @@ class Query:
         """Every tuple with one field more per function: of the tuples of its group in the window that ends with it, `TRAILING("10m")` or
         `TRAILING(rows=100)`; or, `before=lag("price", 1)`, of the k-th tuple before it, NULL where there is none.
 
+        Functions take columns here; a map before it, with all columns that are to go on, computes what is none.
         `ttl`: a group that no tuple touched for longer begins anew; None: never.
         """
         found = named_functions(functions, named)
         for field_, function in found:
             if isinstance(function, Computed):
-                raise QueryError(f"field {field_!r}: {function.name} takes columns here; compute the expression in a map before")
+                raise _expression_over(field_, function)
         return self._then(Over(name, self._input(), window, column_names(by), found, time_to_live(ttl)))
 
     def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
@@ -390,8 +409,8 @@ class Query:
         self,
         name: str,
         right: Stream | str,
-        lower: str | timedelta,
-        upper: str | timedelta,
+        lower: str | timedelta | None,
+        upper: str | timedelta | None,
         *,
         on: On,
         how: str = "inner",
@@ -399,8 +418,8 @@ class Query:
         prefix: str = "",
     ) -> Query:
         """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
-        it. The rest as in `join`."""
-        bounds = signed_duration(lower, "lower"), signed_duration(upper, "upper")
+        it. None: no bound, and the tuples of the other side (without `lower` the right one's) are kept for ever. The rest as in `join`."""
+        bounds = _bound(lower, "lower"), _bound(upper, "upper")
         inputs = self._input(), stream_name(right)
         return self._declaring(right)._then(IntervalJoin(name, *inputs, *bounds, equal_columns(on), how, condition, prefix))
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cep.dataflow.sources.arrow_values import instants_of
 from cep.dataflow.sources.lines import ROW_BYTES_MAX
-from cep.elements import MIN_TIME, describe_time
+from cep.elements import EVENT_TIME_MAX, MIN_TIME, describe_time, greatest_time
 from cep.errors import DataError, QueryError
 from cep.kernels.columns import from_arrow
 from cep.model.limits import odd_time
@@ -275,3 +275,14 @@ def time_column(event_time: bool | str, stream: str, names: Iterable[str]) -> st
         what = f"stream {stream!r} has a column {name!r} of its own, which the event time would hide"
         raise QueryError(f"event_time: {what}; give another name: subscribe(..., event_time='happened_at')", "/event_time")
     return name
+
+
+def with_shown_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with NULL in its last column, the event times, at the end of event time and behind it: no calendar has that instant."""
+    times = batch.column(batch.num_columns - 1)
+    values = from_arrow(times, TIMESTAMP_US).values
+    if not len(values) or greatest_time(values) < EVENT_TIME_MAX:
+        return batch
+    ended = pa.array(values >= EVENT_TIME_MAX)
+    shown = pc.if_else(ended, pa.scalar(None, times.type), times)
+    return pa.RecordBatch.from_arrays([*batch.columns[:-1], shown], schema=batch.schema)

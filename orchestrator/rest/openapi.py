@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 from orchestrator.rest import problems, query_schema
+from orchestrator.rest.examples import EXAMPLES
 from orchestrator.rest.guard import PAGE
 
 _ASSETS = "/docs-assets"
@@ -48,9 +49,18 @@ def complete(app: FastAPI) -> None:
         for path, operations in document["paths"].items():
             for method in operations.keys() & set(_METHODS):
                 _add_problems(path, method, operations[method])
+                _restore_nulls(operations[method])
         return document
 
     app.openapi = complete  # type: ignore[method-assign]  # FastAPI's way of extending it
+
+
+def _restore_nulls(operation: dict[str, Any]) -> None:
+    """FastAPI leaves nulls out, and a query that lacks such a key is none."""
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        for name, example in content.get("examples", {}).items():
+            if name in EXAMPLES:
+                example["value"] = EXAMPLES[name]
 
 
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:

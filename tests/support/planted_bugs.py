@@ -287,6 +287,18 @@ BUGS = (
         "np.maximum.at(self._counts, groups, place + 1)",
         "np.maximum.at(self._counts, groups, place)",
     ),
+    Bug(
+        "a group that comes back had its last row in 1970, if that was before",
+        f"{_FLOW}/state/lags.py",
+        "np.full(size, MIN_TIME)",
+        "np.full(size, 0)",
+    ),
+    Bug(
+        "lags that are left after others are numbered as if those were there",
+        f"{_FLOW}/state/lags.py",
+        "numbers[own] = self._rows + np.cumsum(named[own]) - 1",
+        "numbers[own] = begin + np.cumsum(named[own]) - 1",
+    ),
     # the way
     Bug(
         "a bucket is owned by its neighbour's instance too",

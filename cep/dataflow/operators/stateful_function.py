@@ -51,8 +51,8 @@ class FunctionMemory(GroupMemory):
         self.state_bytes += len(state) - (0 if self.last[group] == NEVER else len(self.values[0][group]))
         self.last[group], self.values[0][group] = time, state
 
-    def keep(self, kept: np.ndarray) -> None:
-        super().keep(kept)
+    def _keep(self, kept: np.ndarray) -> None:
+        super()._keep(kept)
         self.state_bytes = sum(map(len, self.values[0][self.touched]))
 
     @property

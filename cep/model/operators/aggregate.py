@@ -150,7 +150,7 @@ def result_of(function: Function, name: str, schema: Schema, where: str, pointer
     try:
         return result_field(name, function, column, by)
     except QueryError as error:
-        raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
+        raise QueryError(f"{where}: {error.message}", f"{pointer}{error.pointer or '/column'}") from None
 
 
 def _user_result(name: str, function: UserFunction, schema: Schema, where: str, pointer: str) -> Field:
