@@ -287,7 +287,7 @@ def test_windows_that_are_none() -> None:
         TRAILING(rows=0)
     with pytest.raises(QueryError, match="TRAILING is a window of `over`"):
         Aggregate("a", "s", TRAILING("1s"), (), (("n", functions.count()),))  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match=r"expected TRAILING\(\"10m\"\), got SizeWindow"):
+    with pytest.raises(QueryError, match=r"expected TRAILING\(\"10m\"\), got SIZE"):
         Over("o", "s", SIZE(3), (), (("n", functions.count()),))  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="field 'n': lag is a function of `over`"):
         Aggregate("a", "s", SIZE(3), (), (("n", functions.lag("m")),)).output_schema(SCHEMA)
