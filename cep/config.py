@@ -50,6 +50,8 @@ class ClusterConfig:
         reports: the folder in which supervisors report on the processes they keep up (`cep.service.reports`); None: none does.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
+        host: the name of the host on which the process is; empty in a cluster of one machine.
+        address: at which the other hosts reach this one's processes; None: they do not.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
     """
 
@@ -75,6 +77,8 @@ class ClusterConfig:
     gateway: str | None = None
     reports: str | None = None
     rest_url: str | None = None
+    host: str = ""
+    address: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
 

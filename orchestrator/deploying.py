@@ -26,7 +26,7 @@ def planned(state: ClusterState, query: Query, files: FilesByStream, config: Clu
     state.check_new(query)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
-    plan = make_plan(query, known, state.workers(), topology, config.numa, files, feeds)
+    plan = make_plan(query, known, state.workers(), state.machines(config.host, topology), config.numa, files, feeds)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
     return plan
 

@@ -9,7 +9,7 @@ read anew after the next election.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from cep.config import ClusterConfig, node
 from cep.errors import CepError, ClusterError
+from cep.model.hosts import Host
 from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.topology import Topology
@@ -30,9 +31,9 @@ from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
 from orchestrator.records import Now
 from orchestrator.registry import Deposed, Registry
-from orchestrator.state.blame import Deaths
+from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, SubmitQuery, Tick
+from orchestrator.state.events import Connected, Event, HostsSeen, SubmitQuery, Tick
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.unseen import Unseen
 
@@ -74,7 +75,7 @@ class Service:
     """The cluster's state, kept in ZooKeeper. `ask`, `do`, `deploy` and `wait` may be called from any thread.
 
     Args:
-        topology: where the planner finds the distances between nodes.
+        topology: of the host on which this is.
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
     """
@@ -100,6 +101,7 @@ class Service:
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
+        self._off: set[str] = set()  # hosts whose clocks are off, which has been told
         self._try_again = False
         self._deadline: float | None = None  # the steady time at which the state wants a Tick
 
@@ -219,11 +221,23 @@ class Service:
         if not self.leads:
             self._campaign()
         if self.leads:
-            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._deaths):
+            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._all_deaths):
                 self._see(path, event)
+                if isinstance(event, HostsSeen):
+                    self._tell_of_clocks(event.hosts)
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
             self._registry.flush(self._fence)
+
+    def _all_deaths(self) -> Deaths:
+        """Those of other hosts come with their registrations."""
+        return {**self._deaths(), **deaths_in(report for host in self._state.hosts.values() for report in host.reports)}
+
+    def _tell_of_clocks(self, hosts: Mapping[str, Host]) -> None:
+        off = {name for name, host in hosts.items() if host.is_clock_off}
+        for name in sorted(off - self._off):
+            _LOG.warning("the clock of host %r is %.1f s off ZooKeeper's: set it", name, (hosts[name].clock_ms or 0) / 1000)
+        self._off = off
 
     def _campaign(self) -> None:
         if not self._election.leads():

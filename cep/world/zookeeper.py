@@ -100,7 +100,7 @@ class ZooKeeperSession:
     def get(self, paths: Iterable[str], watch: NodeWatch | None = None) -> list[Znode | NodeRefused | None]:
         client = self._connected()
         asked = [client.get_async(path, _watching(watch)) for path in paths]
-        return [self._read(answer, lambda found: Znode(bytes(found[0]), found[1].version, found[1].ephemeralOwner)) for answer in asked]
+        return [self._read(answer, _znode) for answer in asked]
 
     def children(self, paths: Iterable[str], watch: NodeWatch | None = None) -> list[list[str] | NodeRefused | None]:
         client = self._connected()
@@ -208,6 +208,11 @@ class _Watching:
     def __call__(self, event: WatchedEvent) -> None:
         if event.type != EventType.NONE:  # that one says that the connection is lost, which the listener says too
             self.watch(event.path)
+
+
+def _znode(found: Any) -> Znode:
+    data, stat = found
+    return Znode(bytes(data), stat.version, stat.ephemeralOwner, stat.mtime)
 
 
 def _watching(watch: NodeWatch | None) -> _Watching | None:

@@ -107,7 +107,7 @@ def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterS
     busy = dict.fromkeys(state.managers, 0.0)
     for im, share in shares.values():
         busy[im] = busy.get(im, 0.0) + share
-    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.managers.values()]
+    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.staying()]
 
 
 def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> list[DeployedInstance]:

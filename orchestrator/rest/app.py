@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from cep.service.serving import Bodies
-from orchestrator.rest import cluster_routes, many, openapi, problems, query_routes, stream_routes
+from orchestrator.rest import cluster_routes, host_routes, many, openapi, problems, query_routes, stream_routes
 from orchestrator.rest.api import Api
 from orchestrator.rest.bodies import bytes_max
 from orchestrator.rest.guard import Guard
@@ -24,7 +24,7 @@ def make_rest_app(api: Api) -> FastAPI:
         redoc_url=None,
     )
     app.state.api = api
-    for routes in (query_routes, stream_routes, cluster_routes, many):
+    for routes in (query_routes, stream_routes, cluster_routes, host_routes, many):
         app.include_router(routes.router)
     problems.install(app)
     openapi.complete(app)

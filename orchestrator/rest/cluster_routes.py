@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from orchestrator.rest import models, views
 from orchestrator.rest.api import InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
 from orchestrator.rest.disk_room import why_no_room
+from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     DiscardNode,
 )
@@ -34,14 +37,21 @@ async def instance_managers(api: InjectedApi) -> Any:
     return await api.ask(views.managers)
 
 
+def _elsewhere(own: str, state: ClusterState) -> list[Mapping[str, Any]]:
+    """What the supervisors of other hosts report."""
+    return [report for name, host in sorted(state.hosts.items()) if name != own for report in host.reports]
+
+
 @router.get("/cluster", response_model=models.ClusterInfo)
 async def cluster(api: InjectedApi) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
     folder = api.config.reports
     supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
+    elsewhere = await api.ask(partial(_elsewhere, api.config.host)) if api.service.leads else []
     return {
+        "host": api.config.host,
         "run": api.config.home,
-        "supervisors": supervisors,
+        "supervisors": [*supervisors, *elsewhere],
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -49,8 +59,10 @@ async def cluster(api: InjectedApi) -> Any:
 
 @router.get("/topology")
 async def topology(api: InjectedApi) -> dict[str, Any]:
-    """NUMA nodes, their cores and distances, as the planner sees them."""
-    return api.service.topology.to_json()
+    """NUMA nodes, their cores and distances, as the planner sees them: of the host that answers, of each host, and between two."""
+    machines = await api.ask(lambda state: state.machines(api.config.host, api.service.topology))
+    hosts = {name: topology.to_json() for name, topology in sorted(machines.topologies.items())}
+    return api.service.topology.to_json() | {"hosts": hosts, "between_hosts": machines.between}
 
 
 @router.get(

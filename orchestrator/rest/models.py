@@ -338,6 +338,58 @@ class InstanceManagerInfo(Model):
     instances: int = Field(description="Subquery instances it hosts.")
 
 
+class HostInfo(Model):
+    """A machine of the cluster."""
+
+    name: str = Field(description="Empty in a cluster of one machine.")
+    address: str
+    nodes: int = Field(description="NUMA nodes.")
+    cores: int
+    instance_managers: list[str]
+    instances: int = Field(description="Subquery instances of queries that are not over.")
+    load: float | None = Field(description="Processes that wanted a core in the last minute, as its kernel counts them.")
+    clock_ms: int | None = Field(description="How far its clock is ahead of ZooKeeper's.")
+    clock_off: bool = Field(description="It is so far off that it should be set.")
+    since: float | None = Field(description="When it joined, in seconds since 1970 by its own clock.")
+    version: str
+    leaving: bool = Field(description="Nothing is placed there any more, and what is there goes elsewhere.")
+
+
+class JoiningHost(BaseModel):
+    """A host that wants to join."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=NAME_CHARS_MAX)
+    version: str = Field(max_length=40, description="Of what hosts say to each other.", examples=["1.0"])
+
+
+class Membership(Model):
+    """What a member of the cluster has to know."""
+
+    version: str
+    time: float = Field(description="Now, in seconds since 1970.")
+    host: str = Field(description="The host that answers.")
+    cluster: dict[str, Any] = Field(description="Fields of every member's configuration.")
+    files: dict[str, str] = Field(description="Field of the configuration → what is in the file that it names; secrets among them.")
+
+
+class Remaining(Model):
+    """An instance that is still on a host that is leaving."""
+
+    query: str
+    subquery: str
+    instance: int
+
+
+class Evacuated(Model):
+    """How far the evacuation of a host has come."""
+
+    host: str
+    until: float | None = Field(description="When what has not gone fails, in seconds since 1970; null: it is gone already.")
+    left: list[Remaining]
+
+
 class SetAside(Model):
     """A node of ZooKeeper that cannot be read or acted on. It stays as it is until it is mended or removed."""
 
@@ -348,6 +400,7 @@ class SetAside(Model):
 class ClusterInfo(Model):
     """What the cluster is made of, beside its queries."""
 
+    host: str = Field(description="The host that answers; empty in a cluster of one machine.")
     run: str = Field(description="The folder in which its processes have their sockets; clients of the same machine have theirs there too.")
     supervisors: list[dict[str, Any]] = Field(
         description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cep.model.hosts import Host
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
@@ -123,6 +124,20 @@ class ManagersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class HostsSeen:
+    """All hosts that have joined, by name."""
+
+    hosts: Mapping[str, Host]
+
+
+@dataclass(frozen=True, slots=True)
+class EvacuateHost:
+    """A host is to be left."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusesSeen:
     """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
 
@@ -154,7 +169,9 @@ Event = (
     | ClosePublisher
     | Subscribe
     | Unsubscribe
+    | EvacuateHost
     | ManagersSeen
+    | HostsSeen
     | StatusesSeen
     | Connected
     | Tick
