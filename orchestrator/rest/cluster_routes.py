@@ -14,6 +14,7 @@ from cep.service.reports import read_reports
 from orchestrator.rest import models, views
 from orchestrator.rest.api import InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.cluster_metrics import cluster_exposition
 from orchestrator.rest.disk_room import why_no_room
 from orchestrator.state.events import (
     DiscardNode,
@@ -37,11 +38,9 @@ async def instance_managers(api: InjectedApi) -> Any:
 @router.get("/cluster", response_model=models.ClusterInfo)
 async def cluster(api: InjectedApi) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
-    folder = api.config.reports
-    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
     return {
         "run": api.config.home,
-        "supervisors": supervisors,
+        "supervisors": await _supervisors(api),
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -89,4 +88,11 @@ async def trace(api: InjectedApi) -> models.TraceInfo:
 async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
-    return PlainTextResponse(found["text"], media_type="text/plain; version=0.0.4")
+    states = await api.ask(lambda state: [query.state for query in state.queries.values()]) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(states, await _supervisors(api)))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _supervisors(api: InjectedApi) -> list[dict[str, Any]]:
+    folder = api.config.reports
+    return [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
