@@ -6,7 +6,7 @@ Only the standard library is imported, for instance managers read this before th
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,6 +16,8 @@ BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 GRACE_S = 10.0
+LOG_FORMS = ("text", "json")
+LOG = LOG_FORMS[0]
 TOKEN_VARIABLE = "CEP_TOKEN"
 RUN_VARIABLE = "CEP_RUN"
 
@@ -53,6 +55,7 @@ class ClusterConfig:
         host: the name of the host on which the process is; empty in a cluster of one machine.
         address: at which the other hosts reach this one's processes; None: they do not.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
+        log: how processes log, one of LOG_FORMS (`cep.service.logs`).
     """
 
     home: str
@@ -81,6 +84,7 @@ class ClusterConfig:
     address: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
+    log: str = LOG
 
     @property
     def silence_s(self) -> float:
@@ -135,6 +139,12 @@ class InstanceManagerConfig:
             return InstanceManagerConfig(**document | {"cluster": ClusterConfig.from_json(document["cluster"])})
         except (TypeError, KeyError) as error:
             raise ClusterError(f"not the configuration of an instance manager: {error}") from None
+
+
+def agreed(own: object, *but: str) -> dict[str, Any]:
+    """Of a role's own configuration, a dataclass, what all processes of the cluster are told too: the fields that `ClusterConfig` has."""
+    known = {each.name for each in fields(ClusterConfig)}.intersection(each.name for each in fields(own))  # type: ignore[arg-type]
+    return {name: getattr(own, name) for name in known.difference(but)}
 
 
 def argument(config: ClusterConfig | InstanceManagerConfig) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -23,14 +24,14 @@ _PATIENCE_S = 4.0
 
 def zookeeper() -> str:
     """It answers."""
-    with closing(socket.create_connection(("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181"))), _PATIENCE_S)) as connection:
+    with closing(socket.create_connection(("127.0.0.1", _told("zookeeper_port", 2181)), _PATIENCE_S)) as connection:
         connection.sendall(b"ruok")
         return _expected(connection.recv(4).decode(), "imok")
 
 
 def orchestrator() -> str:
     """It leads, or stands by for one that does."""
-    port = int(os.environ.get("CEP_REST_PORT", "8765"))
+    port = _told("rest_port", 8765)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
     with closing(connection):
         connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
@@ -70,6 +71,14 @@ def spark_master() -> str:
 ROLES: dict[str, Callable[[], str]] = {
     role.__name__.replace("_", "-"): role for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master)
 }
+
+
+def _told(name: str, default: int) -> int:
+    """An option, as the role has it of its environment or file (`driver.configuration`, which takes longer to import)."""
+    if given := os.environ.get(f"CEP_{name.upper()}"):
+        return int(given)
+    file = os.environ.get("CEP_CONFIG")
+    return int(tomllib.loads(Path(file).read_text("utf-8-sig")).get(name, default) if file else default)
 
 
 def _run() -> RunFolder:

@@ -16,6 +16,7 @@ from cep.service.reports import read_reports
 from orchestrator.rest import models, views
 from orchestrator.rest.api import InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.cluster_metrics import cluster_exposition
 from orchestrator.rest.disk_room import why_no_room
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
@@ -45,13 +46,10 @@ def _elsewhere(own: str, state: ClusterState) -> list[Mapping[str, Any]]:
 @router.get("/cluster", response_model=models.ClusterInfo)
 async def cluster(api: InjectedApi) -> Any:
     """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
-    folder = api.config.reports
-    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
-    elsewhere = await api.ask(partial(_elsewhere, api.config.host)) if api.service.leads else []
     return {
         "host": api.config.host,
         "run": api.config.home,
-        "supervisors": [*supervisors, *elsewhere],
+        "supervisors": await _supervisors(api),
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -101,4 +99,13 @@ async def trace(api: InjectedApi) -> models.TraceInfo:
 async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
-    return PlainTextResponse(found["text"], media_type="text/plain; version=0.0.4")
+    states = await api.ask(lambda state: [query.state for query in state.queries.values()]) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(states, await _supervisors(api)))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _supervisors(api: InjectedApi) -> list[Mapping[str, Any]]:
+    """What those of this host report, and while this orchestrator leads, those of the others."""
+    folder = api.config.reports
+    here = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
+    return [*here, *(await api.ask(partial(_elsewhere, api.config.host)) if api.service.leads else [])]
