@@ -19,18 +19,23 @@ from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import looking
+from driver import door, looking
 from driver.cluster import Cluster, Running
 from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, err, out
+from driver.terminal import PORT, URL, Authority, Token, Url, err, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Continuous queries over fast streams on one large machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
 roles.register(app)
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
@@ -44,11 +49,21 @@ def up(
     data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
     module: Annotated[list[str] | None, typer.Option(help="A module whose functions queries may call; may be repeated.")] = None,
     module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
-    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs tokens and --keys.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
     rest_name: Annotated[
         list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
     ] = None,
+    address: Annotated[
+        str | None, typer.Option(envvar="CEP_REST_ADDRESS", help="The URL by which REST is asked for, if --host does not tell.")
+    ] = None,
+    tokens: roles.TokensOption = None,
+    keys: roles.KeysOption = None,
+    tls_cert: roles.CertificateOption = None,
+    tls_key: roles.CertificateKeyOption = None,
+    ca: Authority = None,
+    insecure_http: roles.InsecureOption = False,
+    zookeeper_tls: roles.ZooKeeperTlsOption = False,
     hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
     fast_path: roles.FastPathOption = True,
     stock_numba: roles.StockNumbaOption = False,
@@ -59,7 +74,8 @@ def up(
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     code = module or [], module_path or []
     rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
-    rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
+    rest |= {"rest_url": address, "tokens": tokens, "keys": keys, "tls_cert": tls_cert, "tls_key": tls_key, "ca": ca}
+    rest |= {"insecure_http": insecure_http, "zookeeper_tls": zookeeper_tls, "fast_path": fast_path, "stock_numba": stock_numba}
     with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
@@ -75,10 +91,11 @@ def deploy(
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
     read = [(path, document) for path in documents for document in _documents(path)]
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
@@ -95,9 +112,10 @@ def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
         out.print(text, markup=False, highlight=False)
 
@@ -108,6 +126,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
     own = reports_at(url)
@@ -115,7 +134,7 @@ def status(
         _tell_without(own, "no orchestrator runs")
         raise typer.Exit(1)
     try:
-        _tell(name, as_json, url, token)
+        _tell(name, as_json, url, token, ca)
     except ClusterError as error:
         if own:
             _tell_without(own, str(error))
@@ -123,8 +142,8 @@ def status(
         raise
 
 
-def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
-    with Cluster(url, token) as cluster:
+def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str | None) -> None:
+    with Cluster(url, token, ca=ca) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
@@ -156,9 +175,10 @@ def stop(
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
@@ -171,12 +191,13 @@ def move(
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
     subquery, _, index = instance.partition("/")
     if not index.isdecimal():
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         cluster.query(name).move(subquery, int(index), im)
         out.print(f"{name}: {instance} is on {im}", highlight=False)
 
@@ -187,9 +208,10 @@ def delete(
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query and forgets it; or forgets a stream that no query reads."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         if stream:
             cluster.undeclare(name)
         else:
@@ -203,9 +225,10 @@ def dead_letters(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints what of its input a query could not use: how much, and the last of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = cluster.query(name).dead_letters()
     if as_json:
         print(json.dumps(found, indent=2))
@@ -217,6 +240,7 @@ def dead_letters(
 
 
 looking.register(app)
+door.register(app)
 
 
 def _is_document(query: str) -> bool:

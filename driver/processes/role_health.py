@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -16,27 +17,43 @@ from pathlib import Path
 
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
+from driver.processes.key_folder import KeyFolder
 from driver.processes.run_folder import RunFolder, run_folder
+from driver.processes.zookeeper import is_ok
 
 _PATIENCE_S = 4.0
 
 
 def zookeeper() -> str:
     """It answers."""
-    with closing(socket.create_connection(("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181"))), _PATIENCE_S)) as connection:
-        connection.sendall(b"ruok")
-        return _expected(connection.recv(4).decode(), "imok")
+    keys = _keys() if os.environ.get("CEP_ZOOKEEPER_TLS", "").lower() in ("1", "true", "yes", "on") else None
+    answers = is_ok("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181")), _PATIENCE_S, keys)
+    return _expected("imok" if answers else "another answer", "imok")
 
 
 def orchestrator() -> str:
     """It leads, or stands by for one that does."""
     port = int(os.environ.get("CEP_REST_PORT", "8765"))
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    connection = _connection(port)
     with closing(connection):
         connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
         answer = json.loads(connection.getresponse().read())
     _expected(answer["zookeeper"], "connected")
     return str(answer["role"])
+
+
+def _connection(port: int) -> http.client.HTTPConnection:
+    """With TLS where REST has it: its certificate is for 127.0.0.1 too, as `cep keys` makes them."""
+    keys = _keys()
+    if keys is None and "CEP_TLS_CERT" not in os.environ:
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    authority = os.environ.get("CEP_CA") or (str(keys.ca) if keys else None)
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_S, context=ssl.create_default_context(cafile=authority))
+
+
+def _keys() -> KeyFolder | None:
+    named = os.environ.get("CEP_KEYS")
+    return KeyFolder(Path(named)) if named else None
 
 
 def metric_server() -> str:

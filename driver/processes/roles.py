@@ -26,11 +26,13 @@ from driver.commands import environment, python
 from driver.processes import agent
 from driver.processes.agent import AgentConfig
 from driver.processes.compose import compose_text, for_machine, read_compose
+from driver.processes.door import Door
 from driver.processes.java import java_home
 from driver.processes.run_folder import RunFolder
 from driver.processes.site import Site, managers_of
 from driver.processes.zookeeper import ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
+from driver.terminal import Authority
 
 _PANEL = "Roles of a cluster"
 
@@ -48,6 +50,35 @@ FastPathOption = Annotated[
 ]
 StockNumbaOption = Annotated[
     bool, typer.Option(envvar="CEP_STOCK_NUMBA", help="Kernels are compiled as Numba does it, not by our own pipeline: for bug reports.")
+]
+
+TokensOption = Annotated[
+    str | None,
+    typer.Option(
+        envvar="CEP_TOKENS",
+        help="The file of tokens that `cep token` keeps, each with its roles; a role's default: that of the run folder.",
+    ),
+]
+KeysOption = Annotated[
+    str | None, typer.Option(envvar="CEP_KEYS", help="The folder that `cep keys` has made: REST speaks TLS with what is in it.")
+]
+CertificateOption = Annotated[
+    str | None,
+    typer.Option(envvar="CEP_TLS_CERT", help="Another certificate for REST, with those that lead to its authority: a file in PEM."),
+]
+CertificateKeyOption = Annotated[str | None, typer.Option(envvar="CEP_TLS_KEY", help="Its key: a file in PEM.")]
+InsecureOption = Annotated[
+    bool,
+    typer.Option(
+        envvar="CEP_INSECURE_HTTP",
+        help="REST without TLS beyond loopback: behind a proxy that has it, or on a network of the cluster's own.",
+    ),
+]
+ZooKeeperTlsOption = Annotated[
+    bool,
+    typer.Option(
+        envvar="CEP_ZOOKEEPER_TLS", help="ZooKeeper speaks TLS with the certificates in --keys, and with those alone that have one."
+    ),
 ]
 
 _SERVER = "127.0.0.1:2181"
@@ -78,9 +109,12 @@ def zookeeper(
     host: Annotated[str, typer.Option(help="Where it listens.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 2181,
     folder: Annotated[Path, typer.Option(envvar="CEP_ZOOKEEPER_DATA", help="Its data, which outlive it.")] = Path("zookeeper"),
+    keys: KeysOption = None,
+    zookeeper_tls: ZooKeeperTlsOption = False,
 ) -> None:
     """ZooKeeper, from the jars of PySpark."""
-    _become(ZooKeeper(folder, port, host, lasting=True).command(java_home(), spark_jars()))
+    behind = Door(keys, zookeeper_tls=zookeeper_tls).zookeeper_keys()
+    _become(ZooKeeper(folder, port, host, lasting=True, keys=behind).command(java_home(), spark_jars()))
 
 
 def orchestrator(
@@ -93,10 +127,26 @@ def orchestrator(
     modules: Modules = "",
     module_path: ModulePath = "",
     session_timeout: Session = SESSION_TIMEOUT_S,
+    tokens: TokensOption = None,
+    keys: KeysOption = None,
+    tls_cert: CertificateOption = None,
+    tls_key: CertificateKeyOption = None,
+    ca: Authority = None,
+    insecure_http: InsecureOption = False,
+    zookeeper_tls: ZooKeeperTlsOption = False,
 ) -> None:
     """An orchestrator. Of several one leads; the others stand by."""
     site = Site(
-        RunFolder(run), servers, host, port, address, _split(data, ":"), _split(modules, ","), _split(module_path, ":"), session_timeout
+        RunFolder(run),
+        servers,
+        host,
+        port,
+        address,
+        _split(data, ":"),
+        _split(modules, ","),
+        _split(module_path, ":"),
+        session_timeout,
+        door=Door(keys, tls_cert, tls_key, ca, tokens, insecure_http, zookeeper_tls),
     )
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
@@ -109,9 +159,12 @@ def metric_server(run: RunFolderOption) -> None:
 def gateway(
     run: RunFolderOption,
     url: Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrators' addresses, with commas.")] = "http://127.0.0.1:8765",
+    tokens: TokensOption = None,
+    keys: KeysOption = None,
+    ca: Authority = None,
 ) -> None:
     """The gateway: publishes and subscribes for clients of REST."""
-    site = Site(RunFolder(run), _SERVER, rest_url=url)
+    site = Site(RunFolder(run), _SERVER, rest_url=url, door=Door(keys, ca=ca, tokens=tokens))
     path = site.run.path / "gateway"
     with suppress(FileNotFoundError):
         path.unlink()  # of one that was killed
@@ -134,6 +187,8 @@ def instance_managers(
     kernel_cache: KernelCacheOption = None,
     fast_path: FastPathOption = True,
     stock_numba: StockNumbaOption = False,
+    keys: KeysOption = None,
+    zookeeper_tls: ZooKeeperTlsOption = False,
 ) -> None:
     """The instance managers of a machine, or of one of its NUMA nodes, kept up: one for each core, bound to it and its memory."""
     site = Site(
@@ -146,6 +201,7 @@ def instance_managers(
         kernel_cache=kernel_cache,
         fast_path=fast_path,
         stock_numba=stock_numba,
+        door=Door(keys, zookeeper_tls=zookeeper_tls),
     )
     topology = read_topology().restricted(available_cores())
     name = "instance-managers" if node is None else f"instance-managers-{node}"

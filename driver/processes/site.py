@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep.config import SESSION_TIMEOUT_S, ClusterConfig, InstanceManagerConfig
 from cep.errors import ClusterError
 from cep.model.topology import NumaNode, Topology, core_list
+from driver.processes.door import Door
 from driver.processes.run_folder import RunFolder
 from driver.processes.zookeeper import patient
 
@@ -24,6 +25,7 @@ class Site:
         modules, module_path: whose functions queries may call, and where they are found.
         kernel_cache: where compiled kernels are kept; None: the user's own.
         fast_path, stock_numba: for bug reports, as in `cep.config.ClusterConfig`.
+        door: who is let in to REST and ZooKeeper, and how.
     """
 
     run: RunFolder
@@ -38,6 +40,7 @@ class Site:
     kernel_cache: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
+    door: Door = field(default_factory=Door)
 
     def cluster(self) -> ClusterConfig:
         """What all processes of it agree on; without the token, which only servers and clients of REST need."""
@@ -59,6 +62,7 @@ class Site:
             zookeeper_secret=str(self.run.zookeeper_secret),
             gateway=str(self.run.path / "gateway"),
             reports=str(self.run.reports),
+            **self.door.settings(self.run.tokens),
         )
 
 
