@@ -6,7 +6,7 @@ Only the standard library is imported, for instance managers read this before th
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,8 @@ BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 GRACE_S = 10.0
+LOG_FORMS = ("text", "json")
+LOG = LOG_FORMS[0]
 TOKEN_VARIABLE = "CEP_TOKEN"
 RUN_VARIABLE = "CEP_RUN"
 
@@ -60,6 +62,7 @@ class ClusterConfig:
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
+        log: how processes log, one of LOG_FORMS (`cep.service.logs`).
     """
 
     home: str
@@ -93,6 +96,7 @@ class ClusterConfig:
     rest_url: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
+    log: str = LOG
 
     @property
     def silence_s(self) -> float:
@@ -108,7 +112,7 @@ class ClusterConfig:
         return f"{'http' if self.tls_cert is None else 'https'}://{f'[{host}]' if ':' in host else host}:{self.rest_port}"
 
     @property
-    def zookeeper_tls(self) -> tuple[str, str, str] | None:
+    def zookeeper_credentials(self) -> tuple[str, str, str] | None:
         """Authority, certificate and key for a session with ZooKeeper; None: it is without TLS. Raises ClusterError: one is missing."""
         files = self.ca, self.zookeeper_cert, self.zookeeper_key
         if self.zookeeper_cert is None and self.zookeeper_key is None:
@@ -156,6 +160,12 @@ class InstanceManagerConfig:
             return InstanceManagerConfig(**document | {"cluster": ClusterConfig.from_json(document["cluster"])})
         except (TypeError, KeyError) as error:
             raise ClusterError(f"not the configuration of an instance manager: {error}") from None
+
+
+def agreed(own: object, *but: str) -> dict[str, Any]:
+    """Of a role's own configuration, a dataclass, what all processes of the cluster are told too: the fields that `ClusterConfig` has."""
+    known = {each.name for each in fields(ClusterConfig)}.intersection(each.name for each in fields(own))  # type: ignore[arg-type]
+    return {name: getattr(own, name) for name in known.difference(but)}
 
 
 def argument(config: ClusterConfig | InstanceManagerConfig) -> str:

@@ -21,62 +21,46 @@ from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
 from driver import door, looking
 from driver.cluster import Cluster, Running
+from driver.configuration import commands, table
+from driver.configuration.flags import CONFIG, role_command
+from driver.configuration.told import Told, named_file, tell
 from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
-from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Authority, Token, Url, err, out
+from driver.processes.run_folder import token_or_run_folders
+from driver.processes.supervisor import LocalConfig
+from driver.terminal import Authority, Token, Url, err, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(
-    help="Continuous queries over fast streams on one large machine.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_show_locals=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 roles.register(app)
+app.add_typer(commands.app, name="config")
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
 NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
-@app.command()
-def up(
-    instances: Annotated[int | None, typer.Option(min=1, help="Instance managers; default: one per core, at most 4.")] = None,
-    numa: Annotated[bool, typer.Option(help="Bind each instance manager to a core and its NUMA node.")] = True,
-    data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="A module whose functions queries may call; may be repeated.")] = None,
-    module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
-    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs tokens and --keys.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
-    rest_name: Annotated[
-        list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
-    ] = None,
-    address: Annotated[
-        str | None, typer.Option(envvar="CEP_REST_ADDRESS", help="The URL by which REST is asked for, if --host does not tell.")
-    ] = None,
-    tokens: roles.TokensOption = None,
-    keys: roles.KeysOption = None,
-    tls_cert: roles.CertificateOption = None,
-    tls_key: roles.CertificateKeyOption = None,
-    ca: Authority = None,
-    insecure_http: roles.InsecureOption = False,
-    zookeeper_tls: roles.ZooKeeperTlsOption = False,
-    hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
-    fast_path: roles.FastPathOption = True,
-    stock_numba: roles.StockNumbaOption = False,
-    token: Token = None,
-) -> None:
+@app.callback()
+def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None) -> None:
+    """Continuous queries over fast streams on one large machine."""
+    if context.invoked_subcommand in table.ROLES or context.invoked_subcommand == "config" or named_file(config) is None:
+        return
+    told = tell(table.CLIENTS, {}, config)
+    context.default_map = {name: {"url": told["url"], "token": told["token"], "ca": told["ca"]} for name in _client_commands(context)}
+
+
+def _client_commands(context: typer.Context) -> Iterator[str]:
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    return (name for name in commands if name not in table.ROLES)
+
+
+def up(told: Told) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    code = module or [], module_path or []
-    rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
-    rest |= {"rest_url": address, "tokens": tokens, "keys": keys, "tls_cert": tls_cert, "tls_key": tls_key, "ca": ca}
-    rest |= {"insecure_http": insecure_http, "zookeeper_tls": zookeeper_tls, "fast_path": fast_path, "stock_numba": stock_numba}
-    with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
+    with LocalCluster(**_tidy(told.fields_of(LocalConfig))) as cluster:
         out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
@@ -85,11 +69,19 @@ def up(
             cluster.check()
 
 
+def _tidy(fields: dict[str, Any]) -> dict[str, Any]:
+    """The token is the run folder's where none is given."""
+    return fields | {"token": token_or_run_folders(fields["token"])}
+
+
+app.command()(role_command(table.UP, up))
+
+
 @app.command()
 def deploy(
     documents: Annotated[list[Path], typer.Argument(help="Queries: JSON, or YAML if it ends in .yaml or .yml; one or several in a file.")],
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -110,7 +102,7 @@ def deploy(
 @app.command()
 def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -124,7 +116,7 @@ def explain(
 def status(
     name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -173,7 +165,7 @@ def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
 def stop(
     name: NameArgument,
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -189,7 +181,7 @@ def move(
     name: NameArgument,
     instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -206,7 +198,7 @@ def move(
 def delete(
     name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -223,7 +215,7 @@ def delete(
 def dead_letters(
     name: NameArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
@@ -336,7 +328,7 @@ def main() -> None:
         raise SystemExit(130) from None
     except CepError as error:
         pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
-        err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
+        err.print(f"[red]error:[/] {escape(str(error))}{pointer}", highlight=False)
         raise SystemExit(1) from None
     except Exception as error:
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

@@ -14,10 +14,11 @@ from cep.errors import ClusterError
 from cep.service.access import Role
 from cep.service.token_file import add_token, read_tokens, remove_token
 from driver.cluster import Cluster
+from driver.configuration.table import URL
 from driver.processes.certificates import DAYS, KeyMaker, ends, names_of
 from driver.processes.key_folder import KeyFolder
 from driver.processes.run_folder import run_folder
-from driver.terminal import URL, Authority, Token, Url, out
+from driver.terminal import Authority, Token, Url, out
 
 _PANEL = "Who may do what"
 

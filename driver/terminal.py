@@ -8,17 +8,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from driver.configuration.table import BY_NAME
 from driver.processes.run_folder import token_or_run_folders
 
-PORT = 8765
-URL = f"http://127.0.0.1:{PORT}"
 PIPED_WIDTH = 200
 """Columns of a table that no terminal's width limits."""
 
 err = Console(stderr=True, soft_wrap=True)
 out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
-Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address; of several, theirs with commas.")]
+Url = Annotated[str, typer.Option(envvar="CEP_URL", help=BY_NAME["url"].meaning)]
 Token = Annotated[
     str | None, typer.Option(envvar="CEP_TOKEN", callback=token_or_run_folders, help="The cluster's token; default: that of $CEP_RUN.")
 ]

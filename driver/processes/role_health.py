@@ -11,9 +11,11 @@ import os
 import socket
 import ssl
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
@@ -22,18 +24,18 @@ from driver.processes.run_folder import RunFolder, run_folder
 from driver.processes.zookeeper import is_ok
 
 _PATIENCE_S = 4.0
+T = TypeVar("T", int, str, bool)
 
 
 def zookeeper() -> str:
     """It answers."""
-    keys = _keys() if os.environ.get("CEP_ZOOKEEPER_TLS", "").lower() in ("1", "true", "yes", "on") else None
-    answers = is_ok("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181")), _PATIENCE_S, keys)
+    answers = is_ok("127.0.0.1", _told("zookeeper_port", 2181), _PATIENCE_S, _keys() if _told("zookeeper_tls", False) else None)
     return _expected("imok" if answers else "another answer", "imok")
 
 
 def orchestrator() -> str:
     """It leads, or stands by for one that does."""
-    port = int(os.environ.get("CEP_REST_PORT", "8765"))
+    port = _told("rest_port", 8765)
     connection = _connection(port)
     with closing(connection):
         connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
@@ -45,14 +47,14 @@ def orchestrator() -> str:
 def _connection(port: int) -> http.client.HTTPConnection:
     """With TLS where REST has it: its certificate is for 127.0.0.1 too, as `cep keys` makes them."""
     keys = _keys()
-    if keys is None and "CEP_TLS_CERT" not in os.environ:
+    if keys is None and not _told("tls_cert", ""):
         return http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
-    authority = os.environ.get("CEP_CA") or (str(keys.ca) if keys else None)
+    authority = _told("ca", "") or (str(keys.ca) if keys else None)
     return http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_S, context=ssl.create_default_context(cafile=authority))
 
 
 def _keys() -> KeyFolder | None:
-    named = os.environ.get("CEP_KEYS")
+    named = _told("keys", "")
     return KeyFolder(Path(named)) if named else None
 
 
@@ -87,6 +89,14 @@ def spark_master() -> str:
 ROLES: dict[str, Callable[[], str]] = {
     role.__name__.replace("_", "-"): role for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master)
 }
+
+
+def _told(name: str, default: T) -> T:
+    """An option, as the role has it of its environment or file (`driver.configuration`, which takes longer to import)."""
+    if given := os.environ.get(f"CEP_{name.upper()}"):
+        return type(default)(given.lower() in ("1", "true", "yes", "on") if isinstance(default, bool) else given)  # type: ignore[call-arg]
+    file = os.environ.get("CEP_CONFIG")
+    return type(default)(tomllib.loads(Path(file).read_text("utf-8-sig")).get(name, default) if file else default)  # type: ignore[call-arg]
 
 
 def _run() -> RunFolder:

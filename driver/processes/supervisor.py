@@ -30,11 +30,13 @@ from cep.config import (
     BUDGET_BYTES,
     EVERYWHERE,
     GRACE_S,
+    LOG,
     SESSION_TIMEOUT_S,
     STATE_LIMIT_BYTES,
     TOKEN_VARIABLE,
     ClusterConfig,
     InstanceManagerConfig,
+    agreed,
     argument,
 )
 from cep.errors import CepError, ClusterError
@@ -67,15 +69,15 @@ class LocalConfig:
         token: what REST requests must carry; a `rest_host` beyond loopback needs it, or `tokens`. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
         tokens, keys, tls_cert, tls_key, ca, insecure_http, zookeeper_tls: as in `driver.processes.door.Door`.
-        rest_url: by which REST is asked for, where its certificate is for another name than the address at which it listens.
         rest_port: 0: any free one.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         folder: where the private folder is made; None: the temporary folder.
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
         instance_manager: the command of an instance manager, without its configuration.
-        fast_path, stock_numba: for bug reports, as in `cep.config.ClusterConfig`.
         hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
+
+    The others are as in `cep.config.ClusterConfig`.
     """
 
     instances: int | None = None
@@ -108,12 +110,13 @@ class LocalConfig:
     hold_s: float = HOLD_S
     fast_path: bool = True
     stock_numba: bool = False
+    log: str = LOG
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
         """Raises ClusterError: an unknown field."""
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
-        token = document.get("token", os.environ.get(TOKEN_VARIABLE))
+        token = document.get("token") or os.environ.get(TOKEN_VARIABLE)
         try:
             return LocalConfig(**document | lists | {"token": Secret(token) if token else None})
         except TypeError as error:
@@ -177,32 +180,23 @@ class Supervisor:
 
     def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
         own = self.config
+        made: dict[str, Any] = {
+            "modules": own.modules + ((MODULE,) if own.own_functions else ()),
+            "module_path": own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
+            **own.door.settings(),
+        }
         return ClusterConfig(
             home=str(self.home.folder),
             zookeeper=zookeeper.hosts,
-            rest_host=own.rest_host,
             rest_port=rest.getsockname()[1],
             metrics_in=self.home.socket("metrics-in"),
             metrics_out=self.home.socket("metrics-out"),
-            data=own.data,
-            modules=own.modules + ((MODULE,) if own.own_functions else ()),
-            module_path=own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
-            rest_names=own.rest_names,
-            token=own.token,
-            rest_url=own.rest_url,
-            **own.door.settings(),
-            session_timeout_s=own.session_timeout_s,
-            grace_s=own.grace_s,
-            budget_bytes=own.budget_bytes,
-            state_limit_bytes=own.state_limit_bytes,
-            numa=own.numa,
-            kernel_cache=own.kernel_cache,
             rest_fd=rest.fileno(),
             zookeeper_secret=str(self._write_secret()),
             gateway=str(self.home.folder / "gateway"),
             reports=str(self.children.reports),
-            fast_path=own.fast_path,
-            stock_numba=own.stock_numba,
+            **agreed(own, "rest_port", *made),
+            **made,
         )
 
     def _write_secret(self) -> Path:

@@ -15,6 +15,7 @@ from cep.service.reports import read_reports
 from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Asking, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.cluster_metrics import cluster_exposition
 from orchestrator.rest.disk_room import why_no_room
 from orchestrator.rest.guard import SCOPE
 from orchestrator.state.events import (
@@ -43,10 +44,8 @@ async def cluster(api: InjectedApi, access: Asking) -> Any:
     told = {"run": api.config.home}
     if not access.allows(READ):
         return told
-    folder = api.config.reports
-    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
     return told | {
-        "supervisors": supervisors,
+        "supervisors": await _supervisors(api),
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -104,4 +103,11 @@ async def trace(api: InjectedApi) -> models.TraceInfo:
 async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
-    return PlainTextResponse(found["text"], media_type="text/plain; version=0.0.4")
+    states = await api.ask(lambda state: [query.state for query in state.queries.values()]) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(states, await _supervisors(api)))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _supervisors(api: InjectedApi) -> list[dict[str, Any]]:
+    folder = api.config.reports
+    return [] if folder is None else await run_in_threadpool(read_reports, Path(folder))

@@ -129,6 +129,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/transport/peers.py": "whose processes may speak",
         "driver/gateway.py": "the token, which no command line should show",
         "driver/processes/java.py": "JAVA_HOME and PATH",
+        "driver/configuration/told.py": "what a role is told",
         "driver/local.py": "the token, handed to the supervisor",
         "driver/processes/role_health.py": "what a role is told by its environment its health check is told too",
         "driver/processes/run_folder.py": "where it is",
