@@ -19,7 +19,7 @@ from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import looking
+from driver import door, looking
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
@@ -29,12 +29,12 @@ from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.run_folder import token_or_run_folders
 from driver.processes.supervisor import LocalConfig
-from driver.terminal import Token, Url, err, out
+from driver.terminal import Authority, Token, Url, err, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 roles.register(app)
 app.add_typer(commands.app, name="config")
 
@@ -48,7 +48,7 @@ def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None) ->
     if context.invoked_subcommand in table.ROLES or context.invoked_subcommand == "config" or named_file(config) is None:
         return
     told = tell(table.CLIENTS, {}, config)
-    context.default_map = {name: {"url": told["url"], "token": told["token"]} for name in _client_commands(context)}
+    context.default_map = {name: {"url": told["url"], "token": told["token"], "ca": told["ca"]} for name in _client_commands(context)}
 
 
 def _client_commands(context: typer.Context) -> Iterator[str]:
@@ -83,10 +83,11 @@ def deploy(
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
     read = [(path, document) for path in documents for document in _documents(path)]
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
@@ -103,9 +104,10 @@ def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
         out.print(text, markup=False, highlight=False)
 
@@ -116,6 +118,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
     own = reports_at(url)
@@ -123,7 +126,7 @@ def status(
         _tell_without(own, "no orchestrator runs")
         raise typer.Exit(1)
     try:
-        _tell(name, as_json, url, token)
+        _tell(name, as_json, url, token, ca)
     except ClusterError as error:
         if own:
             _tell_without(own, str(error))
@@ -131,8 +134,8 @@ def status(
         raise
 
 
-def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
-    with Cluster(url, token) as cluster:
+def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str | None) -> None:
+    with Cluster(url, token, ca=ca) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
@@ -164,9 +167,10 @@ def stop(
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
@@ -179,12 +183,13 @@ def move(
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
     subquery, _, index = instance.partition("/")
     if not index.isdecimal():
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         cluster.query(name).move(subquery, int(index), im)
         out.print(f"{name}: {instance} is on {im}", highlight=False)
 
@@ -195,9 +200,10 @@ def delete(
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query and forgets it; or forgets a stream that no query reads."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         if stream:
             cluster.undeclare(name)
         else:
@@ -211,9 +217,10 @@ def dead_letters(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints what of its input a query could not use: how much, and the last of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = cluster.query(name).dead_letters()
     if as_json:
         print(json.dumps(found, indent=2))
@@ -225,6 +232,7 @@ def dead_letters(
 
 
 looking.register(app)
+door.register(app)
 
 
 def _is_document(query: str) -> bool:

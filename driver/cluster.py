@@ -195,14 +195,16 @@ class Cluster:
     directly, on this machine.
 
     Args:
+        token: what the cluster lets us do is what this token may do; None: for a cluster without tokens.
+        ca: the authority by whose certificate an address of https:// is known, a file in PEM; None: those that this machine trusts.
         patience_s: how long the cluster may stay without an answer before what waits for it raises ClusterError, which names what is gone.
         An
             orchestrator that is away stops nothing that flows: a publisher or subscription raises only if the instance manager that it
             speaks to has ended, too.
     """
 
-    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        self.rest = Rest(url, token, patience_s)
+    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S, ca: str | None = None) -> None:
+        self.rest = Rest(url, token, patience_s, ca)
         self.folder: str | None = None  # where our sockets are; None: in a private folder each
         self.plane: DataPlane | None = None
         self.following: Following | None = None
@@ -325,6 +327,10 @@ class Cluster:
         """Where the cluster's processes have their sockets and find ours, in containers too; None: it is not here, or not ours to write."""
         folder = str(self.rest.get("/cluster")["run"])
         return folder if os.access(folder, os.W_OK) else None
+
+    def audit(self, last: int = 100) -> list[dict[str, Any]]:
+        """The last requests that changed something, oldest first: of which token, from where, and what came of them."""
+        return list(self.rest.get(f"/audit?last={last}"))
 
     def subscribe(
         self,

@@ -15,7 +15,7 @@ from rich.live import Live
 from driver.cluster import Cluster
 from driver.configuration.table import URL
 from driver.flame import record, targets
-from driver.terminal import Token, Url, out
+from driver.terminal import Authority, Token, Url, out
 from driver.top import SortBy, TopView, view_between, view_table
 from driver.trace import trace_between, trace_table
 
@@ -29,9 +29,9 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def metrics(url: Url = URL, token: Token = None) -> None:
+def metrics(url: Url = URL, token: Token = None, ca: Authority = None) -> None:
     """Prints everything measured, as Prometheus reads it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         print(cluster.metrics(), end="")
 
 
@@ -42,9 +42,10 @@ def top(
     sort: Annotated[SortBy, typer.Option(help="What comes first: the instances that have most of it.")] = SortBy.CPU,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Shows, each second, what every query, instance and operator does and costs. Ctrl-C ends it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         frames = _frames(cluster, name, sort)
         if once or as_json:
             for shown in islice(frames, 1) if once else frames:
@@ -64,9 +65,10 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Names what has held instance managers up: work that took more than a millisecond, where, why, how often, how long."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         chosen = None if wanted is None else _managers(cluster, wanted).keys()
         before = None
         if seconds is not None:
@@ -84,9 +86,10 @@ def flame(
     native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Draws a flame graph of running instance managers, with py-spy."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = _managers(cluster, wanted)
     for file, samples in record(found, seconds, output, native).items():
         out.print(f"{file}: {samples}", markup=False, highlight=False)

@@ -21,3 +21,7 @@ Url = Annotated[str, typer.Option(envvar="CEP_URL", help=BY_NAME["url"].meaning)
 Token = Annotated[
     str | None, typer.Option(envvar="CEP_TOKEN", callback=token_or_run_folders, help="The cluster's token; default: that of $CEP_RUN.")
 ]
+Authority = Annotated[
+    str | None,
+    typer.Option("--ca", envvar="CEP_CA", help="The authority by whose certificate REST is known, a file; of `cep keys`, ca.crt."),
+]

@@ -60,7 +60,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     )
     Watch(loop, stalls)
     cluster = config.cluster
-    session = ZooKeeperSession(cluster.zookeeper, cluster.session_timeout_s, cluster.zookeeper_secret)
+    session = ZooKeeperSession(cluster.zookeeper, cluster.session_timeout_s, cluster.zookeeper_secret, cluster.zookeeper_credentials)
     control = Control(config, own, Preparation(config, sockets, loop.inbox, loop.meter), loop.ask, mark.control, session)
     controlling = ControlThread(control, mark.control)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -24,7 +24,7 @@ class ServiceThread(threading.Thread):
 
     def __init__(self, config: ClusterConfig, topology: Topology) -> None:
         super().__init__(name="orchestrator", daemon=True)
-        session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret)
+        session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret, config.zookeeper_credentials)
 
         def deaths() -> Deaths:
             """As the supervisors report, which keep instance managers up."""

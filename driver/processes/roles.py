@@ -29,6 +29,7 @@ from driver.configuration.told import Told
 from driver.processes import agent
 from driver.processes.agent import AgentConfig
 from driver.processes.compose import compose_text, for_machine, read_compose
+from driver.processes.door import Door
 from driver.processes.java import java_home
 from driver.processes.run_folder import RunFolder
 from driver.processes.site import Site, managers_of
@@ -58,7 +59,7 @@ def init(told: Told) -> None:
 
 def zookeeper(told: Told) -> None:
     """ZooKeeper, from the jars of PySpark."""
-    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], lasting=True)
+    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], True, _door(told).zookeeper_keys())
     _become(server.command(java_home(), spark_jars()))
 
 
@@ -141,7 +142,14 @@ def site_of(told: Told, **more: str) -> Site:
     known = told.fields_of(ClusterConfig)
     places = {name: known.pop(name) for name in _PLACES if name in known}
     places.pop("token", None)
-    return Site(_run(told), places.pop("zookeeper", table.BY_NAME["zookeeper"].default), **places, told=known | more)
+    run = _run(told)
+    return Site(
+        run, places.pop("zookeeper", table.BY_NAME["zookeeper"].default), **places, told=known | more | _door(told).settings(run.tokens)
+    )
+
+
+def _door(told: Told) -> Door:
+    return Door(**told.fields_of(Door))
 
 
 def _run(told: Told) -> RunFolder:

@@ -17,6 +17,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from typing import Any
 
 from cep.config import (
     BUDGET_BYTES,
+    EVERYWHERE,
     GRACE_S,
     LOG,
     SESSION_TIMEOUT_S,
@@ -39,9 +41,11 @@ from cep.config import (
 )
 from cep.errors import CepError, ClusterError
 from cep.machine import available_cores, core_quota, read_topology
+from cep.secret import Secret
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes.children import Children
+from driver.processes.door import Door
 from driver.processes.events import Events
 from driver.processes.java import java_home
 from driver.processes.process import Home
@@ -62,8 +66,9 @@ class LocalConfig:
         modules: the modules whose functions queries may call.
         module_path: folders in which they are found, behind those where Python looks anyway.
         own_functions: the source of one more such module, `driver.builder.own_functions`; empty: none.
-        token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
+        token: what REST requests must carry; a `rest_host` beyond loopback needs it, or `tokens`. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
+        tokens, keys, tls_cert, tls_key, ca, insecure_http, zookeeper_tls: as in `driver.processes.door.Door`.
         rest_port: 0: any free one.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         folder: where the private folder is made; None: the temporary folder.
@@ -81,7 +86,15 @@ class LocalConfig:
     modules: tuple[str, ...] = ()
     module_path: tuple[str, ...] = ()
     own_functions: str = ""
-    token: str | None = None
+    token: Secret | None = None
+    tokens: str | None = None
+    keys: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    ca: str | None = None
+    insecure_http: bool = False
+    zookeeper_tls: bool = False
+    rest_url: str | None = None
     rest_host: str = "127.0.0.1"
     rest_port: int = 0
     rest_names: tuple[str, ...] = ()
@@ -103,11 +116,15 @@ class LocalConfig:
     def from_json(document: dict[str, Any]) -> LocalConfig:
         """Raises ClusterError: an unknown field."""
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
-        secret = {"token": os.environ[TOKEN_VARIABLE]} if TOKEN_VARIABLE in os.environ else {}
+        token = document.get("token") or os.environ.get(TOKEN_VARIABLE)
         try:
-            return LocalConfig(**secret | document | lists)
+            return LocalConfig(**document | lists | {"token": Secret(token) if token else None})
         except TypeError as error:
             raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+
+    @property
+    def door(self) -> Door:
+        return Door(self.keys, self.tls_cert, self.tls_key, self.ca, self.tokens, self.insecure_http, self.zookeeper_tls)
 
 
 class Supervisor:
@@ -118,7 +135,7 @@ class Supervisor:
         self.events = Events()
         self._sockets: list[socket.socket] = []
         self._input = b""
-        known = environment({TOKEN_VARIABLE: config.token} if config.token else {})
+        known = environment({TOKEN_VARIABLE: config.token.text} if config.token else {})
         facts = {"home": str(home.folder)}
         self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, config.hold_s)
 
@@ -131,7 +148,7 @@ class Supervisor:
         """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
         zookeeper_port, rest = reserve_port(), _listen(self.config.rest_host, self.config.rest_port)
         self._sockets += [zookeeper_port, rest]
-        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1])
+        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1], keys=self.config.door.zookeeper_keys())
         cluster = self._cluster(zookeeper, rest)
         self.children.facts["rest"] = cluster.rest
         self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
@@ -166,6 +183,7 @@ class Supervisor:
         made: dict[str, Any] = {
             "modules": own.modules + ((MODULE,) if own.own_functions else ()),
             "module_path": own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
+            **own.door.settings(),
         }
         return ClusterConfig(
             home=str(self.home.folder),
@@ -256,9 +274,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
     """What the orchestrator says of itself; empty where it says nothing within that time."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=timeout_s)
-    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else {}
+    connection = _connection(cluster, timeout_s)
+    headers = {"Authorization": f"Bearer {cluster.token.text}"} if cluster.token else {}
     try:
         connection.request("GET", "/health", headers=headers)
         return dict(json.loads(connection.getresponse().read()))
@@ -266,6 +283,16 @@ def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
         return {}
     finally:
         connection.close()
+
+
+def _connection(cluster: ClusterConfig, timeout_s: float) -> http.client.HTTPConnection:
+    """To our own listening socket, so that no certificate has to prove it; it need not be for the address either."""
+    host = EVERYWHERE.get(cluster.rest_host, cluster.rest_host)
+    if cluster.tls_cert is None:
+        return http.client.HTTPConnection(host, cluster.rest_port, timeout=timeout_s)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, cluster.rest_port, timeout=timeout_s, context=context)
 
 
 def _say(line: dict[str, Any]) -> None:
@@ -284,7 +311,7 @@ def run(config: LocalConfig) -> None:
         cluster = supervisor.start()
         supervisor.wait_ready(cluster)
         if not supervisor.events.stopping:
-            told = {"rest": cluster.rest, "home": cluster.home, "zookeeper": cluster.zookeeper}
+            told = {"rest": cluster.rest, "ca": cluster.ca, "home": cluster.home, "zookeeper": cluster.zookeeper}
             _say({"ready": True, **told, "processes": supervisor.children.listing()})
         while not supervisor.events.stopping:
             supervisor.events.step()

@@ -403,21 +403,39 @@ class ClusterInfo(Model):
     host: str = Field(description="The host that answers; empty in a cluster of one machine.")
     run: str = Field(description="The folder in which its processes have their sockets; clients of the same machine have theirs there too.")
     supervisors: list[dict[str, Any]] = Field(
+        default_factory=list,
         description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
-        "and how and with which last words."
+        "and how and with which last words.",
     )
-    quarantined: list[SetAside] = Field(description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole.")
-    no_room: str = Field(description="Why no new query is taken, where the disk is full; empty: there is room.")
+    quarantined: list[SetAside] = Field(
+        default_factory=list, description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole."
+    )
+    no_room: str = Field("", description="Why no new query is taken, where the disk is full; empty: there is room.")
 
 
 class Health(Model):
     """Whether this orchestrator works."""
 
     role: Literal["leader", "standby"]
-    leader: str | None
-    zookeeper: Literal["connected", "away"]
-    instance_managers: int
-    queries: int
+    leader: str | None = None
+    zookeeper: Literal["connected", "away"] = Field("away", description="This and what follows is said to those that show a token.")
+    instance_managers: int = 0
+    queries: int = 0
+
+
+class AuditLine(Model):
+    """A request that changed something, or was to: what the audit log says of it."""
+
+    at: str = Field(description="When it was answered, UTC.")
+    token: str = Field("", description="The name of its token; empty: the cluster has no tokens.")
+    origin: str = Field("", alias="from", description="The address it came from.")
+    action: str = Field("", description="deploy, start, stop, delete, move, rebalance, declare, undeclare, discard, or keys.")
+    about: str = Field("", description="The query, stream or node.")
+    asked: dict[str, str] = Field(default_factory=dict, description="Parameters.")
+    status: int = 0
+    error: str | None = None
+    detail: str | None = None
+    lost: int = Field(0, description="So many lines before this one could not be written.")
 
 
 class DeadLetterReport(Model):
