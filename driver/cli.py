@@ -19,7 +19,7 @@ from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import door, looking
+from driver import door, hosts, looking
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
@@ -232,6 +232,7 @@ def dead_letters(
 
 
 looking.register(app)
+hosts.register(app)
 door.register(app)
 
 

@@ -15,12 +15,12 @@ SAME = (
     *("zookeeper", "metrics_in", "modules", "session_timeout_s", "grace_s", "budget_bytes", "state_limit_bytes"),
     *("numa", "fast_path", "stock_numba"),
 )
-FILES = ("zookeeper_secret",)
+FILES = ("zookeeper_secret", "ca", "zookeeper_cert", "zookeeper_key")
 """Fields that name files which every member has a copy of."""
 
 
-def membership(config: ClusterConfig, hosts: Mapping[str, Host], name: str, version: str, time: float) -> dict[str, Any]:
-    """What it has to know. `time`: now, in seconds since 1970.
+def membership(config: ClusterConfig, hosts: Mapping[str, Host], name: str, version: str) -> dict[str, Any]:
+    """What it has to know.
 
     Raises:
         QueryError: that is no name for a host.
@@ -39,7 +39,7 @@ def membership(config: ClusterConfig, hosts: Mapping[str, Host], name: str, vers
     if taken is not None or name == config.host:
         where = config.address if taken is None else f"{taken.address}, process {taken.agent.pid}"
         raise Conflict(f"there is a host {name!r} already, at {where}: give this one another name, --name NAME")
-    return {"version": VERSION, "time": time, "host": config.host, "cluster": _cluster(config), "files": _files(config)}
+    return {"version": VERSION, "host": config.host, "cluster": _cluster(config), "files": _files(config)}
 
 
 def _cluster(config: ClusterConfig) -> dict[str, Any]:

@@ -15,11 +15,11 @@ CLIENTS = "clients"
 """The role of the commands that ask a cluster: `cep deploy`, `cep status` and others."""
 
 UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY = "up", "init", "zookeeper", "orchestrator", "metric-server", "gateway"
-MANAGERS, SPARK_MASTER, SPARK_WORKER = "instance-managers", "spark-master", "spark-worker"
+MANAGERS, JOIN, SPARK_MASTER, SPARK_WORKER = "instance-managers", "join", "spark-master", "spark-worker"
 
 _OURS = (ORCHESTRATOR, METRICS, GATEWAY, MANAGERS)
-_EVERY = (UP, *_OURS)
-ROLES = (UP, INIT, ZOOKEEPER, *_OURS, SPARK_MASTER, SPARK_WORKER, CLIENTS)
+_EVERY = (UP, *_OURS, JOIN)
+ROLES = (UP, INIT, ZOOKEEPER, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS)
 
 PORT = 8765
 URL = f"http://127.0.0.1:{PORT}"
@@ -27,7 +27,7 @@ URL = f"http://127.0.0.1:{PORT}"
 OPTIONS: tuple[Option, ...] = (
     # where things are
     Option("run", str, None, "The folder that the processes of this machine share.",
-           (INIT, *_OURS, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
+           (INIT, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
     Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, MANAGERS), "where"),
     Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
@@ -46,7 +46,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("rest_names", list, (), "Further names by which REST may be asked for, behind a proxy for example.",
            (UP, ORCHESTRATOR), "REST", flags={UP: "--rest-name", ORCHESTRATOR: "--rest-name"}),
     Option("token", str, None, "What a request to REST has to carry; default: that of the run folder, or none.",
-           (UP, CLIENTS), "REST", secret=True),
+           (UP, JOIN, CLIENTS), "REST", secret=True),
     # the door
     Option("tokens", str, None, "The file of tokens that `cep token` keeps, each with its roles; default: that of the run folder, or none.",
            (UP, ORCHESTRATOR, GATEWAY), "the door"),
@@ -56,24 +56,32 @@ OPTIONS: tuple[Option, ...] = (
            (UP, ORCHESTRATOR), "the door"),
     Option("tls_key", str, None, "Its key, in PEM.", (UP, ORCHESTRATOR), "the door"),
     Option("ca", str, None, "The authority by whose certificates REST is known, in PEM; default: that in `keys`, or those of this machine.",
-           (UP, ORCHESTRATOR, GATEWAY, CLIENTS), "the door"),
+           (UP, ORCHESTRATOR, GATEWAY, JOIN, CLIENTS), "the door"),
     Option("insecure_http", bool, False, "REST without TLS beyond loopback: behind a proxy that has it, or on a network of its own.",
            (UP, ORCHESTRATOR), "the door"),
     Option("zookeeper_tls", bool, False, "ZooKeeper speaks TLS, with those alone that have a certificate of the authority in `keys`.",
            (UP, ZOOKEEPER, ORCHESTRATOR, MANAGERS), "the door"),
     # what queries may do
-    Option("data", list, (), "Folders under which files may be read and written.", (UP, ORCHESTRATOR, MANAGERS), "queries", separator=":"),
+    Option("data", list, (), "Folders under which files may be read and written.", (UP, ORCHESTRATOR, MANAGERS, JOIN),
+           "queries", separator=":"),
     Option("modules", list, (), "Modules whose functions queries may call.",
            (UP, ORCHESTRATOR, MANAGERS), "queries", flags={UP: "--module"}),
-    Option("module_path", list, (), "Folders in which these modules are.", (UP, ORCHESTRATOR, MANAGERS), "queries", separator=":"),
+    Option("module_path", list, (), "Folders in which these modules are.", (UP, ORCHESTRATOR, MANAGERS, JOIN), "queries", separator=":"),
+    # hosts
+    Option("listen", str, None, "The address at which other hosts reach this one; then they may join, and REST is there too.",
+           (UP,), "hosts", known_as="address"),
+    Option("host_name", str, "", "The name of this host, which no other has; default: as the machine is called.",
+           (UP, JOIN), "hosts", flags={UP: "--name", JOIN: "--name"}, known_as="host"),
+    Option("address", str, None, "The address at which other hosts reach this one; default: from which it reaches the cluster.",
+           (JOIN,), "hosts"),
     # instance managers
     Option("instances", int, None, "Instance managers; default: one for each core, with `cep up` at most 4.",
-           (UP, MANAGERS), "instance managers", least=1, most=INSTANCES_MAX),
+           (UP, MANAGERS, JOIN), "instance managers", least=1, most=INSTANCES_MAX),
     Option("numa", bool, True, "Bind each instance manager to a core and its NUMA node.", (UP,), "instance managers"),
     Option("node", int, None, "The NUMA node whose cores they are to have; default: all nodes.",
            (MANAGERS,), "instance managers", least=0),
     Option("kernel_cache", str, None, "Where compiled kernels are kept; default: the user's own folder.",
-           (UP, MANAGERS), "instance managers"),
+           (UP, MANAGERS, JOIN), "instance managers"),
     Option("fast_path", bool, True, "Small messages take a fast path where they can; without it for bug reports.",
            (UP, MANAGERS), "instance managers"),
     Option("stock_numba", bool, False, "Kernels are compiled as Numba does it, not by our own pipeline: for bug reports.",
@@ -85,7 +93,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("grace_s", float, GRACE_S, "How long a publisher, or a query that reads another, may be silent; at least the session time-out.",
            (UP, ORCHESTRATOR, MANAGERS), "times", "s", 0.1, WAIT_S_MAX, flags=dict.fromkeys((UP, ORCHESTRATOR, MANAGERS), "--grace")),
     Option("hold_s", float, HOLD_S, "How long an operator may hold an instance manager before that is ended; 0: for ever.",
-           (UP, MANAGERS), "times", "s", 0, 86_400, flags={UP: "--hold", MANAGERS: "--hold"}),
+           (UP, MANAGERS, JOIN), "times", "s", 0, 86_400, flags=dict.fromkeys((UP, MANAGERS, JOIN), "--hold")),
     Option("start_timeout_s", float, 60.0, "How long all may take to be ready.",
            (UP,), "times", "s", 0.1, WAIT_S_MAX, flags={UP: "--start-timeout"}),
     # limits

@@ -2,11 +2,11 @@
 
 A process of its own, for an agent has one thread, and a session with ZooKeeper has several.
 
-1. The node is ephemeral, so a host that vanishes leaves nothing behind. One of another agent stays as it is: this host is refused by name. One of
-   our own agent, of a session that is about to end, is replaced.
+1. The node is ephemeral, so a host that vanishes leaves nothing behind. One of another agent stays as it is: this host is refused by
+   name. One of our own agent, of a session that is about to end, is replaced.
 2. How far the clock is off is what ZooKeeper says of when the node was written, against the time half-way between question and answer.
 3. It is written anew when the supervisors of this host have something else to report, and every MEASURE_S with clock and load.
-4. HANDLE is a descriptor: a line is written there whenever the host is registered.
+4. HANDLE is a descriptor: a line is written there whenever the host is registered; -1: none is.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any
 
 from cep.config import ClusterConfig, node
 from cep.errors import CepError, ClusterError, Conflict, ProtocolError
-from cep.model.hosts import Host
+from cep.model.hosts import AgentProcess, Host
+from cep.model.topology import Topology
 from cep.service.reports import read_reports
 from cep.world.clock import Clock, SystemClock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError, NodeRefused, write_ephemeral
 from cep.world.mailbox import Mailbox
 from cep.world.zookeeper import ZooKeeperSession
+from driver.commands import python
 
 LOOK_S = 0.5
 MEASURE_S = 30.0
@@ -154,7 +156,7 @@ def run(config: ClusterConfig, host: Host, handle: int) -> None:
     folder, words = Path(config.reports), Mailbox[Connection | None]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: words.put(None))
-    session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret)
+    session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret, config.zookeeper_credentials)
     keeper = HostKeeper(
         session, SystemClock(), host, lambda: read_reports(folder), lambda: os.getloadavg()[0], lambda: _say(handle, "registered")
     )
@@ -169,8 +171,22 @@ def run(config: ClusterConfig, host: Host, handle: int) -> None:
         session.close()
 
 
+def command(config: ClusterConfig, host: Host, handle: int = -1) -> list[str]:
+    """Which process that is."""
+    document = {"cluster": config.to_json(), "host": host.to_json()}
+    return [*python("driver.processes.host_keeper", json.dumps(document, separators=(",", ":"))), str(handle)]
+
+
+def this_host(config: ClusterConfig, topology: Topology) -> Host:
+    """As it is registered; the calling process is its agent."""
+    wall_ns = SystemClock().wall_ns()
+    agent = AgentProcess(os.getpid(), wall_ns // 1000)
+    return Host(config.host, config.address or "", topology, agent, since=round(wall_ns / 1e9, 3))
+
+
 def _say(handle: int, line: str) -> None:
-    os.write(handle, line.encode() + b"\n")
+    if handle >= 0:
+        os.write(handle, line.encode() + b"\n")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,10 +11,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -26,11 +27,13 @@ from driver.commands import environment, python
 from driver.configuration import table
 from driver.configuration.flags import role_command
 from driver.configuration.told import Told
-from driver.processes import agent
+from driver.processes import agent, joining
 from driver.processes.agent import AgentConfig
 from driver.processes.compose import compose_text, for_machine, read_compose
 from driver.processes.door import Door
 from driver.processes.java import java_home
+from driver.processes.joining import JoinConfig
+from driver.processes.reach import address_towards, checked_name, own_name
 from driver.processes.run_folder import RunFolder
 from driver.processes.site import Site, managers_of
 from driver.processes.zookeeper import ZooKeeper, spark_jars
@@ -95,6 +98,31 @@ def instance_managers(told: Told) -> None:
     agent.run(AgentConfig(name, managers, hold_s=told["hold_s"]))
 
 
+def join(
+    told: Told, where: Annotated[str, typer.Argument(metavar="HOST:PORT", help="REST of the cluster: its address, or a URL.")]
+) -> None:
+    """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
+    have moves to the other hosts."""
+    url = where if "://" in where else f"{'http' if told['ca'] is None else 'https'}://{where}"
+    parts = urlsplit(url)
+    if parts.hostname is None:
+        raise ClusterError(f"expected the address of a cluster's REST, HOST:PORT or a URL, got {where!r}")
+    given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
+    joining.run(
+        JoinConfig(
+            url=url,
+            token=told["token"],
+            ca=told["ca"],
+            name=checked_name(told["host_name"] or own_name()),
+            address=told["address"] or address_towards(parts.hostname, parts.port or table.PORT),
+            run=None if told["run"] is None else Path(told["run"]),
+            instances=told["instances"],
+            given=given,
+            hold_s=told["hold_s"],
+        )
+    )
+
+
 def spark_master(told: Told) -> None:
     """A master of Spark, for comparison; a process without the run folder's secret is turned away."""
     _become(daemon(MASTER, told["spark_host"] or "127.0.0.1", told["spark_port"]), daemon_environment(_run(told)))
@@ -107,13 +135,14 @@ def spark_worker(told: Told) -> None:
     _become(daemon(WORKER, told["spark_host"] or socket.gethostname(), 0, *size, *where), daemon_environment(_run(told)))
 
 
-ROLES = {
+ROLES: dict[str, Callable[..., None]] = {
     table.INIT: init,
     table.ZOOKEEPER: zookeeper,
     table.ORCHESTRATOR: orchestrator,
     table.METRICS: metric_server,
     table.GATEWAY: gateway,
     table.MANAGERS: instance_managers,
+    table.JOIN: join,
     table.SPARK_MASTER: spark_master,
     table.SPARK_WORKER: spark_worker,
 }

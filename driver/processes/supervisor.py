@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +41,21 @@ from cep.config import (
 )
 from cep.errors import CepError, ClusterError
 from cep.machine import available_cores, core_quota, read_topology
+from cep.model.topology import Topology
 from cep.secret import Secret
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
+from driver.processes import host_keeper
 from driver.processes.children import Children
 from driver.processes.door import Door
 from driver.processes.events import Events
+from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.process import Home
+from driver.processes.reach import Reach, checked_name, own_name
 from driver.processes.watch import HOLD_S
-from driver.processes.zookeeper import ZooKeeper, make_secret, reserve_port, spark_jars
+from driver.processes.zookeeper import HOST, ZooKeeper, make_secret, reserve_port, spark_jars
+from driver.streams.own_place import write_host
 
 INSTANCES_DEFAULT_MAX = 4
 
@@ -68,6 +73,9 @@ class LocalConfig:
         own_functions: the source of one more such module, `driver.builder.own_functions`; empty: none.
         token: what REST requests must carry; a `rest_host` beyond loopback needs it, or `tokens`. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
+        host: the name of this host in a cluster of several; empty: as the machine is called.
+        address: at which other hosts reach this one, so that they may join; REST is there too, unless `rest_host` is beyond loopback.
+            None: the cluster is of one machine.
         tokens, keys, tls_cert, tls_key, ca, insecure_http, zookeeper_tls: as in `driver.processes.door.Door`.
         rest_port: 0: any free one.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
@@ -111,6 +119,8 @@ class LocalConfig:
     fast_path: bool = True
     stock_numba: bool = False
     log: str = LOG
+    host: str = ""
+    address: str | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -118,9 +128,16 @@ class LocalConfig:
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
         token = document.get("token") or os.environ.get(TOKEN_VARIABLE)
         try:
-            return LocalConfig(**document | lists | {"token": Secret(token) if token else None})
+            return LocalConfig(**document | lists | {"token": Secret(token) if token else None}).reached()
         except TypeError as error:
             raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+
+    def reached(self) -> LocalConfig:
+        """With all that follows from the address at which other hosts reach this one. Raises ClusterError: the host cannot be called so."""
+        if self.address is None:
+            return replace(self, host="")
+        rest_host = self.address if self.rest_host in ("127.0.0.1", "::1", "localhost") else self.rest_host
+        return replace(self, host=checked_name(self.host or own_name()), rest_host=rest_host)
 
     @property
     def door(self) -> Door:
@@ -134,6 +151,8 @@ class Supervisor:
         self.config, self.home = config, home
         self.events = Events()
         self._sockets: list[socket.socket] = []
+        self.reach = Reach(config.host, config.address)
+        self._managers: list[InstanceManagerConfig] = []
         self._input = b""
         known = environment({TOKEN_VARIABLE: config.token.text} if config.token else {})
         facts = {"home": str(home.folder)}
@@ -146,23 +165,31 @@ class Supervisor:
 
     def start(self) -> ClusterConfig:
         """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
-        zookeeper_port, rest = reserve_port(), _listen(self.config.rest_host, self.config.rest_port)
+        where = self.config.address or HOST
+        zookeeper_port, rest = reserve_port(where), _listen(self.config.rest_host, self.config.rest_port)
         self._sockets += [zookeeper_port, rest]
-        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1], keys=self.config.door.zookeeper_keys())
+        zookeeper = ZooKeeper(
+            self.home.folder / "zookeeper", zookeeper_port.getsockname()[1], where, keys=self.config.door.zookeeper_keys()
+        )
         cluster = self._cluster(zookeeper, rest)
+        if cluster.host:
+            write_host(self.home.folder, cluster.host)
         self.children.facts["rest"] = cluster.rest
         self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
         self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
-        for manager in instance_managers(self.config, cluster, self.home):
+        self._managers = instance_managers(self.config, cluster, self.home, self.reach)
+        for manager in self._managers:
             self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
         self._offer_gateway(cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
+        if cluster.host:
+            self.children.start("host", host_keeper.command(cluster, this_host(cluster, _topology())))
         return cluster
 
     def wait_ready(self, cluster: ClusterConfig) -> None:
         """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
         deadline = time.monotonic() + self.config.start_timeout_s
-        wanted = sum(name.startswith("im-") for name in self.children.running())
+        wanted = len(self._managers)
         patience_s = self.config.start_timeout_s / 60
         while not self.events.stopping and (health := _health(cluster, patience_s)).get("instance_managers", -1) < wanted:
             self.events.step(0.02)
@@ -177,6 +204,7 @@ class Supervisor:
         self.events.close()
         for each in self._sockets:
             each.close()
+        self.reach.close()
 
     def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
         own = self.config
@@ -189,7 +217,7 @@ class Supervisor:
             home=str(self.home.folder),
             zookeeper=zookeeper.hosts,
             rest_port=rest.getsockname()[1],
-            metrics_in=self.home.socket("metrics-in"),
+            metrics_in=self.reach.endpoint(self.home.folder / "metrics-in"),
             metrics_out=self.home.socket("metrics-out"),
             rest_fd=rest.fileno(),
             zookeeper_secret=str(self._write_secret()),
@@ -245,18 +273,23 @@ class Supervisor:
             _say({"error": f'expected {{"processes": true}}, got {line.decode(errors="replace")!r}'})
 
 
-def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -> list[InstanceManagerConfig]:
+def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home, reach: Reach) -> list[InstanceManagerConfig]:
     """The instance managers that there will be: number i at the i-th core in order of nodes, beginning again when the cores are used up."""
-    topology = read_topology().restricted(available_cores())
-    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in topology.nodes for core in node.cores]
+    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in _topology().nodes for core in node.cores]
     count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
     places = places if config.numa else [(None, None)]
     chosen = (places[i % len(places)] for i in range(count))
     marks = None if cluster.reports is None else Path(cluster.reports)
+    names = (f"{cluster.host}.im-{i}" if cluster.host else f"im-{i}" for i in range(count))
     return [
-        InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}"), None if marks is None else str(marks / f"im-{i}.mark"))
-        for i, place in enumerate(chosen)
+        InstanceManagerConfig(cluster, id, *place, reach.endpoint(home.folder / id), None if marks is None else str(marks / f"{id}.mark"))
+        for id, place in zip(names, chosen, strict=True)
     ]
+
+
+def _topology() -> Topology:
+    """What of this machine is for us."""
+    return read_topology().restricted(available_cores())
 
 
 def _core_count(cores: int) -> int:

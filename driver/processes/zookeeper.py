@@ -171,7 +171,7 @@ def class_path(jars: Path) -> str:
 
 def reserve_port(host: str = HOST) -> socket.socket:
     """A socket that holds a free port for a server on this machine that reuses addresses. Keep it open."""
-    holder = socket.socket()
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind((host, 0))
     return holder

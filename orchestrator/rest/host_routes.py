@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 
 from cep.model.limits import NAME_CHARS_MAX
-from cep.world.clock import SystemClock
 from orchestrator import joining
 from orchestrator.rest import models, views
 from orchestrator.rest.api import InjectedApi, Timeout, Wait
@@ -30,7 +29,7 @@ async def hosts(api: InjectedApi) -> Any:
 async def join(wanted: models.JoiningHost, api: InjectedApi) -> Any:
     """What a host has to know that wants to join: nothing is written, for its own registration says that it is there."""
     known = await api.ask(lambda state: dict(state.hosts))
-    return joining.membership(api.config, known, wanted.name, wanted.version, SystemClock().wall_ns() / 1e9)
+    return joining.membership(api.config, known, wanted.name, wanted.version)
 
 
 @router.post("/hosts/{name}/evacuate", response_model=models.Evacuated)

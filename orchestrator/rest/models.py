@@ -368,7 +368,6 @@ class Membership(Model):
     """What a member of the cluster has to know."""
 
     version: str
-    time: float = Field(description="Now, in seconds since 1970.")
     host: str = Field(description="The host that answers.")
     cluster: dict[str, Any] = Field(description="Fields of every member's configuration.")
     files: dict[str, str] = Field(description="Field of the configuration → what is in the file that it names; secrets among them.")

@@ -111,6 +111,8 @@ FEW: dict[str, dict[str, str]] = {
         "cep/transport/linked.py": "looks for messages for a while, and tells links the time",
         "driver/processes/children.py": "pauses between the deaths of a process",
         "driver/cli.py": "how long ago a process has died",
+        "driver/hosts.py": "how long ago a host has joined",
+        "driver/processes/joining.py": "time limits",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
         "driver/processes/process.py": "patience with those that are to end",
