@@ -45,7 +45,11 @@ from orchestrator.state.events import (
     ManagersSeen,
     MoveBuckets,
     MoveInstance,
+    OfferMembersKey,
     OpenPublisher,
+    RegisterKey,
+    RevokeKey,
+    RotateMembersKey,
     StartQuery,
     StatusesSeen,
     StopQuery,
@@ -55,6 +59,7 @@ from orchestrator.state.events import (
     UndeclareStream,
     Unsubscribe,
 )
+from orchestrator.state.keys import Keys
 from orchestrator.state.quarantine import Quarantine, readable
 from orchestrator.state.tables import check_table
 
@@ -70,6 +75,7 @@ class ClusterState(ClusterModel):
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
         self._deployments = Deployments(self, self._catalog, self._desired)
+        self.keys = Keys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -102,6 +108,8 @@ class ClusterState(ClusterModel):
         times = list(self._deployments.release_at.values())
         if self._steady < self.judge_from and any(self._deployments.bereft()):
             times.append(self.judge_from)
+        if self.keys.sweep_at is not None:
+            times.append(self.keys.sweep_at)
         return min(times, default=None)
 
     # --- events
@@ -142,7 +150,17 @@ class ClusterState(ClusterModel):
                 return self._see(im, statuses)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
+            case OfferMembersKey(pair):
+                self.keys.offer(pair)
+            case RotateMembersKey(pair):
+                self.keys.rotate(pair)
+            case RegisterKey(key):
+                self.keys.register(key, now)
+            case RevokeKey(public):
+                self.keys.revoke(public)
             case Tick():
+                if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
+                    self.keys.sweep(now)
                 return self._deployments.release_due(now)
         return ()
 
@@ -196,6 +214,7 @@ class ClusterState(ClusterModel):
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds["blames"] = self._restore_blame
+        kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))

@@ -8,6 +8,8 @@ from typing import Any
 
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
+from cep.service.keys import ClientKey
+from cep.transport.curve import KeyPair
 from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
@@ -131,6 +133,34 @@ class StatusesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferMembersKey:
+    """The members' key pair, where there is none yet."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RotateMembersKey:
+    """The members are to have another key pair."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterKey:
+    """A client hands in its public key."""
+
+    key: ClientKey
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey:
+    """A client's key counts no more."""
+
+    public: str
+
+
+@dataclass(frozen=True, slots=True)
 class Connected:
     """ZooKeeper answers (again)."""
 
@@ -156,6 +186,10 @@ Event = (
     | Unsubscribe
     | ManagersSeen
     | StatusesSeen
+    | OfferMembersKey
+    | RotateMembersKey
+    | RegisterKey
+    | RevokeKey
     | Connected
     | Tick
 )

@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors"},
     "cep.service.mark": set(),
-    "cep.service": {"cep.errors", "cep.secret", "cep.transport.peers"},
+    "cep.service": {"cep.config", "cep.errors", "cep.model", "cep.secret", "cep.transport.curve", "cep.transport.peers"},
     # the world, behind protocols
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
