@@ -7,9 +7,10 @@ owner may do until when. No process reads them without the cluster's secret.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cep.config import node
@@ -17,6 +18,7 @@ from cep.errors import ClusterError, DataError, ProtocolError
 from cep.model.shapes import read_shape
 from cep.service.access import Access, Role
 from cep.transport.curve import KeyPair, as_hex, pair_of, public_key
+from cep.transport.keyring import Keyring, Speaker
 
 MEMBERS = "members"
 KEY_S, KEY_S_MIN, KEY_S_MAX = 3600.0, 60.0, 86_400.0
@@ -94,3 +96,9 @@ def read_pair(file: Path) -> KeyPair:
         raise ClusterError(f"the members' key pair cannot be read: {file}: {error.strerror}") from None
     except (ValueError, ProtocolError):
         raise ClusterError(f"{file} holds no key pair; remove it, and `cep keys` makes another one") from None
+
+
+def keyring_of(pair: KeyPair, clients: Iterable[ClientKey] = ()) -> Keyring:
+    """What a member lets speak."""
+    known = {key.public: Speaker(key.public, key.name, frozenset(key.roles), key.until) for key in clients}
+    return Keyring(pair.public, pair.secret.text, pair.public, MappingProxyType(known))

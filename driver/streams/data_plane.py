@@ -55,10 +55,11 @@ class DataPlane:
         sockets: Sockets,
         clock: Clock | None = None,
         unique: Callable[[], str] = unique_name,
-        gone: Callable[[str], bool] = is_gone,
+        gone: Callable[[str], bool] | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self.sockets, self.clock, self.unique, self.is_gone, self.on_close = sockets, clock or SystemClock(), unique, gone, on_close
+        self.sockets, self.clock, self.unique, self.on_close = sockets, clock or SystemClock(), unique, on_close
+        self.is_gone = gone or partial(is_gone, ours=sockets.endpoint)
         self.id = wire.name_id(self.endpoint)  # of our heartbeat
         self.handlers: dict[int, Handler] = {}
         self.homes: dict[int, str] = {}  # channel -> the endpoint where it lives by our heartbeat
