@@ -81,7 +81,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
 
 
 def _first_keyring(config: InstanceManagerConfig) -> Keyring | None:
-    """With which links begin: ZooKeeper's, which may be others by now, come as soon as it is there. None: there are no links, or no keys."""
+    """With which links begin; ZooKeeper's, which may be others by now, come as soon as it is there. None: no links, or no keys."""
     members = config.cluster.members
     return None if members is None or config.endpoint.startswith(LOCAL_SCHEME) else keyring_of(read_pair(Path(members)))
 

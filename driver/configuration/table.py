@@ -66,6 +66,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("modules", list, (), "Modules whose functions queries may call.",
            (UP, ORCHESTRATOR, MANAGERS), "queries", flags={UP: "--module"}),
     Option("module_path", list, (), "Folders in which these modules are.", (UP, ORCHESTRATOR, MANAGERS), "queries", separator=":"),
+    Option("spark_masters", list, (), "Masters on which programs of this machine may run queries with Spark; default: any.",
+           (CLIENTS,), "queries", exported=True),
     # instance managers
     Option("instances", int, None, "Instance managers; default: one for each core, with `cep up` at most 4.",
            (UP, MANAGERS), "instance managers", least=1, most=INSTANCES_MAX),

@@ -33,7 +33,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.compile": {"cep.errors", "cep.model", "cep.kernels", "cep.elements", "cep.values"},
     "cep.transport.ipc": set(),
     "cep.transport.peers": set(),
-    "cep.transport.curve": {"cep.errors", "cep.secret"},
     "cep.transport.admission": {"cep.errors", "cep.kernels"},
     "cep.transport.wire": {
         "cep.errors",
@@ -56,17 +55,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cep.service.mark",
         "cep.world",
     },
-    "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors"},
+    "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors", "cep.secret"},
     "cep.service.mark": set(),
-    "cep.service": {
-        "cep.config",
-        "cep.errors",
-        "cep.model",
-        "cep.secret",
-        "cep.transport.curve",
-        "cep.transport.keyring",
-        "cep.transport.peers",
-    },
+    "cep.service": {"cep.config", "cep.errors", "cep.model", "cep.secret", "cep.transport", "cep.transport.peers"},
     # the world, behind protocols
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
