@@ -48,6 +48,7 @@ class ClusterConfig:
         tls_cert, tls_key: REST's certificate and its key, files in PEM; None: REST speaks plain HTTP (loopback only).
         ca: the authority by whose certificates the cluster's processes know REST and ZooKeeper, in PEM; None: those that this machine has.
         insecure_http: plain HTTP beyond loopback all the same, behind a proxy that speaks TLS, or on a network of the cluster's own.
+        members: the file with the key pair by which the members of a new cluster know each other on links (CURVE); None: it has none.
         zookeeper_cert, zookeeper_key: the certificate by which ZooKeeper lets the cluster's processes in, and its key; None: without TLS.
         session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
         grace_s: how long a publisher, or a query that reads another, may be silent before it counts as gone; see `silence_s`.
@@ -85,6 +86,7 @@ class ClusterConfig:
     insecure_http: bool = False
     zookeeper_cert: str | None = None
     zookeeper_key: str | None = None
+    members: str | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
     grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES

@@ -12,6 +12,7 @@ from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
+from cep.service.keys import KEY_S
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
 from driver.processes.run_folder import run_folder
@@ -333,6 +334,15 @@ class Cluster:
         info, own = self.rest.get("/cluster"), run_folder()
         folders = [self.folder, None if own is None else str(own.path), str(info["run"])]
         return own_place(info.get("host", ""), filter(None, folders), self.host)
+
+    def register_key(self, public: str, seconds: float = KEY_S) -> dict[str, Any]:
+        """Hands in a public key of CURVE, in z85 or hexadecimal: what our token may do, its owner may do on the data plane, for so long.
+        The answer has `members`, the public key of the cluster, and `until`."""
+        return dict(self.rest.post("/keys", {"public": public, "seconds": seconds}, again=True))
+
+    def rotate_members_key(self) -> str:
+        """Gives the cluster's members a new key pair, while everything runs; the public key."""
+        return str(self.rest.post("/keys/members")["members"])
 
     def audit(self, last: int = 100) -> list[dict[str, Any]]:
         """The last requests that changed something, oldest first: of which token, from where, and what came of them."""

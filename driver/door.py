@@ -85,9 +85,20 @@ def keys(
     ] = None,
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long the certificates are good for.")] = DAYS,
     renew: Annotated[bool, typer.Option("--renew", help="Makes new certificates by the authority that is there.")] = False,
+    rotate_members: Annotated[
+        bool,
+        typer.Option("--rotate-members", help="Only gives a running cluster's members a new key pair for their links."),
+    ] = False,
+    url: Url = URL,
+    token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Makes an authority, and certificates by it for REST, for ZooKeeper and for the cluster's processes; with --renew new ones, which REST
     takes up by itself."""
+    if rotate_members:
+        with Cluster(url, token, ca=ca) as cluster:
+            out.print(f"the members' public key is {cluster.rotate_members_key()}", markup=False, highlight=False)
+        return
     chosen = KeyFolder(_in_run_folder(folder, "keys", "--keys DIR").absolute())
     maker = KeyMaker(chosen)
     (maker.renew if renew else maker.make)(name or [], datetime.now(UTC), days)

@@ -44,7 +44,7 @@ from orchestrator.state.quarantine import Quarantine, decode, readable
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
 
-_KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions", "blames", "evacuations")
+_KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions", "blames", "evacuations", "keys")
 _GONE = None
 _DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen
 _TRIES_MAX = 10

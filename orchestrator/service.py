@@ -23,6 +23,7 @@ from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.topology import Topology
 from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
@@ -33,7 +34,7 @@ from orchestrator.records import Now
 from orchestrator.registry import Deposed, Registry
 from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, HostsSeen, SubmitQuery, Tick
+from orchestrator.state.events import Connected, Event, HostsSeen, OfferMembersKey, SubmitQuery, Tick
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.unseen import Unseen
 
@@ -78,6 +79,7 @@ class Service:
         topology: of the host on which this is.
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
+        members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
     """
 
     def __init__(
@@ -88,13 +90,14 @@ class Service:
         clock: Clock,
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
+        members: KeyPair | None = None,
     ) -> None:
         self.config, self.topology = config, topology
         self.connected = self.leads = False
         self.leader: str | None = None
         self.mailbox: Mailbox[Word] = Mailbox()
         self.quarantine = Quarantine()
-        self._coordination, self._clock, self._deaths = coordination, clock, deaths
+        self._coordination, self._clock, self._deaths, self._members = coordination, clock, deaths, members
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine)
@@ -249,6 +252,8 @@ class Service:
         self._state = ClusterState(self.config.session_timeout_s, self.quarantine)
         with suppress(ClusterError):  # what cannot be written is set aside
             self._registry.put(self._state.restore(self._registry.read_all(), self._now()))
+        if self._members is not None:
+            self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
         self._unseen = Unseen()
         self._look_at_everything()

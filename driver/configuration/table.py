@@ -67,6 +67,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("modules", list, (), "Modules whose functions queries may call.",
            (UP, ORCHESTRATOR, MANAGERS), "queries", flags={UP: "--module"}),
     Option("module_path", list, (), "Folders in which these modules are.", (UP, ORCHESTRATOR, MANAGERS, JOIN), "queries", separator=":"),
+    Option("spark_masters", list, (), "Masters on which programs of this machine may run queries with Spark; default: any.",
+           (CLIENTS,), "queries", exported=True),
     # hosts
     Option("listen", str, None, "The address at which other hosts reach this one; then they may join, and REST is there too.",
            (UP,), "hosts", known_as="address"),

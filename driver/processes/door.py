@@ -42,6 +42,7 @@ class Door:
             "tls_key": _absolute(str(own.server_key) if own else self.tls_key),
             "ca": _absolute(self.ca or (None if self.keys is None else str(KeyFolder(Path(self.keys)).ca))),
             "insecure_http": self.insecure_http,
+            "members": _absolute(None if self.keys is None else str(KeyFolder(Path(self.keys)).members)),
             "zookeeper_cert": _absolute(client),
             "zookeeper_key": _absolute(client_key),
         }

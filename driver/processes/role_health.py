@@ -94,9 +94,9 @@ ROLES: dict[str, Callable[[], str]] = {
 def _told(name: str, default: T) -> T:
     """An option, as the role has it of its environment or file (`driver.configuration`, which takes longer to import)."""
     if given := os.environ.get(f"CEP_{name.upper()}"):
-        return type(default)(given.lower() in ("1", "true", "yes", "on") if isinstance(default, bool) else given)  # type: ignore[call-arg]
+        return type(default)(given.lower() in ("1", "true", "yes", "on") if isinstance(default, bool) else given)
     file = os.environ.get("CEP_CONFIG")
-    return type(default)(tomllib.loads(Path(file).read_text("utf-8-sig")).get(name, default) if file else default)  # type: ignore[call-arg]
+    return type(default)(tomllib.loads(Path(file).read_text("utf-8-sig")).get(name, default) if file else default)
 
 
 def _run() -> RunFolder:

@@ -22,12 +22,14 @@ from cep.errors import ProtocolError
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.physical import PhysicalPlan
 from cep.service.mark import Slot, label_of
+from cep.transport.keyring import Keyring
 from cep.world.coordination import Connection, ConnectionLost, Coordination
 from cep.world.mailbox import Mailbox
 from instance_manager.control.asked_nodes import AskedNodes
 from instance_manager.control.assignment_checks import Assignment
 from instance_manager.control.building import built
 from instance_manager.control.commands import AddInstance, Command, Confirm, RemoveInstance
+from instance_manager.control.key_nodes import KeyNodes
 from instance_manager.control.obligations import Obligations
 from instance_manager.control.own_nodes import OwnNodes, cut, status_of
 from instance_manager.hosting import InstanceHost, Preparation
@@ -59,6 +61,11 @@ class StatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """Other keys may speak."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoopIsBack:
     """The loop was away for so long that it may count as dead, and waits for Confirm."""
 
@@ -68,7 +75,7 @@ class CloseControl:
     """The end."""
 
 
-ControlWord = Connection | AssignmentChanged | ListingChanged | StatusChanged | LoopIsBack | CloseControl
+ControlWord = Connection | AssignmentChanged | ListingChanged | StatusChanged | KeysChanged | LoopIsBack | CloseControl
 
 
 class Control:
@@ -77,6 +84,7 @@ class Control:
     Args:
         facts: what this instance manager registers: host, pid, node, core, endpoint, binding.
         ask: asks the loop.
+        rekey: gives our sockets other keys; None: they have none.
     """
 
     def __init__(
@@ -87,6 +95,7 @@ class Control:
         ask: Callable[[Command], None],
         slot: Slot,
         coordination: Coordination,
+        rekey: Callable[[Keyring], None] | None = None,
     ) -> None:
         self.mailbox: Mailbox[ControlWord] = Mailbox()
         self.obligations = Obligations(config.id, (facts["pid"], facts["started"]))
@@ -97,6 +106,9 @@ class Control:
         self._watched: set[str] = set()  # assignments as they were read have not changed since
         self._to_read: set[str] = set()
         self._failed = False
+        self._rekey, self._keys = rekey, KeyNodes(coordination, self._on_keys)
+        self._keyring: Keyring | None = None  # that our sockets have
+        self._to_read_keys = False
 
     # --- for others
 
@@ -123,6 +135,9 @@ class Control:
 
     def _on_assignment(self, path: str) -> None:
         self.mailbox.put(AssignmentChanged(unquote(path.rpartition("/")[2])))
+
+    def _on_keys(self) -> None:
+        self.mailbox.put(KeysChanged())
 
     # --- a turn
 
@@ -155,18 +170,23 @@ class Control:
             case Connection():
                 self._connected = word is Connection.CONNECTED
                 self._to_register |= self._connected
+                self._to_read_keys |= self._connected
             case StatusChanged(key, status):
                 self._own.say(key, status)
             case AssignmentChanged(key):
                 self._to_read.add(key)
             case ListingChanged():
                 self._to_look = True
+            case KeysChanged():
+                self._to_read_keys = True
             case LoopIsBack():
                 self._to_look = self._to_confirm = True
                 self._watched.clear()
 
     def _work(self) -> None:
         """Together, for each by itself would cost round trips. What has been done is not to be done any more."""
+        if self._to_read_keys and self._rekey is not None:
+            self._take_keys(self._rekey)
         if self._to_register:
             self._own.register(self.obligations.refused)
             self._watched.clear()
@@ -182,6 +202,14 @@ class Control:
             self._to_confirm = False
             self._ask(Confirm())
         self._own.register_refused(self.obligations.refused)
+
+    def _take_keys(self, rekey: Callable[[Keyring], None]) -> None:
+        """Before anything else: whoever speaks to us has them, or is none of ours."""
+        found = self._keys.read()
+        self._to_read_keys = False
+        if found is not None and found != self._keyring:
+            rekey(found)
+            self._keyring = found
 
     def _look(self) -> None:
         """Which assignments there are; those that are not watched are to be read."""

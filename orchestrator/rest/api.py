@@ -18,7 +18,7 @@ from cep.model.query import Query as CepQuery
 from cep.plan.physical import FilesByStream
 from cep.service.access import Access
 from cep.service.token_file import Tokens
-from cep.world.clock import SystemClock
+from cep.world.clock import Clock, SystemClock
 from cep.world.store import DiskStore, Store
 from orchestrator.file_sources import checked_files
 from orchestrator.metrics.client import MetricClient
@@ -51,7 +51,8 @@ class Api:
     def __init__(self, service: Service, metrics: MetricClient, gateway: GatewayProxy, config: ClusterConfig) -> None:
         self.service, self.metrics, self.gateway, self.config = service, metrics, gateway, config
         self.tokens = Tokens(config.token, config.tokens)
-        self.audit = AuditLog(config.home, config.rest, SystemClock())
+        self.clock: Clock = SystemClock()
+        self.audit = AuditLog(config.home, config.rest, self.clock)
         self.store: Store = DiskStore()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 

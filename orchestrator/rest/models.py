@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
+from cep.service.keys import KEY_S, KEY_S_MAX, KEY_S_MIN
 from orchestrator.rest.problems import Problem
 from orchestrator.state.life_cycle import LIFE_CYCLE
 
@@ -420,6 +421,32 @@ class Health(Model):
     zookeeper: Literal["connected", "away"] = Field("away", description="This and what follows is said to those that show a token.")
     instance_managers: int = 0
     queries: int = 0
+
+
+class HandedKey(Model):
+    """A client's public key."""
+
+    public: str = Field(max_length=64, description="40 characters of z85, or 64 hexadecimal digits.")
+    seconds: float = Field(KEY_S, ge=KEY_S_MIN, le=KEY_S_MAX, description="How long it is to count.")
+
+
+class ClientKeyInfo(Model):
+    """A client's key, and what its owner may do on the data plane."""
+
+    public: str = Field(description="In z85.")
+    name: str = Field(description="Of the token with which it was handed in.")
+    roles: list[str]
+    until: float = Field(description="Seconds since 1970.")
+
+
+class RegisteredKey(ClientKeyInfo):
+    members: str = Field(description="The members' public key, in z85.")
+
+
+class MembersKey(Model):
+    """The members' public key."""
+
+    members: str = Field(description="In z85.")
 
 
 class AuditLine(Model):

@@ -48,7 +48,11 @@ from orchestrator.state.events import (
     ManagersSeen,
     MoveBuckets,
     MoveInstance,
+    OfferMembersKey,
     OpenPublisher,
+    RegisterKey,
+    RevokeKey,
+    RotateMembersKey,
     StartQuery,
     StatusesSeen,
     StopQuery,
@@ -58,6 +62,7 @@ from orchestrator.state.events import (
     UndeclareStream,
     Unsubscribe,
 )
+from orchestrator.state.keys import Keys
 from orchestrator.state.quarantine import Quarantine, readable
 from orchestrator.state.tables import check_table
 
@@ -74,6 +79,7 @@ class ClusterState(ClusterModel):
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
         self._deployments = Deployments(self, self._catalog, self._desired)
+        self.keys = Keys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -109,6 +115,8 @@ class ClusterState(ClusterModel):
         if evacuations.concerned(self):
             times.append(self._steady + evacuations.LOOK_S)
             times += [due for due in self.leave_by.values() if due > self._steady]
+        if self.keys.sweep_at is not None:
+            times.append(self.keys.sweep_at)
         return min(times, default=None)
 
     # --- events
@@ -156,7 +164,17 @@ class ClusterState(ClusterModel):
                 return self._see(im, statuses)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
+            case OfferMembersKey(pair):
+                self.keys.offer(pair)
+            case RotateMembersKey(pair):
+                self.keys.rotate(pair)
+            case RegisterKey(key):
+                self.keys.register(key, now)
+            case RevokeKey(public):
+                self.keys.revoke(public)
             case Tick():
+                if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
+                    self.keys.sweep(now)
                 return sorted({*self._deployments.release_due(now), *evacuations.concerned(self)})
         return ()
 
@@ -228,6 +246,7 @@ class ClusterState(ClusterModel):
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
         kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
+        kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))

@@ -9,6 +9,8 @@ from typing import Any
 from cep.model.hosts import Host
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
+from cep.service.keys import ClientKey
+from cep.transport.curve import KeyPair
 from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
@@ -146,6 +148,34 @@ class StatusesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferMembersKey:
+    """The members' key pair, where there is none yet."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RotateMembersKey:
+    """The members are to have another key pair."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterKey:
+    """A client hands in its public key."""
+
+    key: ClientKey
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey:
+    """A client's key counts no more."""
+
+    public: str
+
+
+@dataclass(frozen=True, slots=True)
 class Connected:
     """ZooKeeper answers (again)."""
 
@@ -173,6 +203,10 @@ Event = (
     | ManagersSeen
     | HostsSeen
     | StatusesSeen
+    | OfferMembersKey
+    | RotateMembersKey
+    | RegisterKey
+    | RevokeKey
     | Connected
     | Tick
 )
