@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 FEW: dict[str, dict[str, str]] = {
     "zmq": {
         "cep/transport/called.py": "names the type",
-        "cep/transport/ends.py": "names the type",
+        "cep/transport/calling.py": "names the type",
         "cep/transport/zeromq.py": "the carrier of links between hosts",
         "orchestrator/metrics/server.py": "takes reports and answers questions",
         "orchestrator/metrics/client.py": "asks it",
