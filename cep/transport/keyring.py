@@ -30,6 +30,10 @@ class Speaker(NamedTuple):
         """Is it a process of the cluster itself?"""
         return MEMBER in self.roles
 
+    def holds_at(self, wall_s: float) -> bool:
+        """Has its key not ended by then?"""
+        return self.until is None or wall_s <= self.until
+
     def may(self, role: str, stream: str = "") -> bool:
         """Has it the role (`publish`, `subscribe`), for that stream?"""
         wanted = {MEMBER, ADMIN, role, f"{role}:{stream}", f"{role}:{ALL_STREAMS}"} if stream else {MEMBER, ADMIN, role}

@@ -23,9 +23,10 @@ from typing import Any
 from cep.errors import ProtocolError
 from cep.transport import zeromq
 from cep.transport.called import Called
+from cep.transport.calling import Calling
 from cep.transport.connections import Inbound, Message
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
-from cep.transport.ends import CalledEnd, Calling, End, LinkBroken
+from cep.transport.ends import CalledEnd, End, LinkBroken
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Keyring, Speaker
 from cep.transport.local import LINGER_S, LocalSockets
@@ -86,7 +87,7 @@ class LinkSockets:
 
     def _knows(self, key: str) -> bool:
         speaker = None if self.keyring is None else self.keyring.speaker(key)
-        return speaker is not None and (speaker.until is None or speaker.until >= time.time())
+        return speaker is not None and speaker.holds_at(time.time())
 
     # sending
 
@@ -129,7 +130,7 @@ class LinkSockets:
         if self._called is None or self._closed:
             LOG.warning("nothing can be sent to %s: it has no address, and this process none that it could call", endpoint)
             return None
-        self._ways[endpoint] = called = self._called.end_of(endpoint, now)
+        self._ways[endpoint] = called = self._called.board.end_of(endpoint, now)
         called.leave_at = 0.0
         return called
 
@@ -318,14 +319,14 @@ class LinkSockets:
         """What is due."""
         with self._lock:
             if self._called is not None:
-                self._called.tick(now)
+                self._called.board.tick(now)
             for end in list(self._calling.values()):
                 if end.link.due <= now:
                     end.link.tick(now)
                     self._write(end)
                 if end.leave_at and (end.link.is_settled or end.leave_at < now):
                     self._let_go(end)
-            ends = [*self._calling.values(), *(self._called.by_endpoint.values() if self._called else ())]
+            ends = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
             self._due = min((now + LOOK_S, *(end.link.due for end in ends))) if ends else math.inf
 
     # ends that are over
@@ -354,7 +355,7 @@ class LinkSockets:
             self._unwatch(end)
             end.close(linger_ms=500 if end.link.broken is None else 0)
         elif isinstance(end, CalledEnd) and self._called is not None:
-            self._called.forget(end)
+            self._called.board.forget(end)
 
     # descriptors
 
@@ -404,7 +405,7 @@ class LinkSockets:
             self._closed = True
             self._leave_gathered()
             self._settle(time.monotonic() + LINGER_S)
-            for end in [*self._calling.values(), *(self._called.by_endpoint.values() if self._called else ())]:
+            for end in [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]:
                 end.link.say_goodbye()
                 end.write()
             for calling in self._calling.values():
@@ -418,7 +419,7 @@ class LinkSockets:
 
     def _settle(self, deadline: float) -> None:
         """What was sent is acknowledged, as long as there is time."""
-        ends: list[End] = [*self._calling.values(), *(self._called.by_endpoint.values() if self._called else ())]
+        ends: list[End] = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
         for end in ends:
             end.link.hasten(time.monotonic())
             self._write(end)

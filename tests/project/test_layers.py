@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 FEW: dict[str, dict[str, str]] = {
     "zmq": {
         "cep/transport/called.py": "names the type",
-        "cep/transport/ends.py": "names the type",
+        "cep/transport/calling.py": "names the type",
         "cep/transport/zeromq.py": "the carrier of links between hosts",
         "cep/transport/curve.py": "makes keys, and writes them",
         "orchestrator/metrics/server.py": "takes reports and answers questions",
