@@ -10,12 +10,14 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import uvicorn
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
+from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, raise_descriptor_limit, served, share_interpreter
 from orchestrator.balance.buckets import Balancing
 from orchestrator.metrics.client import MetricClient
@@ -25,16 +27,18 @@ from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
 from orchestrator.service_thread import ServiceThread
 
+_LOG = logging.getLogger(__name__)
 _GRACE_S = 1  # long-polls are cut off after it
 
 
 def main(arguments: Sequence[str]) -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    begin_logging("orchestrator")
     try:
         config = ClusterConfig.from_json(json.loads(arguments[0]))
+        begin_logging("orchestrator", config.log)
         serve_rest(replace(config, token=config.token or os.environ.get(TOKEN_VARIABLE)))
     except ClusterError as error:
-        print(error, file=sys.stderr)
+        _LOG.critical("%s", error)
         return 1
     return 0
 
@@ -48,7 +52,8 @@ def serve_rest(config: ClusterConfig) -> None:
     metrics = MetricClient(config.metrics_out)
     app = make_rest_app(Api(service, metrics, GatewayProxy(config.gateway), config))
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
-    settings = uvicorn.Config(app, http=protocol, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE_S)
+    served_so: dict[str, Any] = {"lifespan": "off", "timeout_graceful_shutdown": _GRACE_S}
+    settings = uvicorn.Config(app, http=protocol, log_level="warning", log_config=None, access_log=False, **served_so)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # uvicorn raises anew what ended it, and there is still something to close
     balancing = Balancing(service, metrics)

@@ -39,6 +39,7 @@ from cep.config import (
 )
 from cep.errors import CepError, ClusterError
 from cep.machine import available_cores, core_quota, read_topology
+from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes.children import Children
@@ -278,6 +279,7 @@ def run(config: LocalConfig) -> None:
     with ExitStack() as ending:
         home = Home.make(config.folder)
         ending.callback(home.leave, config.keep_home)
+        begin_logging("supervisor", config.log, file=home.folder / "supervisor.log")
         supervisor = Supervisor(config, home)
         ending.callback(supervisor.stop)
         supervisor.listen()

@@ -56,7 +56,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors"},
     "cep.service.mark": set(),
-    "cep.service": {"cep.errors", "cep.transport.peers"},
+    "cep.service": {"cep.config", "cep.errors", "cep.transport.peers"},
     # the world, behind protocols
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
