@@ -32,6 +32,7 @@ from cep.errors import CepError, ClusterError, DataError, ProtocolError, Unautho
 from cep.secret import Secret
 from cep.service.access import Role
 from cep.service.documents import LIST_BYTES_MAX, read_json
+from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
 from cep.service.token_file import Tokens
 from driver.cluster import Cluster
@@ -334,12 +335,13 @@ def _refusal(status: int, detail: str) -> JSONResponse:
 
 def main(arguments: list[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
+    begin_logging("gateway", config.log)
     pa.set_cpu_count(1)
     token = os.environ.get(TOKEN_VARIABLE)
     tokens = Tokens(Secret(token) if token else None, config.tokens)
     app = make_app(Gateway(Cluster(config.rest, token, ca=config.ca)), tokens)
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
-    server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning", log_config=None))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     share_interpreter()
     server.run()

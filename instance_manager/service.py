@@ -17,6 +17,7 @@ from cep.kernels.jit import compilations, no_garbage, warm
 from cep.kernels.lateness import LATENESS
 from cep.numa import Binding
 from cep.service.keys import keyring_of, read_pair
+from cep.service.logs import begin_logging
 from cep.service.mark import Mark
 from cep.transport.endpoints import LOCAL_SCHEME
 from cep.transport.keyring import Keyring
@@ -35,14 +36,15 @@ from instance_manager.metrics import Reporter
 from instance_manager.own_memory import take
 from instance_manager.watch import Watch
 
+LOG = logging.getLogger(__name__)
 VERSION = 1
 
 
 def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
-    logging.basicConfig(level=logging.INFO, format=f"%(asctime)s {config.id} %(levelname)s %(message)s")
+    begin_logging(config.id, config.cluster.log, logging.INFO)
     allow(config.cluster.modules, config.cluster.module_path)
-    logging.info("binding: %s", binding.to_json())
+    LOG.info("binding: %s", binding.to_json())
     take()
     # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: the start of a process waits for that, not a deployment.
     with no_garbage():

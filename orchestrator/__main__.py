@@ -20,6 +20,7 @@ from cep.config import TOKEN_VARIABLE, ClusterConfig
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.secret import Secret
+from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, ServingLoop, raise_descriptor_limit, served, share_interpreter
 from cep.service.tls import Certificate
 from orchestrator.balance.buckets import Balancing
@@ -30,17 +31,19 @@ from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
 from orchestrator.service_thread import ServiceThread
 
+_LOG = logging.getLogger(__name__)
 _GRACE_S = 1  # long-polls are cut off after it
 
 
 def main(arguments: Sequence[str]) -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    begin_logging("orchestrator")
     try:
         config = ClusterConfig.from_json(json.loads(arguments[0]))
+        begin_logging("orchestrator", config.log)
         token = os.environ.get(TOKEN_VARIABLE)
         serve_rest(replace(config, token=config.token or (Secret(token) if token else None)))
     except ClusterError as error:
-        print(error, file=sys.stderr)
+        _LOG.critical("%s", error)
         return 1
     return 0
 
@@ -76,6 +79,7 @@ def rest_settings(app: FastAPI, config: ClusterConfig, context: ssl.SSLContext |
         app,
         http=served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2)),
         log_level="warning",
+        log_config=None,
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=_GRACE_S,

@@ -43,6 +43,7 @@ from cep.errors import CepError, ClusterError
 from cep.machine import available_cores, core_quota, read_topology
 from cep.model.topology import Topology
 from cep.secret import Secret
+from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
 from driver.processes import host_keeper
@@ -338,6 +339,7 @@ def run(config: LocalConfig) -> None:
     with ExitStack() as ending:
         home = Home.make(config.folder)
         ending.callback(home.leave, config.keep_home)
+        begin_logging("supervisor", config.log, file=home.folder / "supervisor.log")
         supervisor = Supervisor(config, home)
         ending.callback(supervisor.stop)
         supervisor.listen()

@@ -241,7 +241,7 @@ class Publishers:
         """It sent what cannot be taken: it counts as closed behind what came before that."""
         hosted, entry, publisher, *_ = self.here[channel]
         entry.refused.add(channel)
-        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
+        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason, extra=hosted.about())
         publisher.inbox.queue.append((PublisherRefused(reason), 0, MIN_TIME))
         hosted.wake()
         self.let_go(channel, word={"reason": reason})

@@ -21,6 +21,7 @@ from cep.dataflow.reports import notes_of
 from cep.errors import ProtocolError
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.physical import PhysicalPlan
+from cep.service.logs import about
 from cep.service.mark import Slot, label_of
 from cep.transport.keyring import Keyring
 from cep.world.coordination import Connection, ConnectionLost, Coordination
@@ -124,7 +125,8 @@ class Control:
         """A new state of an instance; from the loop's thread."""
         self.mailbox.put(StatusChanged(hosted.key, status_of(hosted)))
         if hosted.traceback:
-            LOG.error("%s failed:\n%s", hosted.instance.name, hosted.traceback)
+            told = hosted.about(exception=hosted.traceback)
+            LOG.error("%s failed: %s", hosted.instance.name, cut(hosted.instance.cause), extra=told)
 
     def loop_is_back(self) -> None:
         """It was away for longer than its session; what it is asked from now on is what should be true now, and then it is told so."""
@@ -247,12 +249,12 @@ class Control:
         try:
             hosted = built(self._preparation, now, plan, publishers)
         except Exception as error:  # what cannot be built is that query's failure
-            LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
+            LOG.exception("%s cannot be built", key, extra=about(now.query, f"{now.subquery}/{now.instance}"))
             status = {"epoch": now.epoch, "state": "failed", "cause": cut(error_text(error, CAUSE_CHARS_MAX)), "rows": {}}
             self.mailbox.put(StatusChanged(key, status | {"step": now.move.step if now.move is not None else 0}))
             return
         finally:
             self._slot.leave()
         for note in notes_of(hosted.instance):
-            LOG.warning("%s: %s", hosted.instance.name, note)
+            LOG.warning("%s: %s", hosted.instance.name, note, extra=hosted.about())
         self._ask(AddInstance(hosted))

@@ -9,6 +9,7 @@ from typing import Any
 
 from cep.config import node
 from cep.model.limits import CAUSE_CHARS_MAX
+from cep.service.logs import about
 from cep.world.coordination import Coordination, Create, Operation, Remove, SetData, transactions, write_ephemeral
 from instance_manager.accounts import step_accounts
 from instance_manager.hosting import InstanceHost
@@ -60,7 +61,7 @@ class OwnNodes:
     def _write_facts(self, refused: Mapping[str, str]) -> None:
         shown = dict(sorted(refused.items())[:_REFUSED_SHOWN_MAX])
         for key, why in sorted(refused.items() - self._told_refused.items()):
-            LOG.error("%s is not obeyed: %s", key, why)
+            LOG.error("%s is not obeyed: %s", key, why, extra=about(key.partition("~")[0]))
         document = {**self._facts, "refused": shown} if shown else self._facts
         write_ephemeral(self._coordination, node("ims", self._im), json.dumps(document).encode())
         self._told_refused = dict(refused)

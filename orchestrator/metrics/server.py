@@ -24,6 +24,7 @@ import zmq
 
 from cep.config import ClusterConfig
 from cep.errors import ProtocolError
+from cep.service.logs import begin_logging
 from cep.transport import wire
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
@@ -223,9 +224,10 @@ def _answer(metrics: Metrics, message: bytes) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = ClusterConfig.from_json(json.loads(arguments[0]))
+    begin_logging("metric-server", config.log)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    serve_metrics(ClusterConfig.from_json(json.loads(arguments[0])))
+    serve_metrics(config)
     return 0
 
 
