@@ -19,6 +19,7 @@ from driver.processes.run_folder import run_folder
 from driver.rest import PATIENCE_S, Rest, error_of, path
 from driver.streams.data_plane import DataPlane
 from driver.streams.following import Following
+from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
@@ -326,8 +327,16 @@ class Cluster:
 
     def data_plane(self) -> DataPlane:
         """The sockets that all our publishers and subscriptions share."""
-        self.plane = self.plane or DataPlane.open(self._place())
+        self.plane = self.plane or self._open_plane()
         return self.plane
+
+    def _open_plane(self) -> DataPlane:
+        place = self._place()
+        keys = OwnKeys.handed_in(self.rest) if place.host else None
+        plane = DataPlane.open(place, None if keys is None else keys.keyring)
+        if keys is not None:
+            keys.keep(plane)
+        return plane
 
     def _place(self) -> OwnPlace:
         """Where our sockets are: where processes of the cluster have theirs, in containers too, if that is here and ours to write."""

@@ -21,6 +21,7 @@ from cep.dataflow.reports import notes_of
 from cep.errors import ProtocolError
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.physical import PhysicalPlan
+from cep.service.key_nodes import KeyNodes
 from cep.service.logs import about
 from cep.service.mark import Slot, label_of
 from cep.transport.keyring import Keyring
@@ -30,7 +31,6 @@ from instance_manager.control.asked_nodes import AskedNodes
 from instance_manager.control.assignment_checks import Assignment
 from instance_manager.control.building import built
 from instance_manager.control.commands import AddInstance, Command, Confirm, RemoveInstance
-from instance_manager.control.key_nodes import KeyNodes
 from instance_manager.control.obligations import Obligations
 from instance_manager.control.own_nodes import OwnNodes, cut, status_of
 from instance_manager.hosting import InstanceHost, Preparation

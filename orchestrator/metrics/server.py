@@ -18,17 +18,22 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import zmq
 
 from cep.config import ClusterConfig
 from cep.errors import ProtocolError
+from cep.service.keys import keyring_of, read_pair
 from cep.service.logs import begin_logging
 from cep.transport import wire
+from cep.transport.endpoints import LOCAL_SCHEME
+from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
 from orchestrator.metrics.exposition import InstanceReport, ReportedInstance, exposition, letter_counts
+from orchestrator.metrics.key_watch import KeyWatch
 from orchestrator.metrics.stalls import ReportedStalls
 from orchestrator.records import Now
 from orchestrator.reports import read_report
@@ -177,7 +182,7 @@ def _load(where: ReportedInstance, figures: InstanceReport) -> dict[str, Any]:
 def serve_metrics(config: ClusterConfig) -> None:
     """For ever."""
     metrics, lock = Metrics(), threading.Lock()
-    reports = open_sockets(config.metrics_in)
+    reports = _open_reports(config)
     questions: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
     questions.bind(config.metrics_out)
     threading.Thread(target=_answer_all, args=(questions, metrics, lock), name="cep-questions", daemon=True).start()
@@ -188,6 +193,16 @@ def serve_metrics(config: ClusterConfig) -> None:
                 _take(metrics, message)
 
 
+def _open_reports(config: ClusterConfig) -> Sockets:
+    """With the keys of the cluster's members, where instance managers of other hosts reach it over links that have any."""
+    if config.members is None or config.metrics_in.startswith(LOCAL_SCHEME):
+        return open_sockets(config.metrics_in)
+    keyring = keyring_of(read_pair(Path(config.members)))
+    sockets = LinkSockets(config.metrics_in, keyring)
+    KeyWatch(config, keyring, sockets.rekey).start()
+    return sockets
+
+
 def _next(reports: Sockets) -> bytes | None:
     """What has been reported next; None: no more for now."""
     while True:
@@ -195,6 +210,9 @@ def _next(reports: Sockets) -> bytes | None:
             message = reports.receive()
         except ProtocolError as error:
             _LOG.warning("message not understood: %s", error)
+            continue
+        if message is not None and reports.speaker is not None and not reports.speaker.is_member:
+            _LOG.warning("no report of a member: %s, with the key of %s", message[0], reports.speaker.name)
             continue
         if message is None or message[0].kind == wire.REPORT:
             return None if message is None else bytes(message[1])

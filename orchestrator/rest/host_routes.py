@@ -28,8 +28,7 @@ async def hosts(api: InjectedApi) -> Any:
 @router.post("/hosts", response_model=models.Membership)
 async def join(wanted: models.JoiningHost, api: InjectedApi) -> Any:
     """What a host has to know that wants to join: nothing is written, for its own registration says that it is there."""
-    known = await api.ask(lambda state: dict(state.hosts))
-    return joining.membership(api.config, known, wanted.name, wanted.version)
+    return await api.ask(lambda state: joining.membership(api.config, state.hosts, wanted.name, wanted.version, state.keys.members))
 
 
 @router.post("/hosts/{name}/evacuate", response_model=models.Evacuated)

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors", "cep.secret"},
     "cep.service.mark": set(),
-    "cep.service": {"cep.config", "cep.errors", "cep.model", "cep.secret", "cep.transport", "cep.transport.peers"},
+    "cep.service": {"cep.config", "cep.errors", "cep.model", "cep.secret", "cep.transport", "cep.transport.peers", "cep.world"},
     # the world, behind protocols
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other

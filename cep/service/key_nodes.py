@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from cep.config import node
 from cep.errors import ProtocolError
@@ -11,7 +13,6 @@ from cep.service.keys import ClientKey, keyring_of, members_node, pair_from_json
 from cep.transport.curve import KeyPair
 from cep.transport.keyring import Keyring
 from cep.world.coordination import Coordination, NodeRefused, Znode
-from instance_manager.control.assignment_checks import decoded
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class KeyNodes:
         if not isinstance(found, Znode):
             return None
         try:
-            return pair_from_json(decoded(found.data))
+            return pair_from_json(_decoded(found.data))
         except ProtocolError as error:
             LOG.error("%s: %s", members_node(), error)
             return None
@@ -52,8 +53,16 @@ class KeyNodes:
         if not isinstance(found, Znode):
             return None  # it has just gone, or is not ours
         try:
-            key = ClientKey.from_json(decoded(found.data))
+            key = ClientKey.from_json(_decoded(found.data))
         except ProtocolError as error:
             LOG.error("%s: %s", path, error)
             return None
         return key if key.path == path else None
+
+
+def _decoded(data: bytes) -> Any:
+    """A JSON value; None: it is none."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
