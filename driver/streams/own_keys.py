@@ -1,7 +1,7 @@
 """The keys of a client in a cluster whose links have CURVE: a pair of its own, handed in under its token, and the members' public key.
 
-The pair counts for an hour and is handed in again long before that. The members' key may be another one from one moment to the next, so it is
-asked for every few seconds: until then links to them stand still, and nothing on them is lost.
+The pair counts for an hour and is handed in again long before that. The members' key may be another one from one moment to the next, so
+it is asked for every few seconds: until then links to them stand still, and nothing on them is lost.
 """
 
 from __future__ import annotations

@@ -224,6 +224,11 @@ class Control:
         self._own.forget(gone)
         self._to_look = False
 
+    def _here(self, cause: str) -> str:
+        """With the host, where there are several: a file is read on each reader's own."""
+        host = self.config.cluster.host
+        return f"on host {host!r}: {cause}" if host else cause
+
     def _read(self, keys: set[str]) -> None:
         """Everything that is to be read first; then obeys them, one by one: what is wrong with one harms no other."""
         found = self._asked.assignments(keys)
@@ -250,7 +255,7 @@ class Control:
             hosted = built(self._preparation, now, plan, publishers)
         except Exception as error:  # what cannot be built is that query's failure
             LOG.exception("%s cannot be built", key, extra=about(now.query, f"{now.subquery}/{now.instance}"))
-            status = {"epoch": now.epoch, "state": "failed", "cause": cut(error_text(error, CAUSE_CHARS_MAX)), "rows": {}}
+            status = {"epoch": now.epoch, "state": "failed", "cause": cut(self._here(error_text(error, CAUSE_CHARS_MAX))), "rows": {}}
             self.mailbox.put(StatusChanged(key, status | {"step": now.move.step if now.move is not None else 0}))
             return
         finally:
