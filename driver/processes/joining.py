@@ -28,7 +28,7 @@ from driver.processes import host_keeper
 from driver.processes.children import Children
 from driver.processes.events import Events
 from driver.processes.process import Home
-from driver.processes.reach import Reach
+from driver.processes.reach import Reach, check_reach
 from driver.processes.watch import HOLD_S
 from driver.rest import Rest, path
 from driver.streams.own_place import write_host
@@ -155,6 +155,7 @@ def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
             check_version(membership["version"])
         except ProtocolError as error:
             raise ClusterError(str(error)) from None
+        check_reach(config.address, "members" in membership["files"])
         folder, reports, logs = _folders(config.run, ending)
         cluster = member_config(membership, config, folder, reports)
         host = JoiningHost(config, rest, cluster, logs)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cep.errors import ClusterError
+from cep.service.addresses import is_loopback
 from cep.transport.endpoints import HOST_NAME, LOCAL_SCHEME, Endpoint
 from driver.processes.zookeeper import reserve_port
 
@@ -44,6 +45,20 @@ class Reach:
     def close(self) -> None:
         for each in self._held:
             each.close()
+
+
+def check_reach(address: str, keys: bool) -> bool:
+    """Can other machines get there? `keys`: links have any. Raises ClusterError: then they have to, or the address is not known."""
+    try:
+        open_ = not is_loopback(address)
+    except OSError as error:
+        raise ClusterError(f"address {address!r}: {error}") from None
+    if open_ and not keys:
+        raise ClusterError(
+            f"links at {address} can be reached from other machines, and would let anything speak: make keys with `cep keys`, and give the "
+            "host that begins the cluster their folder, --keys DIR"
+        )
+    return open_
 
 
 def bracketed(address: str) -> str:

@@ -53,7 +53,7 @@ from driver.processes.events import Events
 from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.process import Home
-from driver.processes.reach import Reach, checked_name, own_name
+from driver.processes.reach import Reach, check_reach, checked_name, own_name
 from driver.processes.watch import HOLD_S
 from driver.processes.zookeeper import HOST, ZooKeeper, make_secret, reserve_port, spark_jars
 from driver.streams.own_place import write_host
@@ -134,11 +134,13 @@ class LocalConfig:
             raise ClusterError(f"not the configuration of a local cluster: {error}") from None
 
     def reached(self) -> LocalConfig:
-        """With all that follows from the address at which other hosts reach this one. Raises ClusterError: the host cannot be called so."""
+        """With all that follows from the address at which other hosts reach this one: REST is there too, and beyond loopback ZooKeeper
+        speaks TLS. Raises ClusterError: the host cannot be called so, or links would be open to all."""
         if self.address is None:
             return replace(self, host="")
         rest_host = self.address if self.rest_host in ("127.0.0.1", "::1", "localhost") else self.rest_host
-        return replace(self, host=checked_name(self.host or own_name()), rest_host=rest_host)
+        behind_tls = check_reach(self.address, self.keys is not None) or self.zookeeper_tls
+        return replace(self, host=checked_name(self.host or own_name()), rest_host=rest_host, zookeeper_tls=behind_tls)
 
     @property
     def door(self) -> Door:

@@ -13,8 +13,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Callable, Mapping
 
 from starlette.datastructures import Headers
@@ -23,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cep.config import ClusterConfig
 from cep.errors import ClusterError
 from cep.service.access import Access
+from cep.service.addresses import is_loopback, is_loopback_address
 from cep.service.token_file import Tokens
 from orchestrator.rest import problems
 from orchestrator.rest.roles import OPEN
@@ -75,7 +74,7 @@ class Guard:
 
     def _is_here(self, host: str) -> bool:
         name = _name_of(host)
-        return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or _is_loopback_address(name)
+        return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or is_loopback_address(name)
 
 
 def check_exposure(config: ClusterConfig) -> None:
@@ -98,17 +97,9 @@ def check_exposure(config: ClusterConfig) -> None:
 
 def _is_loopback(host: str) -> bool:
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        return is_loopback(host)
     except OSError as error:
         raise ClusterError(f"REST address {host!r}: {error}") from error
-    return all(_is_loopback_address(str(address).partition("%")[0]) for address in found)
-
-
-def _is_loopback_address(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _name_of(host: str) -> str:

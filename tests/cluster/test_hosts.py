@@ -66,9 +66,12 @@ def test_what_hosts_say_is_shown(cluster: LocalCluster, client: Cluster) -> None
     assert hosts["h2"]["instance_managers"] == ["h2.im-0"] and hosts["h1"]["instance_managers"] == ["h1.im-0"]
     assert all(abs(each["clock_ms"]) < 1000 and not each["clock_off"] and each["cores"] for each in hosts.values())
     assert client.topology()["hosts"].keys() == {"h1", "h2"} and client.topology()["between_hosts"] == 100
-    supervisors = {each["supervisor"]: each for each in client.supervisors()}
-    assert {child["name"] for child in supervisors["h2"]["children"]} == {"host", "h2.im-0"}
+    until(lambda: children_of(client, "h2") == {"host", "h2.im-0"})
     until(lambda: {each["im"] for each in client.figures()["managers"]} >= {"h1.im-0", "h2.im-0"})
+
+
+def children_of(client: Cluster, supervisor: str) -> set[str]:
+    return {child["name"] for each in client.supervisors() if each["supervisor"] == supervisor for child in each["children"]}
 
 
 def test_a_second_host_of_the_name_is_refused(cluster: LocalCluster) -> None:
@@ -99,7 +102,7 @@ def test_what_cannot_move_fails_by_name(cluster: LocalCluster, client: Cluster, 
     """A subquery that writes files has its own file open; `cep evacuate` says so."""
     with joined(cluster.rest.url, "h3", *HERE, "--data", str(data)) as host:
         source = stream("pinned.in", {"k": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
-        writing = Query("pinned").source(source).filter("all", col("k") > 0).output("pinned.out", folder=str(data / "out"), format="json")
+        writing = Query("pinned").source(source).filter("all", col("k") > 0).output("pinned.out", folder=str(data / "out"), format="jsonl")
         running = client.deploy(writing)
         moving = client.deploy(chained("moving"))
         with contextlib.redirect_stdout(io.StringIO()) as said, pytest.raises(typer.Exit):

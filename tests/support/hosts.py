@@ -61,8 +61,8 @@ def joined(url: str, name: str, *options: str, **settings: Any) -> Iterator[Join
         assert "has joined" in said, said + process.stdout.read()
         yield Joined(name, process, said)
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # it goes in order, or it would be there for a session longer
+        process.communicate(timeout=JOIN_S)
 
 
 @contextmanager
