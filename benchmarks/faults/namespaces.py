@@ -91,7 +91,7 @@ def network(name: str, count: int) -> Iterator[Network]:
     if os.geteuid() != 0:
         raise NoNamespaces("network namespaces need root")
     number = os.getpid() % 10_000
-    made = Network(f"{name}{number}", f"10.{100 + number % 100}.{number // 100}", count)
+    made = Network(f"{name}{number}", f"10.{100 + (number + sum(name.encode())) % 100}.{number // 100}", count)
     try:
         made.up()
         yield made
