@@ -125,13 +125,12 @@ def link_receiving(asked: dict[str, Any]) -> Iterator[tuple[Header, int]]:
 
 
 def receive(receiving: Iterator[tuple[Header, int]], asked: dict[str, Any]) -> dict[str, Any]:
-    """Seconds from the first message to the last, CPU seconds of this process; of messages that are sent at a fixed rate their latencies."""
-    began, latencies, expected = 0.0, [], 0
-    for header, size in receiving:
+    """Seconds from the first message to the last, CPU seconds of this process; of messages sent at a fixed rate their latencies."""
+    began, latencies = 0.0, list[int]()
+    for expected, (header, size) in enumerate(receiving):
         now = time.monotonic_ns()
         began = began or now
         assert header.sequence == expected and size == asked["size"], (header, size, expected)
-        expected += 1
         if asked["rate"]:
             latencies.append(now - header.created)
     took = (time.monotonic_ns() - began) / 1e9

@@ -45,7 +45,7 @@ class Called:
         return int(self.socket.getsockopt(zmq.FD))
 
     def read(self, now: float) -> tuple[CalledEnd | None, list[Any], int] | None:
-        """The next frame: whose it was, if that is known, and the packet that has come by it with its size, or 0. None: there is no frame."""
+        """The next frame: whose it was, if that is known, and the packet that has come by it with its size, or 0. None: there is none."""
         parts = zeromq.read(self.socket)
         if parts is None:
             return None

@@ -92,18 +92,14 @@ class LinkSockets:
     # sending
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
-        way = self._ways.get(endpoint)
-        if type(way) is str:
-            self.local.send(way, header, body)
-            return
         with self._lock:
-            found = self._ways.get(endpoint) or self._way(endpoint)
-            if isinstance(found, str):
-                self.local.send(found, header, body)
-            elif found is not None:
+            way = self._ways.get(endpoint) or self._way(endpoint)
+            if isinstance(way, str):
+                self.local.send(way, header, body)
+            elif way is not None:
                 now_ns = time.monotonic_ns()
-                found.add(header, body, now_ns / 1e9)
-                self._added(found, now_ns)
+                way.add(header, body, now_ns / 1e9)
+                self._added(way, now_ns)
 
     def relay(self, endpoint: str, messages: memoryview) -> None:
         """See `LocalSockets.relay`."""
@@ -163,11 +159,14 @@ class LinkSockets:
             end.write()
             source = end if isinstance(end, Calling) else self._called
             assert isinstance(source, Calling | Called)
-            if source not in self._unread and zeromq.is_readable(source.socket):
-                self._unread.add(source)
-                if threading.get_ident() != self._receiver:
-                    self.local.wake()
+            self._note_written(source)
         self._due = min(self._due, end.link.due)
+
+    def _note_written(self, source: Calling | Called) -> None:
+        if source not in self._unread and zeromq.is_readable(source.socket):
+            self._unread.add(source)
+            if threading.get_ident() != self._receiver:
+                self.local.wake()
 
     def hang_up(self, endpoint: str) -> None:
         with self._lock:
@@ -183,8 +182,10 @@ class LinkSockets:
     # receiving
 
     def receive(self, look: bool = True) -> Message | None:
-        if look:
-            self._look_if_needed()
+        if look and self._gathering:
+            self._leave_gathered()
+        if look and not self.at_hand:
+            self._turn(0)
         while True:
             if self._messages is not None:
                 if (message := self._next()) is not None:
@@ -201,13 +202,6 @@ class LinkSockets:
             else:
                 return None
 
-    def _look_if_needed(self) -> None:
-        if self.at_hand:
-            if self._gathering:
-                self._leave_gathered()
-        else:
-            self._turn(0)
-
     def _begin(self) -> None:
         """The next packet is taken apart."""
         end, parts, size = self._arrived.popleft()
@@ -217,20 +211,25 @@ class LinkSockets:
         """The next message of the packet that is taken apart; None: it was the last, and there is room for more packets. Raises
         ProtocolError: the packet is none, and its link breaks."""
         assert self._messages is not None and self._of is not None
-        end, size = self._of
         try:
             if (message := next(self._messages, None)) is not None:
-                self.speaker = end.speaker
                 return message
         except Exception as error:  # whatever it is of, only this link is harmed
             self._messages = None
-            self._spoil(end, f"{type(error).__name__}: {error}")
+            self._spoil(self._of[0], f"{type(error).__name__}: {error}")
             return None
         self._messages = None
-        with self._lock:
-            end.link.take(size, time.monotonic())
-            self._due = min(self._due, end.link.due)
+        self._take(*self._of)
         return None
+
+    def _take(self, end: End, size: int) -> None:
+        """A packet is used up. Its sender hears that it may go on before the next one is taken apart."""
+        with self._lock:
+            now = time.monotonic()
+            end.link.take(size, now)
+            if end.link.due <= now:
+                end.link.tick(now)
+            self._write(end)
 
     def _spoil(self, end: End, why: str) -> None:
         with self._lock:
@@ -320,6 +319,7 @@ class LinkSockets:
         with self._lock:
             if self._called is not None:
                 self._called.board.tick(now)
+                self._note_written(self._called)
             for end in list(self._calling.values()):
                 if end.link.due <= now:
                     end.link.tick(now)

@@ -12,15 +12,14 @@ from typing import Any
 from cep.errors import ProtocolError
 from cep.transport import wire
 from cep.transport.coalescing import Coalescer
-from cep.transport.connections import BODY_BYTES_MAX, SIZE, Message
+from cep.transport.connections import BODY_BYTES_MAX, Message
 from cep.transport.link import Packet
-from cep.transport.wire import HEADER_BYTES, Header
+from cep.transport.wire import SIZED_BYTES, Header
 
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header
 LOT_BYTES = 128 << 10  # of messages that lie together
 PART_BYTES = 4 << 20  # of one body in one packet
 OVERHEAD_BYTES = 256  # that a packet counts for besides what it holds
-_HEAD_BYTES = SIZE.size + HEADER_BYTES
 
 
 def size_of(parts: list[Any]) -> int:
@@ -38,8 +37,8 @@ class Gatherer:
     def add(self, header: Header, body: Any) -> list[Packet]:
         """The packets that are whole by it."""
         size = 0 if body is None else len(body)
-        self._pieces.append(SIZE.pack(size) + header.pack())
-        self.size += _HEAD_BYTES
+        self._pieces.append(wire.pack_sized(size, header))
+        self.size += SIZED_BYTES
         if size >= GATHER_BYTES:
             return self._close(memoryview(body).cast("B"))
         if size:
@@ -89,15 +88,14 @@ class Unpacker:
         found = memoryview(parts[0])
         at, end = 0, len(found)
         coalescers = self._coalescers
-        while end - at >= _HEAD_BYTES:
-            begin = at + _HEAD_BYTES
-            (size,) = SIZE.unpack_from(found, at)
-            header = wire.unpack_from(found, at + 8)
+        while end - at >= SIZED_BYTES:
+            begin = at + SIZED_BYTES
+            size, header = wire.unpack_sized_from(found, at)
             at = begin + size
             if at > end:
                 yield from self._large(header, size, found[begin:end], parts[1:])
                 return
-            if at < end and header.kind == wire.BATCH and (coalescer := coalescers.get(header.channel)) is not None:
+            if coalescers and at < end and header.kind == wire.BATCH and (coalescer := coalescers.get(header.channel)) is not None:
                 joined, body, at = coalescer.join(header, found, begin, at, end)
                 yield joined, body
             else:

@@ -103,15 +103,11 @@ def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: b
     head = frame.pack()
     if to:
         socket.send(to, zmq.SNDMORE)
-    if not parts:
-        socket.send(head)
-    elif len(parts) == 1 and len(parts[0]) < JOIN_BYTES_MAX:
-        socket.send(b"".join((head, *parts)))
-    else:
-        socket.send(head, zmq.SNDMORE)
-        for part in parts[:-1]:
-            socket.send(part, zmq.SNDMORE, copy=len(part) < COPY_BYTES_MAX)
-        socket.send(parts[-1], copy=len(parts[-1]) < COPY_BYTES_MAX)
+    if parts and len(parts[0]) < JOIN_BYTES_MAX:
+        head, parts = b"".join((head, parts[0])), parts[1:]
+    socket.send(head, zmq.SNDMORE if parts else 0)
+    for left, part in enumerate(parts, 1 - len(parts)):
+        socket.send(part, zmq.SNDMORE if left else 0, copy=len(part) < COPY_BYTES_MAX)
 
 
 def read(socket: zmq.Socket[bytes]) -> list[zmq.Frame] | None:

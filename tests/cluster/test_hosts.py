@@ -13,7 +13,7 @@ import typer
 from driver import Cluster, LocalCluster, Query, QueryFailed, col, files, stream
 from driver.hosts import evacuate
 from tests.cluster.test_moves import Flow, Reading, chained, expected
-from tests.support.hosts import joined, start_join, where
+from tests.support.joined_hosts import joined, start_join, where
 from tests.support.visits import windows
 from tests.support.waiting import until
 

@@ -13,7 +13,7 @@ from driver import QueryFailed
 from tests.cluster.test_moves import Flow as ChainedFlow
 from tests.cluster.test_moves import Reading, chained
 from tests.cluster.test_moves import expected as chained_answers
-from tests.support.hosts import where
+from tests.support.joined_hosts import where
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.visits import visits as declared
 from tests.support.waiting import until

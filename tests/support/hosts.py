@@ -1,80 +1,83 @@
-"""Clusters of several hosts: on loopback, where each host has a name and ports of its own, and in network namespaces, which can be cut."""
+"""Hosts on one machine: network namespaces beside each other on a bridge, which a test makes and takes down. Needs root."""
 
 from __future__ import annotations
 
 import os
-import signal
+import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from driver.cluster import Cluster
-from driver.local import LocalCluster
-from tests.support.paths import ROOT
+import pytest
 
-JOIN_S = 60.0
-_CEP = ("-P", "-c", "from driver.cli import main; main()")
+NETWORK = "10.89.77"
+needs_namespaces = pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("ip") is None or shutil.which("nsenter") is None,
+    reason="network namespaces need root and iproute2",
+)
 
 
-class Joined:
-    """A host that has joined: its agent, and what that said."""
+class Hosts:
+    """`names[i]` is the namespace of the host with the address `address(i)`."""
 
-    def __init__(self, name: str, process: subprocess.Popen[str], said: str) -> None:
-        self.name, self.process, self.said = name, process, said
+    def __init__(self, count: int) -> None:
+        self._prefix = f"cl{os.getpid() % 100_000}"
+        self.bridge = f"{self._prefix}b"
+        self.names = [f"{self._prefix}h{i}" for i in range(count)]
 
-    def leave(self, timeout_s: float = 40.0) -> str:
-        """By SIGTERM; what it said on its way."""
-        self.process.send_signal(signal.SIGTERM)
-        said, _ = self.process.communicate(timeout=timeout_s)
-        assert self.process.returncode == 0, said
-        return said
+    def address(self, host: int) -> str:
+        return f"{NETWORK}.{host + 1}"
 
-    def kill(self) -> None:
-        """The kernel takes all that it has started."""
-        self.process.kill()
-        self.process.wait()
+    def make(self) -> None:
+        _ip("link", "add", self.bridge, "type", "bridge")
+        _ip("link", "set", self.bridge, "up")
+        for host, name in enumerate(self.names):
+            _ip("netns", "add", name)
+            _ip("link", "add", self._port(host), "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip("link", "set", self._port(host), "master", self.bridge, "up")
+            _ip("-n", name, "link", "set", "lo", "up")
+            _ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+            _ip("-n", name, "link", "set", "eth0", "up")
 
+    def _port(self, host: int) -> str:
+        return f"{self._prefix}v{host}"
 
-def start_join(url: str, name: str, *options: str, prefix: Sequence[str] = (), token: str | None = None) -> subprocess.Popen[str]:
-    """`cep join` as a process. `prefix`: a command before it, such as `ip netns exec NAME`."""
-    own = {"PYTHONPATH": str(ROOT)} | ({} if token is None else {"CEP_TOKEN": token})
-    known = {key: value for key, value in os.environ.items() if key not in ("CEP_RUN", "CEP_TOKEN")}
-    return subprocess.Popen(
-        [*prefix, sys.executable, *_CEP, "join", url, "--name", name, "--instances", "1", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**known, **own},
-    )
+    def command(self, host: int, *command: str) -> list[str]:
+        """That command, on that host."""
+        return ["ip", "netns", "exec", self.names[host], *command]
+
+    def cut(self, host: int) -> None:
+        """Nothing comes there, and nothing goes from there; the host does not see it."""
+        _ip("link", "set", self._port(host), "nomaster")
+
+    def heal(self, host: int) -> None:
+        _ip("link", "set", self._port(host), "master", self.bridge)
+
+    def mute(self, host: int) -> None:
+        """What is said to it is lost; what it says is heard: the bridge knows no way to it any more."""
+        off = ["flood", "off", "bcast_flood", "off", "mcast_flood", "off", "learning", "off", "fdb_flush"]
+        _ip("link", "set", self._port(host), "type", "bridge_slave", *off)
+
+    def unmute(self, host: int) -> None:
+        on = ["flood", "on", "bcast_flood", "on", "mcast_flood", "on", "learning", "on"]
+        _ip("link", "set", self._port(host), "type", "bridge_slave", *on)
+
+    def take_down(self) -> None:
+        for host, name in enumerate(self.names):
+            _ip("link", "del", self._port(host), check=False)
+            _ip("netns", "del", name, check=False)
+        _ip("link", "del", self.bridge, check=False)
 
 
 @contextmanager
-def joined(url: str, name: str, *options: str, **settings: Any) -> Iterator[Joined]:
-    """A host while the block lasts; it is there when this returns."""
-    process = start_join(url, name, *options, **settings)
+def hosts(count: int) -> Iterator[Hosts]:
+    made = Hosts(count)
     try:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        assert "has joined" in said, said + process.stdout.read()
-        yield Joined(name, process, said)
+        made.make()
+        yield made
     finally:
-        process.terminate()  # it goes in order, or it would be there for a session longer
-        process.communicate(timeout=JOIN_S)
+        made.take_down()
 
 
-@contextmanager
-def three_hosts(tmp_path: Path, **settings: Any) -> Iterator[tuple[LocalCluster, Joined, Joined]]:
-    """h1, with the orchestrator, h2 and h3, of one instance manager each, all on loopback."""
-    options: dict[str, Any] = {"numa": False, "address": "127.0.0.1", "host": "h1", **settings}
-    with ExitStack() as ending:
-        cluster = ending.enter_context(LocalCluster(1, **options))
-        hosts = [ending.enter_context(joined(cluster.rest.url, name, "--address", "127.0.0.1")) for name in ("h2", "h3")]
-        yield cluster, hosts[0], hosts[1]
-
-
-def where(cluster: Cluster, query: str) -> set[str]:
-    """The instance managers on which it is."""
-    return {place["im"] for place in cluster.query(query).status()["placed"]}
+def _ip(*words: str, check: bool = True) -> None:
+    subprocess.run(["ip", *words], check=check, capture_output=True)

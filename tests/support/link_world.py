@@ -1,7 +1,7 @@
 """Two ends of a link and the connections between them, without sockets: what a cut does is decided by the test.
 
-Frames of one connection keep their order. A connection that is cut has three fates for what was under way: the first frames may still arrive,
-however late; some are lost; the last ones of the end that calls go by the next connection, as a DEALER's do.
+Frames of one connection keep their order. A connection that is cut has three fates for what was under way: the first frames may still
+arrive, however late; some are lost; the last ones of the end that calls go by the next connection, as a DEALER's do.
 """
 
 from __future__ import annotations

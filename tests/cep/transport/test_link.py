@@ -1,4 +1,4 @@
-"""A link gives every packet once and in order, whatever becomes of its connections; it breaks where a process is another one than before."""
+"""A link gives every packet once and in order, whatever becomes of its connections; it breaks where a process is not the one of before."""
 
 from __future__ import annotations
 
