@@ -13,16 +13,15 @@ from fastapi import APIRouter, FastAPI
 from fastapi.responses import PlainTextResponse
 
 from cep.config import ClusterConfig
-from cep.errors import Forbidden
 from cep.secret import Secret
-from cep.service.access import Access, Role
+from cep.service.access import Role
 from cep.service.token_file import Tokens, add_token, remove_token
 from orchestrator.rest.app import make_rest_app, served
 from orchestrator.rest.bodies import DocumentRoute
 from orchestrator.rest.guard import Guard
 from orchestrator.rest.models import QUERY_EXAMPLE
 from orchestrator.rest.problems import problem
-from orchestrator.rest.roles import BODY, OWN, PATH, ROUTES, Need, check_table
+from orchestrator.rest.roles import BODY, PATH, ROUTES, check_table
 from orchestrator.rest.roles_page import ROLES, STREAM, YES, table
 from tests.orchestrator.rest.test_app import Server
 from tests.support.control_plane import HANG_S, Keeper, cluster
@@ -173,35 +172,6 @@ def test_what_is_not_in_the_table_cannot_be_served(door: tuple[Server, dict[str,
     monkeypatch.delitem(ROUTES, ("GET", "/docs"))
     with pytest.raises(KeyError, match="GET /docs"):
         make_rest_app(server.api)
-
-
-@pytest.mark.parametrize(
-    ("need", "role", "path", "body", "allowed"),
-    [
-        (Need(("deploy",)), "deploy", {}, None, True),
-        (Need(("deploy",)), "read", {}, None, False),
-        (Need(("read", "publish"), PATH), "publish:a", {"name": "a"}, None, True),
-        (Need(("read", "publish"), PATH), "publish:b", {"name": "a"}, None, False),
-        (Need(("read", "publish"), PATH), "read", {"name": "a"}, None, True),
-        (Need(("publish",), BODY), "publish:a", {}, [{"stream": "a"}], True),
-        (Need(("publish",), BODY), "publish:a", {}, [{"stream": "a"}, {"stream": "b"}], False),
-        (Need(("publish",), BODY), "publish:a", {}, ["a", "b"], False),
-        (Need(("publish",), BODY), "publish:*", {}, ["a", "b"], True),
-        (Need(("publish",), BODY), "subscribe:a", {}, [], False),
-        (Need(("publish",), OWN), "publish:a", {}, None, True),
-        (Need(("publish",), OWN), "deploy", {}, None, False),
-        (Need(), "publish:a", {}, None, True),
-    ],
-)
-def test_what_is_needed(need: Need, role: str, path: dict[str, str], body: Any, allowed: bool) -> None:
-    access = Access("t", (Role.parse(role),))
-    if allowed:
-        need.check(access, path)
-        need.check_body(access, body)
-    else:
-        with pytest.raises(Forbidden):
-            need.check(access, path)
-            need.check_body(access, body)
 
 
 @pytest.mark.anyio
