@@ -24,6 +24,7 @@ from cep.transport.keyring import Keyring
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
+from cep.world.confined import confine
 from cep.world.stalls import Stalls
 from cep.world.thread_usage import SystemThreadUsage
 from cep.world.usage import SystemUsage
@@ -44,6 +45,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     """Runs until SIGTERM or SIGINT; 0 is an orderly end."""
     begin_logging(config.id, config.cluster.log, logging.INFO)
     allow(config.cluster.modules, config.cluster.module_path)
+    confine(config.cluster.data)
     LOG.info("binding: %s", binding.to_json())
     take()
     # With its first kernel Numba reads all that it can compile, 0.1 to 0.2 s: the start of a process waits for that, not a deployment.

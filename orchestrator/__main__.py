@@ -23,6 +23,7 @@ from cep.secret import Secret
 from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, ServingLoop, raise_descriptor_limit, served, share_interpreter
 from cep.service.tls import Certificate
+from cep.world.confined import confine
 from orchestrator.balance.buckets import Balancing
 from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
 def serve_rest(config: ClusterConfig) -> None:
     """Until SIGTERM or SIGINT. Raises ClusterError: it may not, or cannot, listen where it should."""
     check_exposure(config)
+    confine(config.data)
     context = None if config.tls_cert is None else Certificate(config.tls_cert, str(config.tls_key)).context()
     listener = listen(config)
     running = ServiceThread(config, read_topology().restricted(available_cores()))

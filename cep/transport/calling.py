@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import zmq
@@ -30,12 +31,13 @@ class Calling(End):
     ) -> None:
         super().__init__(endpoint, Link(new_incarnation(), now, hello_of(own)), coalescers)
         self._context, self._address = context, address
-        self._open(keyring)
+        self.again_at = math.inf  # s of the steady clock: it was refused, and is tried again then
+        self._open(keyring, 0)
 
-    def _open(self, keyring: Keyring | None) -> None:
+    def _open(self, keyring: Keyring | None, refusals: int) -> None:
         self.speaker = None if keyring is None else keyring.speaker(keyring.server)
         self.socket = zeromq.make_dealer(self._context, self._address, keyring)
-        self.watch = zeromq.ConnectionWatch(self.socket, self._address)
+        self.watch = zeromq.ConnectionWatch(self.socket, self._address, refusals)
 
     @property
     def descriptors(self) -> tuple[int, int]:
@@ -43,8 +45,9 @@ class Calling(End):
 
     def rekey(self, keyring: Keyring | None) -> None:
         """Goes on over another connection."""
+        refusals, self.again_at = self.watch.refusals, math.inf
         self.close(0)
-        self._open(keyring)
+        self._open(keyring, refusals)
 
     @property
     def closed(self) -> bool:

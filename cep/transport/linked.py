@@ -35,6 +35,7 @@ from cep.transport.wire import Header
 READ_BYTES = 16 << 20  # of one ZeroMQ socket, before others are looked at
 GATHER_NS = 50_000  # a message that comes sooner than that after a packet is gathered
 LOOK_S = 0.25  # the longest sleep where there are links
+AGAIN_S = 0.25  # after which an end that was refused calls again
 LEAVE_S = 20.0  # how long an endpoint that is given up has to take what was sent: longer than a cut that is to be survived
 LOG = logging.getLogger(__name__)
 
@@ -320,6 +321,8 @@ class LinkSockets:
             if self._called is not None:
                 self._called.board.tick(now)
                 self._note_written(self._called)
+            for end in [end for end in self._calling.values() if end.again_at <= now]:
+                self._call_again(end)
             for end in list(self._calling.values()):
                 if end.link.due <= now:
                     end.link.tick(now)
@@ -373,11 +376,20 @@ class LinkSockets:
 
     def _note_connections(self, end: Calling) -> None:
         with self._lock:
-            if end.watch.connected():
+            connected, now = end.watch.connected(), time.monotonic()
+            if end.watch.refused:
+                end.again_at = min(end.again_at, now + AGAIN_S)
+            if connected:
                 end.link.reconnected(time.monotonic())
                 self._write(end)
 
     # keys, waking, closing
+
+    def _call_again(self, end: Calling) -> None:
+        """By another connection: with other keys, or because it was refused, which may have been for a key that is not known there yet."""
+        self._unwatch(end)
+        end.rekey(self.keyring)
+        self._watch_calling(end)
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on these keys; every connection is made anew. Raises ProtocolError: there was no CURVE before."""
@@ -390,9 +402,7 @@ class LinkSockets:
                 self._called.rekey(keyring)
                 self._watch_called(self._called)
             for end in self._calling.values():
-                self._unwatch(end)
-                end.rekey(keyring)
-                self._watch_calling(end)
+                self._call_again(end)
             self.local.wake()
 
     def wake(self) -> None:

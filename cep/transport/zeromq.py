@@ -99,13 +99,17 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
 
 
 def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: bytes = b"") -> None:
-    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost."""
+    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost, and so where a DEALER has been
+    refused: it has no connection then, and would wait for one for ever."""
     head = frame.pack()
     if to:
         socket.send(to, zmq.SNDMORE)
     if parts and len(parts[0]) < JOIN_BYTES_MAX:
         head, parts = b"".join((head, parts[0])), parts[1:]
-    socket.send(head, zmq.SNDMORE if parts else 0)
+    try:
+        socket.send(head, zmq.NOBLOCK | (zmq.SNDMORE if parts else 0))
+    except zmq.Again:
+        return
     for left, part in enumerate(parts, 1 - len(parts)):
         socket.send(part, zmq.SNDMORE if left else 0, copy=len(part) < COPY_BYTES_MAX)
 
@@ -139,9 +143,10 @@ def is_readable(socket: zmq.Socket[bytes]) -> bool:
 class ConnectionWatch:
     """What becomes of a DEALER's connections."""
 
-    def __init__(self, dealer: zmq.Socket[bytes], address: str) -> None:
+    def __init__(self, dealer: zmq.Socket[bytes], address: str, refusals: int = 0) -> None:
         self._events = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | _REFUSED)
-        self._dealer, self._address, self._refusals = dealer, address, 0
+        self._dealer, self._address, self._refusals = dealer, address, refusals
+        self.refused = False  # ZeroMQ does not try again what was refused
 
     @property
     def descriptor(self) -> int:
@@ -157,8 +162,13 @@ class ConnectionWatch:
                 self._note_refusal()
         return found
 
+    @property
+    def refusals(self) -> int:
+        """How often it was refused, by all connections before, too."""
+        return self._refusals
+
     def _note_refusal(self) -> None:
-        self._refusals += 1
+        self._refusals, self.refused = self._refusals + 1, True
         if not self._refusals & self._refusals - 1:
             LOG.warning("%s does not let us in: another key, or no CURVE there (%d times so far)", self._address, self._refusals)
 

@@ -183,7 +183,9 @@ def connect(hosts: str, session_timeout_s: float, secret: str | None = None, tls
     Raises:
         ClusterError: the secret, or a file of TLS, cannot be read.
     """
-    logging.getLogger("kazoo.client").setLevel(logging.ERROR)  # it tells of every attempt to reconnect
+    told = logging.getLogger("kazoo.client")
+    told.setLevel(logging.WARNING)
+    told.addFilter(_TOLD)
     own: dict[str, Any] = {} if secret is None else _credentials(Path(secret))
     return KazooClient(
         hosts,
@@ -204,6 +206,23 @@ def _secured(tls: Tls) -> dict[str, Any]:
     except (OSError, ssl.SSLError) as error:
         raise ClusterError(f"TLS with ZooKeeper cannot begin: {', '.join(tls)}: {error}") from None
     return {"use_ssl": True, "ca": authority, "certfile": certificate, "keyfile": key, "verify_certs": True, "check_hostname": True}
+
+
+class _Told(logging.Filter):
+    """Of what kazoo says of every attempt to connect: why TLS is not begun, once, and not again until that is for another reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        before, self._last = self._last, record.getMessage() if "SSL" in record.getMessage() else self._last
+        return self._last != before
+
+
+_TOLD = _Told()
 
 
 def _credentials(file: Path) -> dict[str, Any]:

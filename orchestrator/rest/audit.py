@@ -90,8 +90,15 @@ def about(request: Request, subject: str, error: CepError | None = None) -> None
 
 def last_lines(home: str, most: int) -> list[dict[str, Any]]:
     """The last that all orchestrators with this home have written, oldest first."""
-    found = [line for file in (Path(home) / "audit").glob("*.jsonl*") for line in _tail(file)]
+    files = sorted((Path(home) / "audit").glob("*.jsonl*"), key=_age, reverse=True)
+    found = [line for file in files for line in _tail(file)]
     return sorted(found, key=lambda line: str(line["at"]))[-most:]
+
+
+def _age(file: Path) -> int:
+    """How many files of the same orchestrator are newer: lines of one millisecond stay in their order."""
+    last = file.suffix.removeprefix(".")
+    return int(last) if last.isdecimal() else 0
 
 
 def _tail(file: Path) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,95 @@ _SPARK = "driver/spark/test_spark_queries.py"
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
 _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_text.py"
 
+_ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
+_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
+
 OUTSIDE_BUGS = (
+    # the door
+    Bug(
+        "who may publish one stream may publish all",
+        "cep/service/access.py",
+        "return self.stream in (wanted.stream, ALL_STREAMS)",
+        "return True",
+        (_ACCESS,),
+    ),
+    Bug(
+        "deploy does not imply read",
+        "cep/service/access.py",
+        '_IMPLIED = {"deploy": ("read",)}',
+        "_IMPLIED: dict[str, tuple[str]] = {}",
+        (_ACCESS,),
+    ),
+    Bug(
+        "one of two roles is not enough",
+        "cep/service/access.py",
+        "if not any(map(self.allows, wanted)):",
+        "if not all(map(self.allows, wanted)):",
+        (_ACCESS,),
+    ),
+    Bug(
+        "a file without tokens is an open door",
+        "cep/service/token_file.py",
+        "return bool(self._own) or self._file is not None",
+        "return bool(self._own or self._listed)",
+        (_TOKENS,),
+    ),
+    Bug(
+        "tokens are read once",
+        "cep/service/token_file.py",
+        "if self._file is None or (version := _version(self._file)) == self._version:",
+        "if self._file is None or (version := self._version) is not None:",
+        (_TOKENS,),
+    ),
+    Bug(
+        "a second token in the file is not its own",
+        "cep/service/token_file.py",
+        "write(_checked(file, [*there, token]))",
+        "write(_checked(file, [token]))",
+        (_TOKENS,),
+    ),
+    Bug(
+        "of several streams in a body the first is asked for",
+        "orchestrator/rest/roles.py",
+        "        for each in body:\n",
+        "        for each in body[:1]:\n",
+        (_ROLES,),
+    ),
+    Bug(
+        "a key of another token is taken over",
+        "orchestrator/state/keys.py",
+        "(there is not None and there.name != key.name)",
+        "(there is not None and there.name == '')",
+        (_KEYS,),
+    ),
+    Bug(
+        "the next orchestrator gives the members another key pair",
+        "orchestrator/state/keys.py",
+        "        if self.members is None:\n            self.rotate(pair)",
+        "        self.rotate(pair)",
+        (_KEYS,),
+    ),
+    Bug(
+        "a key that was handed in again ends as the first time",
+        "orchestrator/state/keys.py",
+        "        self.clients[key.public] = key\n        self.sweep_at = self.sweep_at",
+        "        self.clients.setdefault(key.public, key)\n        self.sweep_at = self.sweep_at",
+        (_KEYS,),
+    ),
+    Bug(
+        "lines that found the queue full are not counted",
+        "orchestrator/rest/audit.py",
+        "        except queue.Full:\n            self._file.lost += 1",
+        "        except queue.Full:\n            self._file.lost += 0",
+        (_AUDIT,),
+    ),
+    Bug(
+        "of many queries in one request only the last is noted",
+        "orchestrator/rest/audit.py",
+        "request.scope.setdefault(_NOTES, []).append((subject, error))",
+        "request.scope[_NOTES] = [(subject, error)]",
+        (_AUDIT,),
+    ),
     # instants as text
     Bug("parse_time takes a text that goes on", _TIME_TEXT, "good and there and at == stop", "good and there", (_TIMES,)),
     Bug(
