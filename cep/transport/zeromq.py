@@ -99,8 +99,8 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
 
 
 def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: bytes = b"") -> None:
-    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost, and so where a DEALER has been
-    refused: it has no connection then, and would wait for one for ever."""
+    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost, and so where a DEALER has
+    been refused: it has no connection then, and would wait for one for ever."""
     head = frame.pack()
     if to:
         socket.send(to, zmq.SNDMORE)
