@@ -22,6 +22,9 @@ _REDIRECTS = "instance_manager/clients/test_redirects.py"
 _SOCKETS = "cep/transport/test_sockets.py"
 _COALESCING = "cep/transport/test_coalescing.py"
 _REGISTRY = "orchestrator/test_registry.py"
+_EVACUATIONS = "orchestrator/state/test_evacuations.py"
+_KEEPER, _KEEPER_TESTS = "driver/processes/host_keeper.py", "driver/processes/test_host_keeper.py"
+_OWN_PLACE = "driver/streams/test_own_place.py"
 _SPARK = "driver/spark/test_spark_queries.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
@@ -790,5 +793,85 @@ OUTSIDE_BUGS = (
         "elif gap > 3 * LOOK_S * 1e9:",
         "elif gap < 0:",
         ("cep/service/test_mark.py",),
+    ),
+    # hosts
+    Bug(
+        "a host that is leaving gets what is new",
+        f"{_STATE}/cluster_model.py",
+        "if manager.host not in self.leaving)",
+        "if manager.host is not None)",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "another orchestrator gives a host that is leaving all its time again",
+        f"{_STATE}/cluster_state.py",
+        "left_s = min(evacuations.PATIENCE_S, max(0.0, evacuation.until - now.wall))",
+        "left_s = evacuations.PATIENCE_S",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host that was left and has joined anew stays empty",
+        f"{_STATE}/evacuations.py",
+        "return host.agent != evacuation.agent",
+        "return False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host is forgotten as leaving before its instance managers are gone",
+        f"{_STATE}/evacuations.py",
+        "return not any(manager.host == evacuation.host for manager in model.managers.values())",
+        "return True",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "nowhere to go, for no instance manager has been looked at yet",
+        f"{_STATE}/evacuations.py",
+        "may_come = not model.has_looked or now.steady < model.judge_from",
+        "may_come = False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a query that is on the other host has to leave, too",
+        f"{_STATE}/evacuations.py",
+        "if _host(model, record, each) in model.leaving)",
+        "if _host(model, record, each))",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a move to a host that begins to leave goes on",
+        f"{_STATE}/moves.py",
+        'return f"host {host!r} is leaving"',
+        'return ""',
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "the agent of another host takes over its name",
+        _KEEPER,
+        "if other.agent != self.host.agent:",
+        "if other.name != self.host.name:",
+        (_KEEPER_TESTS,),
+    ),
+    Bug("reports are told anew when they say nothing new", _KEEPER, 'if key != "written"}', "if key}", (_KEEPER_TESTS,)),
+    Bug(
+        "a clock that is behind counts as right",
+        "cep/model/hosts.py",
+        "abs(self.clock_ms) > CLOCK_OFF_MS",
+        "self.clock_ms > CLOCK_OFF_MS",
+        ("cep/model/test_hosts.py",),
+    ),
+    Bug(
+        "a folder of that name on another machine counts as the cluster's",
+        f"{_CLIENTS}/own_place.py",
+        "(OwnPlace(folder, name) for folder, name in found if name)",
+        "(OwnPlace(folder, name or host_of_cluster) for folder, name in found)",
+        (_OWN_PLACE,),
+    ),
+    Bug("two clients' machines of one name are one", f"{_CLIENTS}/own_place.py", "{uuid.uuid4().hex[:8]}", "x", (_OWN_PLACE,)),
+    Bug(
+        "a link that was refused never calls again",
+        "cep/transport/linked.py",
+        "end.again_at = min(end.again_at, now + AGAIN_S)",
+        "pass",
+        ("cep/transport/test_refused.py",),
     ),
 )
