@@ -20,9 +20,12 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(folder):
     here = ("--address", "127.0.0.1", "--data", str(folder))
-    with LocalCluster(1, numa=False, data=[folder], address="127.0.0.1", host="h1") as cluster:
-        with joined(cluster.rest.url, "h2", *here), joined(cluster.rest.url, "h3", *here):
-            yield cluster.rest.url
+    with (
+        LocalCluster(1, numa=False, data=[folder], address="127.0.0.1", host="h1") as cluster,
+        joined(cluster.rest.url, "h2", *here),
+        joined(cluster.rest.url, "h3", *here),
+    ):
+        yield cluster.rest.url
 
 
 @pytest.mark.parametrize("name", ["fixed-window", "identity"])
