@@ -101,7 +101,7 @@ class Control:
         self.mailbox: Mailbox[ControlWord] = Mailbox()
         self.obligations = Obligations(config.id, (facts["pid"], facts["started"]))
         self._preparation, self._ask, self._slot, self._coordination = preparation, ask, slot, coordination
-        self._own = OwnNodes(coordination, config.id, facts)
+        self._own, self._host = OwnNodes(coordination, config.id, facts), config.cluster.host
         self._asked = AskedNodes(coordination, config.id, self._on_listing, self._on_assignment)
         self._connected = self._to_register = self._to_look = self._to_confirm = False
         self._watched: set[str] = set()  # assignments as they were read have not changed since
@@ -226,8 +226,7 @@ class Control:
 
     def _here(self, cause: str) -> str:
         """With the host, where there are several: a file is read on each reader's own."""
-        host = self.config.cluster.host
-        return f"on host {host!r}: {cause}" if host else cause
+        return f"on host {self._host!r}: {cause}" if self._host else cause
 
     def _read(self, keys: set[str]) -> None:
         """Everything that is to be read first; then obeys them, one by one: what is wrong with one harms no other."""

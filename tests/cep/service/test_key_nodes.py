@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from instance_manager.control.key_nodes import KeyNodes
 
 from cep.service.access import Role
+from cep.service.key_nodes import KeyNodes
 from cep.service.keys import keyring_of, read_pair
 from cep.service.token_file import add_token
 from cep.transport import wire
