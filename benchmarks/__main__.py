@@ -1,4 +1,4 @@
-"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | fuzz | nexmark`."""
+"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | cuts | fuzz | nexmark`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import model, report
-from benchmarks.faults import fuzz, kills, leaks
+from benchmarks.faults import cuts, fuzz, kills, leaks
 from benchmarks.harness import Harness, Outcome
 from benchmarks.measured import placement
 from benchmarks.nexmark import command as nexmark
@@ -19,6 +19,7 @@ from benchmarks.rows import chosen
 app = typer.Typer(help="The table of bars, in alternating pairs; what placement costs; a model of many nodes.", no_args_is_help=True)
 app.command("placement")(placement.command)
 app.command("model")(model.command)
+app.command("cuts")(cuts.command)
 app.command("fuzz")(fuzz.command)
 app.command("kills")(kills.command)
 app.command("leaks")(leaks.command)

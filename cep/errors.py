@@ -74,6 +74,14 @@ class Conflict(CepError):
     """Yours: something of that name is there already, and it is different."""
 
 
+class Unauthorized(CepError):
+    """Yours: no token, or none that this cluster knows."""
+
+
+class Forbidden(CepError):
+    """Yours: the token is good, and its roles do not allow this; names the role that is needed."""
+
+
 class StreamEnded(CepError):
     """The stream's queries have ended and what was unread is gone; `rows` counts what came out while they ran."""
 

@@ -17,48 +17,48 @@ from cep.errors import CepError, ClusterError, QueryError
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import looking
+from driver import door, hosts, looking
 from driver.cluster import Cluster, Running
+from driver.configuration import commands, table
+from driver.configuration.flags import CONFIG, role_command
+from driver.configuration.told import Told, named_file, tell
 from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
-from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, complain, counted, out
+from driver.processes.run_folder import token_or_run_folders
+from driver.processes.supervisor import LocalConfig
+from driver.terminal import Authority, Token, Url, complain, counted, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 roles.register(app)
+app.add_typer(commands.app, name="config")
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
 NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
-@app.command()
-def up(
-    instances: Annotated[int | None, typer.Option(min=1, help="Instance managers; default: one per core, at most 4.")] = None,
-    numa: Annotated[bool, typer.Option(help="Bind each instance manager to a core and its NUMA node.")] = True,
-    data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="A module whose functions queries may call; may be repeated.")] = None,
-    module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
-    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
-    rest_name: Annotated[
-        list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
-    ] = None,
-    hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
-    fast_path: roles.FastPathOption = True,
-    stock_numba: roles.StockNumbaOption = False,
-    token: Token = None,
-) -> None:
+@app.callback()
+def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None) -> None:
+    """Continuous queries over fast streams on one large machine."""
+    if context.invoked_subcommand in table.ROLES or context.invoked_subcommand == "config" or named_file(config) is None:
+        return
+    told = tell(table.CLIENTS, {}, config)
+    context.default_map = {name: {"url": told["url"], "token": told["token"], "ca": told["ca"]} for name in _client_commands(context)}
+
+
+def _client_commands(context: typer.Context) -> Iterator[str]:
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    return (name for name in commands if name not in table.ROLES)
+
+
+def up(told: Told) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    code = module or [], module_path or []
-    rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
-    rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
-    with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
+    with LocalCluster(**_tidy(told.fields_of(LocalConfig))) as cluster:
         out.print(f"REST at {cluster.rest.url} (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
@@ -67,16 +67,25 @@ def up(
             cluster.check()
 
 
+def _tidy(fields: dict[str, Any]) -> dict[str, Any]:
+    """The token is the run folder's where none is given."""
+    return fields | {"token": token_or_run_folders(fields["token"])}
+
+
+app.command()(role_command(table.UP, up))
+
+
 @app.command()
 def deploy(
     documents: Annotated[list[Path], typer.Argument(help="Queries: JSON, or YAML if it ends in .yaml or .yml; one or several in a file.")],
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
     read = [(path, document) for path in documents for document in _documents(path)]
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
@@ -90,11 +99,12 @@ def deploy(
 @app.command()
 def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
         out.print(text)
 
@@ -103,8 +113,9 @@ def explain(
 def status(
     name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
     own = reports_at(url)
@@ -112,7 +123,7 @@ def status(
         _tell_without(own, "no orchestrator runs")
         raise typer.Exit(1)
     try:
-        _tell(name, as_json, url, token)
+        _tell(name, as_json, url, token, ca)
     except ClusterError as error:
         if own:
             _tell_without(own, str(error))
@@ -120,8 +131,8 @@ def status(
         raise
 
 
-def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
-    with Cluster(url, token) as cluster:
+def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str | None) -> None:
+    with Cluster(url, token, ca=ca) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
@@ -151,11 +162,12 @@ def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
 def stop(
     name: NameArgument,
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
@@ -166,14 +178,15 @@ def move(
     name: NameArgument,
     instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
     subquery, _, index = instance.partition("/")
     if not index.isdecimal():
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         cluster.query(name).move(subquery, int(index), im)
         out.print(f"{name}: {instance} is on {im}")
 
@@ -182,11 +195,12 @@ def move(
 def delete(
     name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query and forgets it; or forgets a stream that no query reads."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         if stream:
             cluster.undeclare(name)
         else:
@@ -198,11 +212,12 @@ def delete(
 def dead_letters(
     name: NameArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints what of its input a query could not use: how much, and the last of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = cluster.query(name).dead_letters()
     if as_json:
         print(json.dumps(found, indent=2))
@@ -214,6 +229,8 @@ def dead_letters(
 
 
 looking.register(app)
+hosts.register(app)
+door.register(app)
 
 
 def _with_pointer(error: CepError) -> str:

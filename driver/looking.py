@@ -14,8 +14,9 @@ from rich.live import Live
 
 from cep.errors import Conflict
 from driver.cluster import Cluster
+from driver.configuration.table import URL
 from driver.flame import record, targets
-from driver.terminal import URL, Token, Url, out
+from driver.terminal import Authority, Token, Url, out
 from driver.top import SortBy, TopView, view_between, view_table
 from driver.trace import trace_between, trace_table
 
@@ -30,9 +31,9 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def metrics(url: Url = URL, token: Token = None) -> None:
+def metrics(url: Url = URL, token: Token = None, ca: Authority = None) -> None:
     """Prints everything measured, as Prometheus reads it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         print(cluster.metrics(), end="")
 
 
@@ -43,9 +44,10 @@ def top(
     sort: Annotated[SortBy, typer.Option(help="What comes first: the instances that have most of it.")] = SortBy.CPU,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Shows, each second, what every query, instance and operator does and costs. Ctrl-C ends it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         if name is not None:
             cluster.query(name)  # raises NotFound
         frames = _frames(cluster, name, sort)
@@ -67,9 +69,10 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Names what has held instance managers up: work that took more than a millisecond, where, why, how often, how long."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         chosen = None if wanted is None else _managers(cluster, wanted).keys()
         before = None
         if seconds is not None:
@@ -87,9 +90,10 @@ def flame(
     native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Draws a flame graph of running instance managers, with py-spy."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = _managers(cluster, wanted)
         _check_at_work(cluster, wanted)
     for file, samples in record(found, seconds, output, native).items():

@@ -9,10 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from driver.configuration.table import BY_NAME
 from driver.processes.run_folder import token_or_run_folders
 
-PORT = 8765
-URL = f"http://127.0.0.1:{PORT}"
 PIPED_WIDTH = 200
 """Columns of a table that no terminal's width limits."""
 
@@ -38,7 +37,11 @@ def complain(what: str) -> None:
     err.print(Text.assemble(("error:", "red"), " ", what))
 
 
-Url = Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrator's address; of several, theirs with commas.")]
+Url = Annotated[str, typer.Option(envvar="CEP_URL", help=BY_NAME["url"].meaning)]
 Token = Annotated[
     str | None, typer.Option(envvar="CEP_TOKEN", callback=token_or_run_folders, help="The cluster's token; default: that of $CEP_RUN.")
+]
+Authority = Annotated[
+    str | None,
+    typer.Option("--ca", envvar="CEP_CA", help="The authority by whose certificate REST is known, a file; of `cep keys`, ca.crt."),
 ]

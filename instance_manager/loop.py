@@ -26,6 +26,7 @@ from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
 from instance_manager.accounts import LoopAccounts, step_accounts
 from instance_manager.clients.clients import SILENCE_S, Clients
+from instance_manager.clients.rights import Rights
 from instance_manager.control.commands import (
     AddInstance,
     AddSubscriptions,
@@ -82,7 +83,9 @@ class Loop:
         self.accounts, self.idle = LoopAccounts(), Account()  # what belongs to no instance; what was slept
         self.account = self.accounts.rest
         self.clients = Clients(sockets, budget_bytes, silence_s, self.clock, process or int.from_bytes(os.urandom(6), "little"))
-        self.network = Network(sockets, self._on_control, self.clients.publishers.published, self._on_broken, self.meter)
+        self.rights = Rights(self.clients)
+        handlers = self._on_control, self.clients.publishers.published, self._on_broken
+        self.network = Network(sockets, *handlers, self.meter, self.rights.check)
         self.feeds = Feeds(self.network)
         self.fast_paths = FastPaths(sockets, self.clients, self.meter, fast_path)
         self.network.relays = self.fast_paths.entered
@@ -340,6 +343,7 @@ class Loop:
             else:
                 self.senders[id_] = (hosted, out.way)
         self.clients.add(hosted)
+        self.rights.note(hosted)
         self.feeds.add(hosted)
         self.moves.add(hosted)
         hosted.ports.relay = self.fast_paths.relay(hosted)

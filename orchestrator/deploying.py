@@ -29,7 +29,8 @@ def planned(
     state.check_new(query, instead)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
-    plan = make_plan(query, known, state.workers(query.name), topology, config.numa, files, feeds)
+    machines = state.machines(config.host, topology)
+    plan = make_plan(query, known, state.workers(query.name), machines, config.numa, files, feeds)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
     return plan
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from cep.errors import ProtocolError, QueryFailed
+from cep.model.hosts import AgentProcess
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint, shown
 from cep.model.shapes import read_shape
 from cep.transport.endpoints import host_of
@@ -211,6 +212,23 @@ class PublisherRecord:
         found = read_shape(PublisherRecord, d)
         checked_endpoint(found.endpoint)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Evacuation:
+    """`agent`: of the host that is to be left. `until`: seconds since 1970."""
+
+    host: str
+    agent: AgentProcess
+    until: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"agent": list(self.agent)}
+
+    @staticmethod
+    def from_json(document: Any) -> Evacuation:
+        """Raises ProtocolError."""
+        return read_shape(Evacuation, document)
 
 
 @dataclass(frozen=True, slots=True)

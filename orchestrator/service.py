@@ -9,7 +9,7 @@ read anew after the next election.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,10 +18,12 @@ from typing import TypeVar
 
 from cep.config import ClusterConfig, node
 from cep.errors import CepError, ClusterError
+from cep.model.hosts import Host
 from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.topology import Topology
 from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
@@ -30,9 +32,9 @@ from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
 from orchestrator.records import Now
 from orchestrator.registry import Deposed, Registry
-from orchestrator.state.blame import Deaths
+from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, SubmitQuery, Tick
+from orchestrator.state.events import Connected, Event, HostsSeen, OfferMembersKey, SubmitQuery, Tick
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.unseen import Unseen
 
@@ -74,9 +76,10 @@ class Service:
     """The cluster's state, kept in ZooKeeper. `ask`, `do`, `deploy` and `wait` may be called from any thread.
 
     Args:
-        topology: where the planner finds the distances between nodes.
+        topology: of the host on which this is.
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
+        members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
     """
 
     def __init__(
@@ -87,19 +90,21 @@ class Service:
         clock: Clock,
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
+        members: KeyPair | None = None,
     ) -> None:
         self.config, self.topology = config, topology
         self.connected = self.leads = False
         self.leader: str | None = None
         self.mailbox: Mailbox[Word] = Mailbox()
         self.quarantine = Quarantine()
-        self.clock, self._coordination, self._deaths = clock, coordination, deaths
+        self.clock, self._coordination, self._deaths, self._members = clock, coordination, deaths, members
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
+        self._off: set[str] = set()  # hosts whose clocks are off, which has been told
         self._try_again = False
         self._deadline: float | None = None  # the steady time at which the state wants a Tick
 
@@ -219,11 +224,23 @@ class Service:
         if not self.leads:
             self._campaign()
         if self.leads:
-            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._deaths):
+            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._all_deaths):
                 self._see(path, event)
+                if isinstance(event, HostsSeen):
+                    self._tell_of_clocks(event.hosts)
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
             self._registry.flush(self._fence)
+
+    def _all_deaths(self) -> Deaths:
+        """Those of other hosts come with their registrations."""
+        return {**self._deaths(), **deaths_in(report for host in self._state.hosts.values() for report in host.reports)}
+
+    def _tell_of_clocks(self, hosts: Mapping[str, Host]) -> None:
+        off = {name for name, host in hosts.items() if host.is_clock_off}
+        for name in sorted(off - self._off):
+            _LOG.warning("the clock of host %r is %.1f s off ZooKeeper's: set it", name, (hosts[name].clock_ms or 0) / 1000)
+        self._off = off
 
     def _campaign(self) -> None:
         if not self._election.leads():
@@ -235,6 +252,8 @@ class Service:
         self._state = ClusterState(self.config.session_timeout_s, self.quarantine)
         with suppress(ClusterError):  # what cannot be written is set aside
             self._registry.put(self._state.restore(self._registry.read_all(), self._now()))
+        if self._members is not None:
+            self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
         self._unseen = Unseen()
         self._look_at_everything()

@@ -69,6 +69,8 @@ class SimulatedLink:
 class SimulatedSockets:
     """See `cep.transport.sockets.Sockets`."""
 
+    speaker = None
+
     def __init__(self, network: SimulatedNetwork, endpoint: str, clock: ProcessClock, wake: Callable[[], None]) -> None:
         self.network, self.endpoint, self.clock, self.wake = network, endpoint, clock, wake
         self._arrived: deque[bytes] = deque()

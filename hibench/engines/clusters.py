@@ -45,8 +45,8 @@ class GivenCluster(Cluster):
 
 
 def given_cluster(url: str) -> GivenCluster:
-    """The one at `url`, with the token that the environment has for it."""
-    return GivenCluster(url, token_or_run_folders(os.environ.get(TOKEN_VARIABLE)))
+    """The one at `url`, of one host or several, with the token and the authority that the environment has for it."""
+    return GivenCluster(url, token_or_run_folders(os.environ.get(TOKEN_VARIABLE)), ca=os.environ.get("CEP_CA") or None)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from cep.errors import CepError
@@ -14,10 +14,11 @@ from cep.model.limits import MANY_MAX, check_name
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan.physical import FilesByStream
+from cep.service.access import Role
 from orchestrator.file_sources import checked_files
 from orchestrator.records import PublisherRecord
-from orchestrator.rest import models, problems, views
-from orchestrator.rest.api import POLL_S_MAX, InjectedApi, Timeout, confirmed
+from orchestrator.rest import audit, models, problems, views
+from orchestrator.rest.api import POLL_S_MAX, Asking, InjectedApi, Timeout, confirmed
 from orchestrator.rest.bodies import DocumentRoute
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.query_routes import has_settled
@@ -34,7 +35,9 @@ router = APIRouter(route_class=DocumentRoute)
 
 
 @router.post("/queries:bulk", response_model=list[models.DeployOutcome])
-async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], api: InjectedApi, start: bool = True) -> Any:
+async def deploy_all(
+    documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], request: Request, api: InjectedApi, start: bool = True
+) -> Any:
     """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
     wait for them with `/queries:wait`."""
     check_room(api.store, api.config.home)
@@ -43,9 +46,10 @@ async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX
     await api.forget_vanished()
     wanted = [each for each in read if not isinstance(each, CepError)]
     errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start))])
-    return [
-        _outcome(document, found if isinstance(found, CepError) else next(errors)) for document, found in zip(documents, read, strict=True)
-    ]
+    wrong = [found if isinstance(found, CepError) else next(errors) for found in read]
+    for document, error in zip(documents, wrong, strict=True):
+        audit.about(request, str(_name(document)), error)
+    return [_outcome(document, error) for document, error in zip(documents, wrong, strict=True)]
 
 
 @router.post("/queries:wait", response_model=list[models.DeployOutcome])
@@ -85,17 +89,18 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
 
 @router.get("/publishers", response_model=models.ReadersNews)
 async def news_for_publishers(
-    endpoint: str, api: InjectedApi, after: str = "", wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0
+    endpoint: str, api: InjectedApi, access: Asking, after: str = "", wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0
 ) -> Any:
     """The readers of the streams published at `endpoint`, where there is news of them; with `wait`, as soon as there is. A client that
-    asks is alive."""
+    asks is alive. Streams that the token may not publish are left out."""
 
     def news(state: ClusterState) -> dict[str, Any] | None:
-        streams = state.read_anew(endpoint, api.since(after))
+        streams = [name for name in state.read_anew(endpoint, api.since(after)) if access.allows(Role("publish", name))]
         return {"after": api.change(state), "streams": {name: views.stream_readers(state, name) for name in streams}} if streams else None
 
     for stream, name in await api.ask(lambda state: state.opened_at(endpoint)):
-        api.hear(stream, name)
+        if access.allows(Role("publish", stream)):
+            api.hear(stream, name)
     found = await api.wait(news, wait) if wait else await api.ask(news)
     return found or await api.ask(lambda state: {"after": api.change(state), "streams": {}})
 
@@ -161,9 +166,13 @@ def read_documents(
 
 
 def _outcome(document: Any, error: CepError | None) -> dict[str, Any]:
-    name = document.get("name") if isinstance(document, dict) else None
-    found = {"name": name if isinstance(name, str) else None, "state": None if error else "deploying"}
+    found = {"name": _name(document), "state": None if error else "deploying"}
     return found | {"error": None if error is None else problems.problem_of(error)}
+
+
+def _name(document: Any) -> str | None:
+    name = document.get("name") if isinstance(document, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _closed(state: ClusterState, closing: models.ClosingOf) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from cep.model import query as queries
 from cep.model.query import Query as CepQuery
 from cep.plan import physical
 from cep.plan.explain import explain
-from orchestrator.rest import models, views
+from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
 from orchestrator.rest.disk_room import check_room
@@ -61,6 +61,7 @@ async def deploy(
     has failed (it is kept, to be looked at), 409 if it was stopped.
     """
     query = await _query(request)
+    audit.about(request, query.name)
     check_room(api.store, api.config.home)
     files = await api.files(query)
     await api.forget_vanished()

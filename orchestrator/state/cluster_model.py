@@ -7,18 +7,29 @@ are (instance managers, statuses) is as it was last seen.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
 from cep.errors import Conflict, NotFound, QueryError
 from cep.model import query as queries
 from cep.model.growth import wider
+from cep.model.hosts import Host, Machines
 from cep.model.query import Query
 from cep.model.streams import Stream
+from cep.model.topology import Topology
 from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
-from orchestrator.records import BucketTable, InstanceManager, PublisherRecord, QueryRecord, Relocation, Status, SubscriptionRecord
+from orchestrator.records import (
+    BucketTable,
+    Evacuation,
+    InstanceManager,
+    PublisherRecord,
+    QueryRecord,
+    Relocation,
+    Status,
+    SubscriptionRecord,
+)
 from orchestrator.state import moves
 from orchestrator.state.blame import Blame, Deaths, check_blame
 from orchestrator.state.grouped import GroupedMap
@@ -40,6 +51,9 @@ class ClusterModel:
         self.publishers: GroupedMap[str, PublisherRecord] = GroupedMap()  # stream -> name -> publisher
         self.subscriptions: GroupedMap[str, SubscriptionRecord] = GroupedMap()  # stream -> id -> subscription
         self.managers: Mapping[str, InstanceManager] = {}
+        self.hosts: Mapping[str, Host] = {}  # those that have joined, by name
+        self.leaving: dict[str, Evacuation] = {}  # host -> how it is to be left
+        self.leave_by: dict[str, float] = {}  # likewise, the steady time at which its patience ends
         self.deaths: Deaths = {}  # of instance managers
         self.blames: dict[str, Blame] = {}  # query -> the deaths that it is blamed for
         self.has_looked = False  # before it has, no instance manager is missing
@@ -201,8 +215,20 @@ class ClusterModel:
         """The instance managers for the planner; a core that hosts n instances, of others than `query`, has 1 / (n + 1) left."""
         is_live = query in self.queries and not is_over(self.queries[query].state)
         its = Counter(instance.im for instance in self.plans[query].instances) if is_live else Counter[str]()
-        managers = (self.managers[im] for im in sorted(self.managers))
+        managers = sorted(self.staying(), key=lambda manager: manager.im)
         return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im] - its[m.im]), m.host) for m in managers)
+
+    def staying(self) -> Iterator[InstanceManager]:
+        """The instance managers of hosts that are not leaving."""
+        return (manager for manager in self.managers.values() if manager.host not in self.leaving)
+
+    def hosted_by(self, im: str) -> int:
+        """How many instances of queries that are not over it has."""
+        return self._hosting[im]
+
+    def machines(self, own: str, topology: Topology) -> Machines:
+        """Where the planner finds distances. `own`, `topology`: of the host on which this orchestrator is."""
+        return Machines({own: topology} | {name: host.topology for name, host in self.hosts.items()})
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
         """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""

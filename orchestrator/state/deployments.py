@@ -16,7 +16,7 @@ from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.physical import PhysicalPlan
 from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord
-from orchestrator.state import assignments, moves, query_status
+from orchestrator.state import assignments, evacuations, moves, query_status
 from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.cluster_model import ClusterModel
@@ -211,12 +211,13 @@ class Deployments:
         self.model.queries[record.name] = entered
 
     def _move_on(self, record: QueryRecord) -> QueryRecord:
-        """As far as the move of one of its instances has come; when it is there, the plan says so."""
+        """As far as the move of one of its instances has come; when it is there, the plan says so, and the next that has to leave goes."""
         record = moves.advanced(self.model, record) if self.model.has_looked else record
         if record.move is not None and moves.has_arrived(self.model, record):
             plan = moves.moved_plan(self.model, record)
             self.model.has_moved(plan, physical.to_json(plan), record.move)
             record = replace(record, move=None, hosts={i.im: record.hosts[i.im] for i in plan.instances})
+        record = evacuations.onward(self.model, record)
         self.model.queries[record.name] = record
         return record
 

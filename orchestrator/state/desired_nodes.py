@@ -59,7 +59,18 @@ class DesiredNodes:
                     self.delete(path)
 
 
-DEPTHS = {"streams": 1, "queries": 1, "plans": 1, "tables": 1, "assignments": 2, "publishers": 2, "subscriptions": 2, "blames": 1}
+DEPTHS = {
+    "streams": 1,
+    "queries": 1,
+    "plans": 1,
+    "tables": 1,
+    "assignments": 2,
+    "publishers": 2,
+    "subscriptions": 2,
+    "blames": 1,
+    "evacuations": 1,
+    "keys": 1,
+}
 """Kind of nodes -> how many names are in the paths of those that hold something."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from cep.plan.physical import Instance
 from orchestrator.records import FailureCause, Now, QueryRecord, added_up
-from orchestrator.state import moves
+from orchestrator.state import evacuations, moves
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.life_cycle import is_over, signals
 
@@ -27,7 +27,7 @@ def _statuses(model: ClusterModel, record: QueryRecord) -> Iterator[str | None]:
 
 
 def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCause | None:
-    """The first failed instance in topological order, or the first whose instance manager is lost."""
+    """The first failed instance in topological order, or the first whose instance manager is lost, or that cannot leave a host."""
     lost = missing(model, record)
     if now.steady < model.judge_from:  # one that is not there may come yet; one that is there anew is another process
         lost = {im: what for im, what in lost.items() if im in model.managers}
@@ -40,7 +40,7 @@ def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCau
             return FailureCause(subquery, index, status.cause or "no cause was given")
         if instance.im in lost:
             return FailureCause(*_place(model, record, instance), lost[instance.im])
-    return None
+    return evacuations.failure(model, record, now)
 
 
 def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:

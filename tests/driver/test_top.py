@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -85,13 +86,14 @@ def test_top_once_shows_what_runs(cluster: LocalCluster, busy: tuple[Running, Pu
 
 def test_prometheus_can_read_every_line(cluster: LocalCluster, busy: tuple[Running, Publisher, Any]) -> None:
     text = cluster.rest.text("/metrics")
+    assert {family.type for family in text_string_to_metric_families(text)} == {"counter", "gauge", "histogram"}
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     assert [line for line in samples if not LINE.fullmatch(line)] == []
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
     assert {re.sub(r"_(bucket|sum|count)$", "", line.split("{")[0]) for line in samples} <= types.keys() | {
         line.split("{")[0] for line in samples if line.split("{")[0] in types
     }
-    for metric in ("cep_operator_cpu_ns_per_row", "cep_blocked_seconds_total", "cep_watermark_lag_seconds", "cep_process_memory_bytes"):
+    for metric in ("cep_operator_cpu_seconds_total", "cep_blocked_seconds_total", "cep_watermark_lag_seconds", "cep_process_memory_bytes"):
         assert metric in types
     answered = sum(step["rows_out"] for step in steps(cluster, "window"))
     buckets = [re.fullmatch(r'cep_latency_seconds_bucket\{(.*),le="(.*)"\} (\d+)', line) for line in samples]

@@ -22,12 +22,103 @@ _REDIRECTS = "instance_manager/clients/test_redirects.py"
 _SOCKETS = "cep/transport/test_sockets.py"
 _COALESCING = "cep/transport/test_coalescing.py"
 _REGISTRY = "orchestrator/test_registry.py"
+_EVACUATIONS = "orchestrator/state/test_evacuations.py"
+_KEEPER, _KEEPER_TESTS = "driver/processes/host_keeper.py", "driver/processes/test_host_keeper.py"
+_OWN_PLACE = "driver/streams/test_own_place.py"
 _SPARK = "driver/spark/test_spark_queries.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
 _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_text.py"
 
+_ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
+_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
+
 OUTSIDE_BUGS = (
+    # the door
+    Bug(
+        "who may publish one stream may publish all",
+        "cep/service/access.py",
+        "return self.stream in (wanted.stream, ALL_STREAMS)",
+        "return True",
+        (_ACCESS,),
+    ),
+    Bug(
+        "deploy does not imply read",
+        "cep/service/access.py",
+        '_IMPLIED = {"deploy": ("read",)}',
+        "_IMPLIED: dict[str, tuple[str]] = {}",
+        (_ACCESS,),
+    ),
+    Bug(
+        "one of two roles is not enough",
+        "cep/service/access.py",
+        "if not any(map(self.allows, wanted)):",
+        "if not all(map(self.allows, wanted)):",
+        (_ACCESS,),
+    ),
+    Bug(
+        "a file without tokens is an open door",
+        "cep/service/token_file.py",
+        "return bool(self._own) or self._file is not None",
+        "return bool(self._own or self._listed)",
+        (_TOKENS,),
+    ),
+    Bug(
+        "tokens are read once",
+        "cep/service/token_file.py",
+        "if self._file is None or (version := _version(self._file)) == self._version:",
+        "if self._file is None or (version := self._version) is not None:",
+        (_TOKENS,),
+    ),
+    Bug(
+        "a second token in the file is not its own",
+        "cep/service/token_file.py",
+        "write(_checked(file, [*there, token]))",
+        "write(_checked(file, [token]))",
+        (_TOKENS,),
+    ),
+    Bug(
+        "of several streams in a body the first is asked for",
+        "orchestrator/rest/roles.py",
+        "        for each in body:\n",
+        "        for each in body[:1]:\n",
+        (_ROLES,),
+    ),
+    Bug(
+        "a key of another token is taken over",
+        "orchestrator/state/keys.py",
+        "(there is not None and there.name != key.name)",
+        "(there is not None and there.name == '')",
+        (_KEYS,),
+    ),
+    Bug(
+        "the next orchestrator gives the members another key pair",
+        "orchestrator/state/keys.py",
+        "        if self.members is None:\n            self.rotate(pair)",
+        "        self.rotate(pair)",
+        (_KEYS,),
+    ),
+    Bug(
+        "a key that was handed in again ends as the first time",
+        "orchestrator/state/keys.py",
+        "        self.clients[key.public] = key\n        self.sweep_at = self.sweep_at",
+        "        self.clients.setdefault(key.public, key)\n        self.sweep_at = self.sweep_at",
+        (_KEYS,),
+    ),
+    Bug(
+        "lines that found the queue full are not counted",
+        "orchestrator/rest/audit.py",
+        "        except queue.Full:\n            self._file.lost += 1",
+        "        except queue.Full:\n            self._file.lost += 0",
+        (_AUDIT,),
+    ),
+    Bug(
+        "of many queries in one request only the last is noted",
+        "orchestrator/rest/audit.py",
+        "request.scope.setdefault(_NOTES, []).append((subject, error))",
+        "request.scope[_NOTES] = [(subject, error)]",
+        (_AUDIT,),
+    ),
     # instants as text
     Bug("parse_time takes a text that goes on", _TIME_TEXT, "good and there and at == stop", "good and there", (_TIMES,)),
     Bug(
@@ -734,5 +825,85 @@ OUTSIDE_BUGS = (
         "return len(self.letters) < RECORDS_WAITING_MAX",
         "return len(self.letters) <= RECORDS_WAITING_MAX",
         ("cep/dataflow/test_dead_letters.py",),
+    ),
+    # hosts
+    Bug(
+        "a host that is leaving gets what is new",
+        f"{_STATE}/cluster_model.py",
+        "if manager.host not in self.leaving)",
+        "if manager.host is not None)",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "another orchestrator gives a host that is leaving all its time again",
+        f"{_STATE}/cluster_state.py",
+        "left_s = min(evacuations.PATIENCE_S, max(0.0, evacuation.until - now.wall))",
+        "left_s = evacuations.PATIENCE_S",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host that was left and has joined anew stays empty",
+        f"{_STATE}/evacuations.py",
+        "return host.agent != evacuation.agent",
+        "return False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host is forgotten as leaving before its instance managers are gone",
+        f"{_STATE}/evacuations.py",
+        "return not any(manager.host == evacuation.host for manager in model.managers.values())",
+        "return True",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "nowhere to go, for no instance manager has been looked at yet",
+        f"{_STATE}/evacuations.py",
+        "may_come = not model.has_looked or now.steady < model.judge_from",
+        "may_come = False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a query that is on the other host has to leave, too",
+        f"{_STATE}/evacuations.py",
+        "if _host(model, record, each) in model.leaving)",
+        "if _host(model, record, each))",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a move to a host that begins to leave goes on",
+        f"{_STATE}/moves.py",
+        'return f"host {host!r} is leaving"',
+        'return ""',
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "the agent of another host takes over its name",
+        _KEEPER,
+        "if other.agent != self.host.agent:",
+        "if other.name != self.host.name:",
+        (_KEEPER_TESTS,),
+    ),
+    Bug("reports are told anew when they say nothing new", _KEEPER, 'if key != "written"}', "if key}", (_KEEPER_TESTS,)),
+    Bug(
+        "a clock that is behind counts as right",
+        "cep/model/hosts.py",
+        "abs(self.clock_ms) > CLOCK_OFF_MS",
+        "self.clock_ms > CLOCK_OFF_MS",
+        ("cep/model/test_hosts.py",),
+    ),
+    Bug(
+        "a folder of that name on another machine counts as the cluster's",
+        f"{_CLIENTS}/own_place.py",
+        "(OwnPlace(folder, name) for folder, name in found if name)",
+        "(OwnPlace(folder, name or host_of_cluster) for folder, name in found)",
+        (_OWN_PLACE,),
+    ),
+    Bug("two clients' machines of one name are one", f"{_CLIENTS}/own_place.py", "{uuid.uuid4().hex[:8]}", "x", (_OWN_PLACE,)),
+    Bug(
+        "a link that was refused never calls again",
+        "cep/transport/linked.py",
+        "end.again_at = min(end.again_at, now + AGAIN_S)",
+        "pass",
+        ("cep/transport/test_refused.py",),
     ),
 )

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 
 from cep.config import ClusterConfig, InstanceManagerConfig, argument
 from cep.errors import ClusterError
+from cep.secret import Secret
 from cep.service.reports import read_reports
 from driver.cli import app
 from driver.processes.agent import AgentConfig, run
@@ -347,8 +349,8 @@ def test_a_process_that_keeps_dying_is_started_again_each_time() -> None:
 
 
 def test_a_token_is_on_no_command_line() -> None:
-    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token="hush-hush")
-    assert ClusterConfig.from_json(json.loads(argument(cluster))) == cluster.without_token()
+    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token=Secret("hush-hush"))
+    assert ClusterConfig.from_json(json.loads(argument(cluster))) == replace(cluster, token=None)
     assert "hush-hush" not in argument(InstanceManagerConfig(cluster, "im-0", None, None, ""))
 
 

@@ -489,19 +489,24 @@ class TestCluster:
         config = ClusterConfig.from_json(two.config.to_json() | {"token": "secret"})
         server = Server(two.services[0], config)
         with server.client() as nobody, server.client(headers={"Authorization": "Bearer secret"}) as somebody:
-            for path in ("/queries", "/health", "/openapi.json"):
+            for path in ("/queries", "/queries/none", "/nowhere", "/openapi.json"):
                 is_problem(nobody.get(path), 401, "Unauthorized", "Authorization: Bearer TOKEN")
-                assert somebody.get(path).status_code == 200
+            assert [somebody.get(path).status_code for path in ("/queries", "/openapi.json", "/queries/none")] == [200, 200, 404]
+            assert nobody.get("/health").json() == {"role": "leader"} and somebody.get("/health").json()["queries"] == 0
             assert nobody.get("/queries", headers={"Authorization": "Bearer wrong"}).status_code == 401
         server.close()
 
     @pytest.mark.parametrize(("host", "open_to_others"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True)])
-    def test_beyond_loopback_it_needs_a_token(self, two: Cluster, host: str, open_to_others: bool) -> None:
+    def test_beyond_loopback_it_needs_a_token_and_tls(self, two: Cluster, host: str, open_to_others: bool) -> None:
         config = two.config.to_json() | {"rest_host": host}
-        check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
+        for given in ({"token": "secret"}, {"tokens": "/tokens"}):
+            check_exposure(ClusterConfig.from_json(config | given | {"tls_cert": "/c", "tls_key": "/k"}))
+            check_exposure(ClusterConfig.from_json(config | given | {"insecure_http": True}))
         if open_to_others:
             with pytest.raises(ClusterError, match="give the cluster a token"):
-                check_exposure(ClusterConfig.from_json(config))
+                check_exposure(ClusterConfig.from_json(config | {"tls_cert": "/c", "tls_key": "/k"}))
+            with pytest.raises(ClusterError, match=r"would travel in the clear.*cep keys.*--insecure-http"):
+                check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
         else:
             check_exposure(ClusterConfig.from_json(config))
 
