@@ -16,7 +16,11 @@ def test_a_key_in_z85_and_in_hex_is_the_same() -> None:
     assert client_node(PAIR.public) == f"/cep/keys/{as_hex(PAIR.public)}" and members_node() == "/cep/keys/members"
 
 
-@pytest.mark.parametrize("text", ["", "x", PAIR.public[:-1], PAIR.public + "0", as_hex(PAIR.public)[:-2], "é" * 40, " " * 40, "~" * 40])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", PAIR.public[:-1], PAIR.public + "0", as_hex(PAIR.public)[:-2], "é" * 40, " " * 40, "~" * 40],
+    ids=["empty", "short", "a character less", "a character more", "hex and a byte less", "not ASCII", "blank", "not z85"],
+)
 def test_what_is_no_key(text: str) -> None:
     with pytest.raises(DataError, match="expected a CURVE key: 40 characters of z85"):
         public_key(text)
