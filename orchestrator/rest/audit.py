@@ -59,7 +59,7 @@ class AuditLog:
         """A line for each thing that the request was about."""
         client, asked = request.client, dict(request.query_params)
         line = {
-            "at": datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).isoformat(timespec="milliseconds"),
+            "at": datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).isoformat(timespec="microseconds"),
             "token": access.name,
             "from": client.host if client else "",
             "action": action,
@@ -96,7 +96,7 @@ def last_lines(home: str, most: int) -> list[dict[str, Any]]:
 
 
 def _age(file: Path) -> int:
-    """How many files of the same orchestrator are newer: lines of one millisecond stay in their order."""
+    """How many files of the same orchestrator are newer: lines of one moment stay in their order."""
     last = file.suffix.removeprefix(".")
     return int(last) if last.isdecimal() else 0
 

@@ -89,7 +89,8 @@ async def _audited(request: Request, need: Need, handle: _Handle, models_read: b
         status = answer.status_code
         return answer
     except Exception as wrong:
-        status, error = problems.status_of(wrong), wrong
+        error = problems.cause_of(wrong)
+        status = problems.status_of(error)
         raise
     finally:
         if not isinstance(error, NotLeading):

@@ -83,6 +83,8 @@ def _statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
         yield 507
     if path.endswith("/answers"):
         yield 410
+    if path.startswith("/keys"):
+        yield 409
 
 
 def add_page(app: FastAPI) -> None:

@@ -104,6 +104,11 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(error, handler)
 
 
+def cause_of(error: Exception) -> Exception:
+    """What an answer tells of: a document that cannot be read comes wrapped from FastAPI."""
+    return error.__cause__ if isinstance(error, HTTPException) and isinstance(error.__cause__, CepError) else error
+
+
 def status_of(error: Exception) -> int:
     """With which an answer says of it."""
     if isinstance(error, HTTPException):
@@ -135,8 +140,8 @@ async def _of_parameters(request: Request, error: RequestValidationError) -> JSO
 
 
 async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
-    if isinstance(error.__cause__, CepError):  # a document that cannot be read, as FastAPI passes it on
-        return _answer(problem_of(error.__cause__))
+    if isinstance(cause := cause_of(error), CepError):
+        return _answer(problem_of(cause))
     answer = problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
     answer.headers.update(error.headers or {})
     return answer

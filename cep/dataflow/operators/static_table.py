@@ -127,7 +127,7 @@ def compression_of(path: str) -> str | None:
     """As the file's name says it."""
     try:
         return str(pa.Codec.detect(path).name)
-    except ValueError:
+    except (TypeError, ValueError):  # the first is what pyarrow raises of a name that says nothing
         return None
 
 
