@@ -53,6 +53,9 @@ class ClusterConfig:
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
+        queries_max, queries_of_client_max, publishers_max, subscribers_max: quotas (`orchestrator.state.quotas`).
+        requests_per_s_max: of one client of REST; None: any number (`orchestrator.rest.rate_limit`).
+        memory_bytes_max: what one instance manager may have; None: what the machine has for it (`instance_manager.memory`).
         log: how processes log, one of LOG_FORMS (`cep.service.logs`).
     """
 
@@ -81,6 +84,12 @@ class ClusterConfig:
     fast_path: bool = True
     stock_numba: bool = False
     log: str = LOG
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
 
     @property
     def silence_s(self) -> float:

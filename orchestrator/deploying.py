@@ -21,9 +21,11 @@ from orchestrator.state.feeds import sources
 _LOG = logging.getLogger(__name__)
 
 
-def planned(state: ClusterState, query: Query, files: FilesByStream, config: ClusterConfig, topology: Topology) -> PhysicalPlan:
+def planned(
+    state: ClusterState, query: Query, files: FilesByStream, config: ClusterConfig, topology: Topology, owner: str = ""
+) -> PhysicalPlan:
     """Raises Conflict, QueryError, PlacementError, ClusterError."""
-    state.check_new(query)
+    state.check_new(query, owner)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
     plan = make_plan(query, known, state.workers(), topology, config.numa, files, feeds)

@@ -99,6 +99,12 @@ class LocalConfig:
     fast_path: bool = True
     stock_numba: bool = False
     log: str = LOG
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:

@@ -48,6 +48,8 @@ class Api:
         self.store: Store = DiskStore()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 
+    now = staticmethod(time.monotonic)
+
     def hear(self, stream: str, publisher: str | None) -> None:
         """A publisher is alive: its long-polls are its lease, and one that never named itself has none to lose."""
         if publisher is not None:

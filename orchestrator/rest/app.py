@@ -9,6 +9,7 @@ from orchestrator.rest import cluster_routes, many, openapi, problems, query_rou
 from orchestrator.rest.api import Api
 from orchestrator.rest.bodies import bytes_max
 from orchestrator.rest.guard import Guard
+from orchestrator.rest.rate_limit import RateLimit
 
 REQUESTS_MAX = 2048
 """So many are answered at a time, long-polls among them."""
@@ -30,5 +31,7 @@ def make_rest_app(api: Api) -> FastAPI:
     openapi.complete(app)
     openapi.add_page(app)
     app.add_middleware(Bodies, most=bytes_max, requests_max=REQUESTS_MAX, refuse=problems.refusal)
+    if api.config.requests_per_s_max is not None:
+        app.add_middleware(RateLimit, per_s=api.config.requests_per_s_max, now=api.now)
     app.add_middleware(Guard, config=api.config)
     return app

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from cep.errors import CepError
@@ -19,11 +19,12 @@ from orchestrator.records import PublisherRecord
 from orchestrator.rest import models, problems, views
 from orchestrator.rest.api import POLL_S_MAX, InjectedApi, Timeout, confirmed
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.query_routes import has_settled
 from orchestrator.rest.stream_routes import published
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import ClosePublisher, OpenPublisher
+from orchestrator.state.events import ClosePublisher
 
 QUERIES_MAX = 1000
 TOGETHER, OPERATORS_TOGETHER = 100, 500
@@ -34,7 +35,9 @@ router = APIRouter(route_class=DocumentRoute)
 
 
 @router.post("/queries:bulk", response_model=list[models.DeployOutcome])
-async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], api: InjectedApi, start: bool = True) -> Any:
+async def deploy_all(
+    request: Request, documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], api: InjectedApi, start: bool = True
+) -> Any:
     """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
     wait for them with `/queries:wait`."""
     check_room(api.store, api.config.home)
@@ -42,7 +45,8 @@ async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX
     read = await run_in_threadpool(read_documents, documents, known, api.config.data)
     await api.forget_vanished()
     wanted = [each for each in read if not isinstance(each, CepError)]
-    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start))])
+    owner = client_of(request.scope)
+    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start, owner))])
     return [
         _outcome(document, found if isinstance(found, CepError) else next(errors)) for document, found in zip(documents, read, strict=True)
     ]
@@ -72,7 +76,7 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
             published(state, opening.stream)
 
     await api.ask(check)
-    await confirmed(api.service.do(*(OpenPublisher(PublisherRecord(o.stream, o.name, o.endpoint)) for o in openings)))
+    await confirmed(api.service.open_publishers([PublisherRecord(o.stream, o.name, o.endpoint) for o in openings]))
     for opening in openings:
         api.heard.pop((opening.stream, opening.name), None)
 

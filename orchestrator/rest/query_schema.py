@@ -136,6 +136,7 @@ def _query() -> dict[str, Any]:
         "message_policy": {"enum": list(MESSAGE_POLICIES)},
         "rebalance": {"enum": list(REBALANCE)},
         "windows_per_row_max": {"type": "integer", "minimum": 1},
+        "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
     }
     output = _object({"stream": _STRING, "input": _STRING, "files": _files(sinks.SINK_FORMATS)}, ["stream", "input"])
     properties = {

@@ -24,14 +24,15 @@ from orchestrator.state.blame import Blame, Deaths, check_blame
 from orchestrator.state.grouped import GroupedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
+from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import planned_table
 
 
 class ClusterModel:
     """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
 
-    def __init__(self, quarantine: Quarantine) -> None:
-        self.quarantine = quarantine
+    def __init__(self, quarantine: Quarantine, quotas: Quotas) -> None:
+        self.quarantine, self.quotas = quarantine, quotas
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}
@@ -64,14 +65,15 @@ class ClusterModel:
             raise NotFound(f"there is no query {name!r}; there is {there}")
         return self.queries[name]
 
-    def check_new(self, query: Query) -> None:
-        """Raises Conflict: the name is taken or set aside, a stream is declared differently, another query feeds an output stream, or
-        it has ended too many instance managers."""
+    def check_new(self, query: Query, owner: str = "") -> None:
+        """Raises Conflict: the name is taken or set aside, a stream is declared differently, another query feeds an output stream, it
+        has ended too many instance managers, or there are as many queries as may be."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
         if query.name in self.queries:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
+        self.quotas.check_query(query.name, owner, (record.owner for record in self.queries.values() if not is_over(record.state)))
         for stream in query.streams:
             self.check_declared(stream)
         for name in sorted({output.stream for output in query.outputs}):
