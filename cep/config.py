@@ -123,8 +123,8 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceManagerConfig:
-    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, and the page in which it
-    says what it is at (`cep.service.mark`; None: it is not read)."""
+    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, the page in which it
+    says what it is at (`cep.service.mark`; None: it is not read), and how many share the memory of its machine."""
 
     cluster: ClusterConfig
     id: str
@@ -132,9 +132,11 @@ class InstanceManagerConfig:
     node: int | None
     endpoint: str
     mark: str | None = None
+    neighbours: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint, "mark": self.mark}
+        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint}
+        own |= {"mark": self.mark, "neighbours": self.neighbours}
         return own | {"cluster": self.cluster.to_json()}
 
     @staticmethod

@@ -240,11 +240,12 @@ def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -
     places: list[tuple[int | None, int | None]] = [(core, node.id) for node in topology.nodes for core in node.cores]
     count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
     places = places if config.numa else [(None, None)]
-    chosen = (places[i % len(places)] for i in range(count))
     marks = None if cluster.reports is None else Path(cluster.reports)
     return [
-        InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}"), None if marks is None else str(marks / f"im-{i}.mark"))
-        for i, place in enumerate(chosen)
+        InstanceManagerConfig(
+            cluster, name, *places[i % len(places)], home.socket(name), None if marks is None else str(marks / f"{name}.mark"), count
+        )
+        for i, name in enumerate(f"im-{i}" for i in range(count))
     ]
 
 
