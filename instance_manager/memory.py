@@ -1,8 +1,8 @@
 """Memory that comes to its end: the query that has most of it here fails by name, before the kernel ends the process, and all queries.
 
 Rules:
-1. It is the end at FULL of a bound (`cep.world.memory`). Where the bound is shared, it is the turn of the processes that have more than
-   their share of it; at SHARED_FULL of all: then others have taken it, or processes that know of no share.
+1. It is the end at FULL_PERCENT of a bound (`cep.world.memory`). Where the bound is shared, it is the turn of the processes that have
+   more than their share of it; at SHARED_FULL_PERCENT of all: then others have taken it, or processes that know of no share.
 2. First what can be given back is given back; only if that is not enough does a query fail.
 3. After that nothing is done until that query is gone, and for REST_NS: memory goes with the instances, and others are not to pay for it.
 4. A query without much to give is not failed: that would help no other.
@@ -22,10 +22,10 @@ from cep.world.clock import Clock
 from cep.world.memory import Bound, Memory
 from instance_manager.hosting import InstanceHost
 
-FULL, SHARED_FULL = 0.9, 0.95
+FULL_PERCENT, SHARED_FULL_PERCENT = 90, 95
 LOOK_NS = 500_000_000
 REST_NS = 2_000_000_000
-WORTH = 0.02
+WORTH_PERCENT = 2
 """Of the bound: what a query must have for its end to be of use."""
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class MemoryGuard:
         sizes = {query: sum(map(self._size_of, instances)) for query, instances in queries.items()}
         largest = max(sizes, key=sizes.__getitem__, default="")
         full = f"{bound.what} is {bound.used / bound.most:.0%} used: {bound.used:,} of {bound.most:,} bytes"
-        if sizes.get(largest, 0) < WORTH * bound.most:
+        if 100 * sizes.get(largest, 0) < WORTH_PERCENT * bound.most:
             LOG.warning("%s, and no query here has much of it", full)
             return
         self._ending = largest
@@ -97,9 +97,10 @@ class MemoryGuard:
 
 def is_over(bound: Bound, own: int, neighbours: int) -> bool:
     """Is it the turn of a process with `own` bytes to end a query?"""
-    if bound.used < FULL * bound.most:
+    full, last = FULL_PERCENT * bound.most, SHARED_FULL_PERCENT * bound.most
+    if 100 * bound.used < full:
         return False
-    return not bound.shared or own * neighbours >= FULL * bound.most or bound.used >= SHARED_FULL * bound.most
+    return not bound.shared or 100 * own * neighbours >= full or 100 * bound.used >= last
 
 
 def bytes_of(hosted: InstanceHost) -> int:
