@@ -48,6 +48,8 @@ def test_version_2_and_the_groups_above(tmp_path: Path) -> None:
 def test_version_1_whose_largest_number_is_no_bound(tmp_path: Path) -> None:
     files = {
         "memory__x__memory_limit_in_bytes": "9223372036854771712\n",
+        "memory__x__memory_usage_in_bytes": "2000\n",
+        "memory__x__memory_stat": "total_inactive_file 0\n",
         "memory__x__y__memory_limit_in_bytes": "8000\n",
         "memory__x__y__memory_usage_in_bytes": "900\n",
         "memory__x__y__memory_stat": "inactive_file 1\ntotal_inactive_file 50\n",
