@@ -66,6 +66,9 @@ class ClusterConfig:
         host: the name of the host on which the process is; empty in a cluster of one machine.
         address: at which the other hosts reach this one's processes; None: they do not.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
+        queries_max, queries_of_client_max, publishers_max, subscribers_max: quotas (`orchestrator.state.quotas`).
+        requests_per_s_max: of one client of REST; None: any number (`orchestrator.rest.rate_limit`).
+        memory_bytes_max: what one instance manager may have; None: what the machine has for it (`instance_manager.memory`).
         log: how processes log, one of LOG_FORMS (`cep.service.logs`).
     """
 
@@ -104,6 +107,12 @@ class ClusterConfig:
     fast_path: bool = True
     stock_numba: bool = False
     log: str = LOG
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
 
     @property
     def silence_s(self) -> float:
@@ -146,8 +155,8 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceManagerConfig:
-    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, and the page in which it
-    says what it is at (`cep.service.mark`; None: it is not read)."""
+    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, the page in which it
+    says what it is at (`cep.service.mark`; None: it is not read), and how many share the memory of its machine."""
 
     cluster: ClusterConfig
     id: str
@@ -155,9 +164,11 @@ class InstanceManagerConfig:
     node: int | None
     endpoint: str
     mark: str | None = None
+    neighbours: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint, "mark": self.mark}
+        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint}
+        own |= {"mark": self.mark, "neighbours": self.neighbours}
         return own | {"cluster": self.cluster.to_json()}
 
     @staticmethod

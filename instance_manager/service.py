@@ -25,6 +25,7 @@ from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
 from cep.world.confined import confine
+from cep.world.memory import SystemMemory
 from cep.world.stalls import Stalls
 from cep.world.thread_usage import SystemThreadUsage
 from cep.world.usage import SystemUsage
@@ -33,6 +34,7 @@ from instance_manager.control.control import Control
 from instance_manager.control.control_thread import ControlThread
 from instance_manager.hosting import Preparation
 from instance_manager.loop import Loop
+from instance_manager.memory import MemoryGuard
 from instance_manager.metrics import Reporter
 from instance_manager.own_memory import take
 from instance_manager.watch import Watch
@@ -54,14 +56,20 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     sockets = open_sockets(config.endpoint, _first_keyring(config))
     stalls = Stalls(SystemClock(), SystemThreadUsage(), compilations)
     stalls.watch_garbage()
-    reporter = Reporter(config, sockets, SystemClock(), SystemUsage(), stalls)
+    guard = MemoryGuard(config.id, SystemMemory(config.cluster.memory_bytes_max), SystemClock(), config.neighbours)
+    reporter = Reporter(config, sockets, SystemClock(), SystemUsage(), stalls, guard.limit_bytes())
+
+    def tick(loop: Loop, at_once: bool) -> None:
+        guard.tick(loop.hosted)
+        reporter.tick(loop, at_once)
+
     mark, own = Mark.open(config.mark), facts(config, binding)
     mark.begin(own["started"])
     loop = Loop(
         sockets,
         config.cluster.budget_bytes,
         lambda hosted: control.report(hosted),
-        reporter.tick,
+        tick,
         mark.loop,
         config.cluster.silence_s,
         config.cluster.session_timeout_s,

@@ -22,11 +22,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def planned(
-    state: ClusterState, query: Query, files: FilesByStream, config: ClusterConfig, topology: Topology, instead: bool = False
+    state: ClusterState,
+    query: Query,
+    files: FilesByStream,
+    config: ClusterConfig,
+    topology: Topology,
+    owner: str = "",
+    instead: bool = False,
 ) -> PhysicalPlan:
-    """`instead`: in place of the deployed query of its name, which counts as deleted. Raises Conflict, QueryError, PlacementError,
-    ClusterError."""
-    state.check_new(query, instead)
+    """For the client `owner`; `instead`: in place of the deployed query of its name, which counts as deleted. Raises Conflict, QueryError,
+    PlacementError, ClusterError."""
+    state.check_new(query, owner, instead)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
     machines = state.machines(config.host, topology)

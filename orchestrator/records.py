@@ -252,6 +252,7 @@ class QueryRecord:
         move: of an instance of it, under way.
         moves: how many there have been, those that did not come about too.
         refused: why the last one did not; empty: it did.
+        owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
 
     name: str
@@ -272,6 +273,7 @@ class QueryRecord:
     move: Relocation | None = None
     moves: int = 0
     refused: str = ""
+    owner: str = ""
 
     @property
     def broken(self) -> str:

@@ -30,12 +30,13 @@ from cep.world.mailbox import Mailbox
 from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
-from orchestrator.records import Now
+from orchestrator.records import Now, PublisherRecord
 from orchestrator.registry import Deposed, Registry
 from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, HostsSeen, OfferMembersKey, SubmitQuery, Tick
+from orchestrator.state.events import Connected, Event, HostsSeen, OfferMembersKey, OpenPublisher, SubmitQuery, Tick
 from orchestrator.state.quarantine import Quarantine
+from orchestrator.state.quotas import Quotas
 from orchestrator.unseen import Unseen
 
 _LOG = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Service:
         self.clock, self._coordination, self._deaths, self._members = clock, coordination, deaths, members
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
-        self._state = ClusterState(config.session_timeout_s, self.quarantine)
+        self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
@@ -129,13 +130,22 @@ class Service:
         """Has the events handled and what follows from them written together. Raises what `ClusterState.handle` does."""
         return self.ask(lambda _: self._handle_all(events))
 
-    def deploy(self, query: Query, files: FilesByStream, start: bool) -> Future[PhysicalPlan]:
-        """Plans the query and writes it down. Raises Conflict, QueryError, PlacementError, ClusterError."""
-        return self.ask(lambda state: self._deploy(state, query, files, start))
+    def open_publishers(self, publishers: Sequence[PublisherRecord]) -> Future[None]:
+        """All of them or, raising Conflict, none."""
 
-    def deploy_all(self, wanted: Sequence[tuple[Query, FilesByStream]], start: bool) -> Future[list[CepError | None]]:
+        def opened(state: ClusterState) -> None:
+            state.check_publishers(publishers)
+            self._handle_all(map(OpenPublisher, publishers))
+
+        return self.ask(opened)
+
+    def deploy(self, query: Query, files: FilesByStream, start: bool, owner: str = "") -> Future[PhysicalPlan]:
+        """Plans the query and writes it down, for the client `owner`. Raises Conflict, QueryError, PlacementError, ClusterError."""
+        return self.ask(lambda state: self._deploy(state, query, files, start, owner))
+
+    def deploy_all(self, wanted: Sequence[tuple[Query, FilesByStream]], start: bool, owner: str = "") -> Future[list[CepError | None]]:
         """The same for many, in their order, written together; what was wrong with each, which harms no other."""
-        return self.ask(lambda state: [attempted(partial(self._deploy, state, query, files, start)) for query, files in wanted])
+        return self.ask(lambda state: [attempted(partial(self._deploy, state, query, files, start, owner)) for query, files in wanted])
 
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
         """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
@@ -249,7 +259,7 @@ class Service:
         self._coordination.claim()
         self._fence = self._election.take_office()
         self.quarantine.clear()
-        self._state = ClusterState(self.config.session_timeout_s, self.quarantine)
+        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config))
         with suppress(ClusterError):  # what cannot be written is set aside
             self._registry.put(self._state.restore(self._registry.read_all(), self._now()))
         if self._members is not None:
@@ -298,7 +308,7 @@ class Service:
         for event in events:
             self._handle(event)
 
-    def _deploy(self, state: ClusterState, query: Query, files: FilesByStream, start: bool) -> PhysicalPlan:
-        plan = planned(state, query, files, self.config, self.topology)
-        self._handle(SubmitQuery(plan, start))
+    def _deploy(self, state: ClusterState, query: Query, files: FilesByStream, start: bool, owner: str) -> PhysicalPlan:
+        plan = planned(state, query, files, self.config, self.topology, owner)
+        self._handle(SubmitQuery(plan, start, owner))
         return plan

@@ -8,7 +8,7 @@ from typing import Any
 from cep.errors import QueryError, escaped, meant
 from cep.model import operator_documents, sinks, streams
 from cep.model.expr import check_nested, too_nested
-from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX
+from cep.model.limits import BUCKETS_MAX, HELD_BYTES_MAX, INSTANCES_MAX, WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX
 from cep.model.operators import Operator
 from cep.model.sinks import SinkFiles
 from cep.model.streams import Stream
@@ -18,6 +18,8 @@ PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
 HOSTS = ("spread", "packed")
+_NUMBERS = ("replicas", "parallelism", "buckets", "windows_per_row_max", "state_bytes_max")
+_MAY_BE_NONE = ("parallelism", "state_bytes_max")
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 
@@ -46,6 +48,8 @@ class Options:
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
     hosts: str = "spread"  # it may run on all hosts of the cluster; packed: on one, that with the most room
+    #: What the state of an operator may take in an instance before the query fails; None: what the cluster allows, which holds anyway.
+    state_bytes_max: int | None = None
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
     parallelism_of: tuple[tuple[str, int], ...] = ()
 
@@ -101,6 +105,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "rebalance": options.rebalance,
         "windows_per_row_max": options.windows_per_row_max,
         "hosts": options.hosts,
+        "state_bytes_max": options.state_bytes_max,
     }
 
 
@@ -172,6 +177,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["rebalance"],
         merged["windows_per_row_max"],
         merged["hosts"],
+        merged["state_bytes_max"],
         tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
     )
 
@@ -191,10 +197,10 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
             _check_option(key, 0 if instances is None or isinstance(instances, dict) else instances, f"{pointer}/{escaped(subquery)}")
         return
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if key in ("replicas", "parallelism", "buckets", "windows_per_row_max") and not positive and (key, value) != ("parallelism", None):
+    if key in _NUMBERS and not positive and not (value is None and key in _MAY_BE_NONE):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
     bounds = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}
-    most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX}).get(key)
+    most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX, "state_bytes_max": HELD_BYTES_MAX}).get(key)
     if most is not None and value is not None and value > most:
         raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):

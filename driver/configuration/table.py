@@ -7,7 +7,7 @@ An option is added by a line here, and by a field of that name in `cep.config.Cl
 from __future__ import annotations
 
 from cep.config import BUDGET_BYTES, GRACE_S, LOG, LOG_FORMS, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES
-from cep.model.limits import HELD_BYTES_MAX, INSTANCES_MAX, PORT_MAX, WAIT_S_MAX
+from cep.model.limits import HELD_BYTES_MAX, INSTANCES_MAX, PORT_MAX, SUBSCRIPTIONS_MAX, WAIT_S_MAX
 from driver.configuration.option import Option
 from driver.processes.watch import HOLD_S
 
@@ -103,6 +103,19 @@ OPTIONS: tuple[Option, ...] = (
            (UP, MANAGERS), "limits", "bytes", 1 << 16, HELD_BYTES_MAX),
     Option("state_limit_bytes", int, STATE_LIMIT_BYTES, "What the state of one subquery instance may take before its query fails.",
            (UP, MANAGERS), "limits", "bytes", 1, HELD_BYTES_MAX),
+    Option("memory_bytes_max", int, None,
+           "What one instance manager may have; at 90 % of it its largest query is ended. Default: its share of the machine's.",
+           (UP, MANAGERS), "limits", "bytes", 1, HELD_BYTES_MAX),
+    Option("queries_max", int, None, "Queries of the cluster that are not over; default: any number.",
+           (UP, ORCHESTRATOR), "limits", least=0),
+    Option("queries_of_client_max", int, None, "The same of one client, known by its token.",
+           (UP, ORCHESTRATOR), "limits", least=0),
+    Option("publishers_max", int, None, "Open publishers of one stream; default: any number.",
+           (UP, ORCHESTRATOR), "limits", least=0),
+    Option("subscribers_max", int, None, "Subscriptions of one stream; default: as many as fit into a node of ZooKeeper.",
+           (UP, ORCHESTRATOR), "limits", least=0, most=SUBSCRIPTIONS_MAX),
+    Option("requests_per_s_max", float, None, "Requests to REST a second of one client; more are answered 429. Default: any number.",
+           (UP, ORCHESTRATOR), "limits", "1/s", 0.01, 1e6),
     # what is told
     Option("log", str, LOG, "How processes log: lines of text, or one JSON document a line.", _EVERY, "logs", choices=LOG_FORMS),
     # services that are not ours

@@ -58,7 +58,7 @@ def managers_of(site: Site, topology: Topology, node: int | None = None, count: 
         raise ClusterError(f"--node {node}: no core of that node is for this process; it has nodes {have or 'none'}")
     cluster, total = site.cluster(), count or len(places)
     return tuple(
-        InstanceManagerConfig(cluster, (name := _name(core, i // len(places))), core, at, site.run.socket(name))
+        InstanceManagerConfig(cluster, (name := _name(core, i // len(places))), core, at, site.run.socket(name), neighbours=total)
         for i, (core, at) in enumerate(places[i % len(places)] for i in range(total))
     )
 

@@ -123,6 +123,12 @@ class LocalConfig:
     log: str = LOG
     host: str = ""
     address: str | None = None
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -283,12 +289,18 @@ def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home, r
     places: list[tuple[int | None, int | None]] = [(core, node.id) for node in _topology().nodes for core in node.cores]
     count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
     places = places if config.numa else [(None, None)]
-    chosen = (places[i % len(places)] for i in range(count))
     marks = None if cluster.reports is None else Path(cluster.reports)
     names = (f"{cluster.host}.im-{i}" if cluster.host else f"im-{i}" for i in range(count))
     return [
-        InstanceManagerConfig(cluster, id, *place, reach.endpoint(home.folder / id), None if marks is None else str(marks / f"{id}.mark"))
-        for id, place in zip(names, chosen, strict=True)
+        InstanceManagerConfig(
+            cluster,
+            name,
+            *places[i % len(places)],
+            reach.endpoint(home.folder / name),
+            None if marks is None else str(marks / f"{name}.mark"),
+            count,
+        )
+        for i, name in enumerate(names)
     ]
 
 

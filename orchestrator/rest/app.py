@@ -12,6 +12,7 @@ from orchestrator.rest import cluster_routes, host_routes, key_routes, many, ope
 from orchestrator.rest.api import Api
 from orchestrator.rest.bodies import bytes_max
 from orchestrator.rest.guard import Guard
+from orchestrator.rest.rate_limit import RateLimit
 from orchestrator.rest.roles import check_table
 
 ROUTERS = (query_routes, stream_routes, cluster_routes, host_routes, key_routes, many)
@@ -36,6 +37,8 @@ def make_rest_app(api: Api) -> FastAPI:
     openapi.complete(app)
     openapi.add_page(app)
     app.add_middleware(Bodies, most=bytes_max, requests_max=REQUESTS_MAX, refuse=problems.refusal)
+    if api.config.requests_per_s_max is not None:
+        app.add_middleware(RateLimit, per_s=api.config.requests_per_s_max, now=api.now)
     app.add_middleware(Guard, config=api.config, tokens=api.tokens)
     check_table(served(app))
     return app

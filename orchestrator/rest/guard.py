@@ -13,17 +13,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
 from cep.errors import ClusterError
-from cep.service.access import Access
 from cep.service.addresses import is_loopback, is_loopback_address
 from cep.service.token_file import Tokens
 from orchestrator.rest import problems
+from orchestrator.rest.client import note_client
 from orchestrator.rest.roles import OPEN
 
 JSON_TYPES = ("application/json",)
@@ -35,16 +35,13 @@ _LOCAL = "localhost"
 SCOPE = "cep.access"
 """Where a request's `Access` is in its scope; None: it has shown no token."""
 
-Limit = Callable[[Access], ASGIApp | None]
-"""What to answer to a request that is one too many for its token; None: it is not."""
-
 
 class Guard:
-    """Lets through only what may come in. `limit`: how many requests a token may have answered."""
+    """Lets through only what may come in, and notes whose it is."""
 
-    def __init__(self, app: ASGIApp, config: ClusterConfig, tokens: Tokens, limit: Limit = lambda access: None) -> None:
+    def __init__(self, app: ASGIApp, config: ClusterConfig, tokens: Tokens) -> None:
         self._app, self._names = app, frozenset(map(str.lower, (config.rest_host, *config.rest_names)))
-        self._tokens, self._limit = tokens, limit
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self._refusal(scope, Headers(scope=scope)) if scope["type"] == "http" else None
@@ -57,8 +54,8 @@ class Guard:
             return _without_token()
         if not self._tokens.are_asked_for and (foreign := self._foreign(scope, headers)) is not None:
             return problems.problem(403, foreign, "Forbidden")
-        if access is not None and (too_many := self._limit(access)) is not None:
-            return too_many
+        if access is not None:
+            note_client(scope, access.name)
         return problems.problem(415, wrong, "UnsupportedMediaType") if (wrong := _wrong_type(headers)) else None
 
     def _foreign(self, scope: Scope, headers: Mapping[str, str]) -> str | None:

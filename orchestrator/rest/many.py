@@ -20,11 +20,12 @@ from orchestrator.records import PublisherRecord
 from orchestrator.rest import audit, models, problems, views
 from orchestrator.rest.api import POLL_S_MAX, Asking, InjectedApi, Timeout, confirmed
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.query_routes import has_settled
 from orchestrator.rest.stream_routes import published
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import ClosePublisher, OpenPublisher
+from orchestrator.state.events import ClosePublisher
 
 QUERIES_MAX = 1000
 TOGETHER, OPERATORS_TOGETHER = 100, 500
@@ -45,7 +46,8 @@ async def deploy_all(
     read = await run_in_threadpool(read_documents, documents, known, api.config.data)
     await api.forget_vanished()
     wanted = [each for each in read if not isinstance(each, CepError)]
-    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start))])
+    owner = client_of(request.scope)
+    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start, owner))])
     wrong = [found if isinstance(found, CepError) else next(errors) for found in read]
     for document, error in zip(documents, wrong, strict=True):
         audit.about(request, str(_name(document)), error)
@@ -76,7 +78,7 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
             published(state, opening.stream)
 
     await api.ask(check)
-    await confirmed(api.service.do(*(OpenPublisher(PublisherRecord(o.stream, o.name, o.endpoint)) for o in openings)))
+    await confirmed(api.service.open_publishers([PublisherRecord(o.stream, o.name, o.endpoint) for o in openings]))
     for opening in openings:
         api.heard.pop((opening.stream, opening.name), None)
 

@@ -16,6 +16,7 @@ from cep.plan.explain import explain
 from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
+from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.examples import EXAMPLES
 from orchestrator.state.cluster_state import ClusterState
@@ -65,7 +66,7 @@ async def deploy(
     check_room(api.store, api.config.home)
     files = await api.files(query)
     await api.forget_vanished()
-    await confirmed(api.service.deploy(query, files, start))
+    await confirmed(api.service.deploy(query, files, start, client_of(request.scope)))
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202

@@ -137,6 +137,7 @@ def _query() -> dict[str, Any]:
         "rebalance": {"enum": list(REBALANCE)},
         "windows_per_row_max": {"type": "integer", "minimum": 1},
         "hosts": {"enum": list(HOSTS)},
+        "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
     }
     output = _object({"stream": _STRING, "input": _STRING, "files": _files(sinks.SINK_FORMATS)}, ["stream", "input"])
     properties = {

@@ -35,14 +35,15 @@ from orchestrator.state.blame import Blame, Deaths, check_blame
 from orchestrator.state.grouped import GroupedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
+from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import planned_table
 
 
 class ClusterModel:
     """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
 
-    def __init__(self, quarantine: Quarantine) -> None:
-        self.quarantine = quarantine
+    def __init__(self, quarantine: Quarantine, quotas: Quotas) -> None:
+        self.quarantine, self.quotas = quarantine, quotas
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}
@@ -78,14 +79,17 @@ class ClusterModel:
             raise NotFound(f"there is no query {name!r}; " + (f"there is {there}" if there else "no query is deployed"))
         return self.queries[name]
 
-    def check_new(self, query: Query, instead: bool = False) -> None:
+    def check_new(self, query: Query, owner: str = "", instead: bool = False) -> None:
         """Raises Conflict: the name is set aside, or taken, unless it is meant `instead` of the query that has it; a stream is declared
-        differently, another query feeds an output stream, or it has ended too many instance managers."""
+        differently, another query feeds an output stream, it has ended too many instance managers, or there are as many queries as may
+        be."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
         if query.name in self.queries and not instead:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
+        others = (record for record in self.queries.values() if record.name != query.name and not is_over(record.state))
+        self.quotas.check_query(query.name, owner, (record.owner for record in others))
         for stream in query.streams:
             self.check_declared(stream)
         for name in sorted({output.stream for output in query.outputs}):

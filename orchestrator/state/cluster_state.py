@@ -15,7 +15,7 @@ by what their instances say (`query_status.py`). What is written for one: `assig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -64,14 +64,15 @@ from orchestrator.state.events import (
 )
 from orchestrator.state.keys import Keys
 from orchestrator.state.quarantine import Quarantine, readable
+from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import check_table
 
 
 class ClusterState(ClusterModel):
     """Everything that is known, and what follows from events for it."""
 
-    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None) -> None:
-        super().__init__(quarantine or Quarantine())
+    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, quotas: Quotas | None = None) -> None:
+        super().__init__(quarantine or Quarantine(), quotas or Quotas())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
         self._has_seen_hosts = False
@@ -119,13 +120,17 @@ class ClusterState(ClusterModel):
             times.append(self.keys.sweep_at)
         return min(times, default=None)
 
+    def check_publishers(self, publishers: Sequence[PublisherRecord]) -> None:
+        """They are to be opened together. Raises Conflict: a stream would have too many."""
+        self._catalog.check_publishers(publishers)
+
     # --- events
 
     def _take(self, event: Event, now: Now) -> Iterable[str]:
         """Notes the event; the queries it concerns."""
         match event:
-            case SubmitQuery(plan, start):
-                return self._deployments.submit(plan, start, now)
+            case SubmitQuery(plan, start, owner):
+                return self._deployments.submit(plan, start, now, owner)
             case StartQuery(name):
                 return self._deployments.start(name)
             case StopQuery(name, drain):

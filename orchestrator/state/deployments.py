@@ -35,10 +35,10 @@ class Deployments:
 
     # --- what is asked
 
-    def submit(self, plan: PhysicalPlan, start: bool, now: Now) -> list[str]:
+    def submit(self, plan: PhysicalPlan, start: bool, now: Now, owner: str = "") -> list[str]:
         """Raises what `ClusterModel.check_new` does, or Conflict: an instance that it reads from is about to move."""
         query = plan.query
-        self.model.check_new(query)
+        self.model.check_new(query, owner)
         stayed = self._keep_in_place(plan)
         hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
         if query.name in self.model.blames and self.model.blames[query.name].document != fingerprint(queries.to_json(query)):
@@ -48,7 +48,7 @@ class Deployments:
         for stream in query.streams:
             if stream.name not in plan.feeds:
                 self.catalog.declare_read(stream)
-        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
+        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
         self._request(query.name, "assign", now)
         return [query.name, *stayed]

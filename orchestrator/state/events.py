@@ -19,10 +19,11 @@ from orchestrator.state.blame import Deaths
 
 @dataclass(frozen=True, slots=True)
 class SubmitQuery:
-    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`; `owner`: for which client."""
 
     plan: PhysicalPlan
     start: bool = True
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

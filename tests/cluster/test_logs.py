@@ -11,7 +11,7 @@ from typing import Any
 
 from cep.errors import CepError
 from driver import LocalCluster
-from tests.support.visits import rows, windows
+from tests.support.visits import answers, expected, rows, windows
 from tests.support.waiting import until
 
 
@@ -22,11 +22,19 @@ def lines(home: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_failing_query_and_a_death_are_named() -> None:
-    with LocalCluster(instances=1, log="json", state_limit_bytes=1000) as cluster:
-        running = cluster.deploy(windows("greedy", parallelism=1))
+    """The query is at its own limit; another on the same instance manager goes on."""
+    with LocalCluster(instances=1, log="json") as cluster:
+        cluster.deploy(windows("modest", parallelism=1))
+        running, found = cluster.deploy(windows("greedy", parallelism=1, state_bytes_max=1000)), cluster.subscribe("modest.per_ip")
         with suppress(CepError), cluster.publisher("greedy.visits") as out:  # it may hear of it
             out.send(rows(4000, groups=1000))
         until(lambda: running.status()["state"] == "failed")
+        cause = running.status()["cause"]["cause"]
+        assert "operator 'window': its state of" in cause and "panes open from the window ending" in cause and "ip='10.0.0." in cause
+        with cluster.publisher("modest.visits") as out:
+            out.send(given := rows(100))
+        assert answers(found) == expected(given)
+
         [failed] = until(lambda: [line for line in lines(cluster.home)["im-0"] if line["level"] == "ERROR"])
         assert (failed["query"], failed["process"]) == ("greedy", "im-0") and failed["instance"].startswith("SQ")
         assert "over the limit of 1000 bytes" in failed["message"] and "StateLimitExceeded" in failed["exception"]

@@ -33,6 +33,10 @@ _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_te
 _ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
 _ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
 
+_TOLD, _CONFIG_FILE = "driver/configuration/test_told.py", "driver/configuration/test_file.py"
+_RATE, _QUOTAS, _MEMORY = "orchestrator/rest/test_rate_limit.py", "orchestrator/state/test_quotas.py", "instance_manager/test_memory.py"
+_BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs.py", "orchestrator/metrics/test_exposition.py"
+
 OUTSIDE_BUGS = (
     # the door
     Bug(
@@ -118,6 +122,136 @@ OUTSIDE_BUGS = (
         "request.scope.setdefault(_NOTES, []).append((subject, error))",
         "request.scope[_NOTES] = [(subject, error)]",
         (_AUDIT,),
+    ),
+    # what a cluster is told
+    Bug(
+        "an empty variable counts before the file",
+        "driver/configuration/told.py",
+        "if text := environ.get(variable):",
+        "if (text := environ.get(variable)) is not None:",
+        (_TOLD,),
+    ),
+    Bug(
+        "a variable of yesterday counts before that of today",
+        "driver/configuration/option.py",
+        "return (self.variable, *self.also)",
+        "return (*self.also, self.variable)",
+        (_TOLD,),
+    ),
+    Bug(
+        "a wrong secret is shown",
+        "driver/configuration/option.py",
+        "return HIDDEN if self.secret else shown(value)",
+        "return shown(value)",
+        (_CONFIG_FILE, _TOLD),
+    ),
+    Bug(
+        "a group may read a file with a secret",
+        "driver/configuration/file.py",
+        "_OTHERS_MAY_READ = stat.S_IRGRP | stat.S_IROTH",
+        "_OTHERS_MAY_READ = stat.S_IWGRP | stat.S_IWOTH",
+        (_CONFIG_FILE,),
+    ),
+    Bug(
+        "of an option that stands twice the last counts",
+        "driver/configuration/file.py",
+        "elif key in self.values:",
+        "elif key in ():",
+        (_CONFIG_FILE,),
+    ),
+    # how much clients may have
+    Bug(
+        "a refused request takes a token",
+        "orchestrator/rest/rate_limit.py",
+        "(tokens - 1 if not wait_s else tokens, now)",
+        "(tokens - 1, now)",
+        (_RATE,),
+    ),
+    Bug(
+        "the bucket that was made first goes, though it is asked most",
+        "orchestrator/rest/rate_limit.py",
+        "self._buckets.move_to_end(client)",
+        "self._buckets.move_to_end(client, last=client not in self._buckets)",
+        (_RATE,),
+    ),
+    Bug(
+        "queries that are over count against the quota",
+        "orchestrator/state/cluster_model.py",
+        "(record.owner for record in self.queries.values() if not is_over(record.state)))",
+        "(record.owner for record in self.queries.values()))",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "a client's quota counts the queries of all",
+        "orchestrator/state/quotas.py",
+        "own = live.count(owner) + 1",
+        "own = len(live) + 1",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "publishers that are opened together are counted one by one",
+        "orchestrator/state/catalog.py",
+        "wanted.setdefault(each.stream, set(self.model.publishers[each.stream])).add(each.name)",
+        "wanted[each.stream] = {*self.model.publishers[each.stream], each.name}",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "a query may have more state than the cluster allows",
+        "cep/dataflow/build.py",
+        "limit = min(wiring.state_limit, plan.query.options.state_bytes_max or wiring.state_limit)",
+        "limit = plan.query.options.state_bytes_max or wiring.state_limit",
+        ("cep/dataflow/test_state_limit.py",),
+    ),
+    # memory that comes to its end
+    Bug(
+        "a small process pays for its neighbours",
+        "instance_manager/memory.py",
+        "return not bound.shared or 100 * own * neighbours >= full or",
+        "return not bound.shared or 100 * own * neighbours >= 0 or",
+        (_MEMORY,),
+    ),
+    Bug(
+        "the largest instance fails, not the largest query",
+        "instance_manager/memory.py",
+        "sum(map(self._size_of, instances))",
+        "max(map(self._size_of, instances))",
+        (_MEMORY,),
+    ),
+    Bug(
+        "one query after the other fails before the first is gone",
+        "instance_manager/memory.py",
+        "each.instance.query == self._ending for",
+        "each.instance.query == '' for",
+        (_MEMORY,),
+    ),
+    Bug(
+        "the cache of files counts as used in a control group",
+        "cep/world/memory.py",
+        "- self._cached())",
+        "- 0)",
+        (_BOUNDS,),
+    ),
+    Bug(
+        "no bound is one of 8 EiB",
+        "cep/world/memory.py",
+        "if found.isdecimal() and int(found) < _UNBOUND else None",
+        "if found.isdecimal() else None",
+        (_BOUNDS,),
+    ),
+    # what is told
+    Bug(
+        "what a line is about hides what it says",
+        "cep/service/logs.py",
+        "getattr(record, _KEY, {}) | own",
+        "own | getattr(record, _KEY, {})",
+        (_LOGS,),
+    ),
+    Bug(
+        "buckets of a histogram are not cumulative",
+        "orchestrator/metrics/exposition.py",
+        'counts = list(accumulate(latency["counts"]))',
+        'counts = list(latency["counts"])',
+        (_EXPOSITION,),
     ),
     # instants as text
     Bug("parse_time takes a text that goes on", _TIME_TEXT, "good and there and at == stop", "good and there", (_TIMES,)),
