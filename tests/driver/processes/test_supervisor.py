@@ -29,6 +29,7 @@ from driver.cli import app
 from driver.processes.agent import AgentConfig, run
 from driver.processes.children import Child
 from driver.processes.process import Home, report_folders
+from driver.processes.reach import Reach
 from driver.processes.supervisor import LocalConfig, instance_managers
 from orchestrator.rest.models import QUERY_EXAMPLE
 from tests.support.paths import ROOT
@@ -306,7 +307,7 @@ class TestPlaces:
     def managers(self, tmp_path: Path, **config: Any) -> list[tuple[int | None, int | None]]:
         home = Home.make("/tmp")
         cluster = ClusterConfig(str(tmp_path), "", "127.0.0.1", 0, "", "")
-        found = instance_managers(LocalConfig(**config), cluster, home)
+        found = instance_managers(LocalConfig(**config), cluster, home, Reach())
         home.leave(keep=False)
         return [(manager.core, manager.node) for manager in found]
 

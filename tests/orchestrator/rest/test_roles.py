@@ -20,7 +20,7 @@ from orchestrator.rest.app import make_rest_app, served
 from orchestrator.rest.bodies import DocumentRoute
 from orchestrator.rest.guard import Guard
 from orchestrator.rest.models import QUERY_EXAMPLE
-from orchestrator.rest.problems import problem
+from orchestrator.rest.rate_limit import RateLimit
 from orchestrator.rest.roles import BODY, PATH, ROUTES, check_table
 from orchestrator.rest.roles_page import ROLES, STREAM, YES, table
 from tests.orchestrator.rest.test_app import Server
@@ -176,10 +176,17 @@ def test_what_is_not_in_the_table_cannot_be_served(door: tuple[Server, dict[str,
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_there_is_a_place_for_limits(anyio_backend: str) -> None:
+async def test_each_token_has_requests_a_second_of_its_own(anyio_backend: str, tmp_path: Path) -> None:
+    """And a wrong one has none: it is told so, not that it asks too often."""
     config = ClusterConfig("/h", "z:1", "127.0.0.1", 1, "ipc:///in", "ipc:///out")
-    limit = lambda access: problem(429, f"too many of {access.name}", "TooManyRequests")  # noqa: E731
-    guard = Guard(PlainTextResponse("in"), config, Tokens(Secret("s")), limit)
+    other = add_token(tmp_path / "tokens", "other", [Role("read")], "2026-11-24T12:00:00Z").text
+    guard = Guard(RateLimit(PlainTextResponse("in"), per_s=1, now=lambda: 0.0), config, Tokens(Secret("s"), str(tmp_path / "tokens")))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url="http://localhost", timeout=HANG_S) as client:
-        assert (await client.get("/queries", headers={"Authorization": "Bearer s"})).status_code == 429
-        assert (await client.get("/queries", headers={"Authorization": "Bearer t"})).status_code == 401
+
+        async def asked(token: str) -> int:
+            return (await client.get("/queries", headers={"Authorization": f"Bearer {token}"})).status_code
+
+        answers = [await asked("s") for _ in range(5)]
+        assert answers[0] == 200 and answers[-1] == 429
+        assert await asked(other) == 200
+        assert {await asked("t") for _ in range(5)} == {401}
