@@ -18,7 +18,7 @@ from tests.support.paths import ROOT
 
 def blocks(page: str) -> list[str]:
     """Of the page, the pieces of Python."""
-    found: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    found: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     return found
 
 
@@ -31,7 +31,7 @@ def names() -> dict[str, Any]:
 
 
 def test_trailing_windows() -> None:
-    (code,) = blocks("features/trailing_windows.md")
+    (code,) = blocks("docs/features/trailing_windows.md")
     exec(code, there := names())
     values = [10.0, 11.0] * 20 + [50.0]
     rows = [{"sensor": "s", "at": at(i), "value": value} for i, value in enumerate(values)]
@@ -41,7 +41,7 @@ def test_trailing_windows() -> None:
 
 def test_lookups(tmp_path: Path) -> None:
     """The rate that holds then; and once the file has been replaced, that of the file then."""
-    (code,) = blocks("features/lookups.md")
+    (code,) = blocks("docs/features/lookups.md")
     path = tmp_path / "rates.parquet"
 
     def write(*rates: tuple[str, float, int]) -> None:
@@ -82,7 +82,7 @@ def test_lookups(tmp_path: Path) -> None:
     ],
 )
 def test_several_columns_of_one_row(call: int, source: Any, rows: list[dict[str, Any]], expected: dict[str, Any]) -> None:
-    (code,) = blocks("functions.md")
+    (code,) = blocks("docs/functions.md")
     written = code.strip().splitlines()
     assert len(written) == 2
     query = eval(f"query{written[call]}", {**names(), "query": Query("q").source(source)})
