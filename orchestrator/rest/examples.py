@@ -116,7 +116,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "lookup",
         table={
             "schema": [{"name": "ip", "type": "string"}, {"name": "owner", "type": "string"}, {"name": "since", "type": "timestamp[ms]"}],
-            "path": "/data/owners.parquet",
+            "path": "/data/owner_history.csv",
         },
         on=["ip"],
         versions="since",

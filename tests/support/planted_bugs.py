@@ -299,6 +299,30 @@ BUGS = (
         "numbers[own] = self._rows + np.cumsum(named[own]) - 1",
         "numbers[own] = begin + np.cumsum(named[own]) - 1",
     ),
+    Bug(
+        "a table is read again one refresh late",
+        f"{_FLOW}/operators/table_versions.py",
+        "period = now // self.refresh + 1",
+        "period = now // self.refresh + 2",
+    ),
+    Bug(
+        "what cannot be read to its end is in use",
+        f"{_FLOW}/operators/table_versions.py",
+        "            self.problem = str(error)",
+        "            self.problem, self.version = str(error), number",
+    ),
+    Bug(
+        "a tuple of the time at which a version ends still meets it",
+        f"{_FLOW}/operators/versioned_lookup.py",
+        "early = batch.time < until",
+        "early = batch.time <= until",
+    ),
+    Bug(
+        "a version is freed before the watermark has passed its end",
+        f"{_FLOW}/operators/versioned_lookup.py",
+        "self.versions[0].until <= watermark",
+        "self.versions[0].until <= watermark + 1",
+    ),
     # the way
     Bug(
         "a bucket is owned by its neighbour's instance too",

@@ -182,8 +182,7 @@ class TestQueries:
 
     def test_the_examples_of_the_openapi_document_can_be_deployed_side_by_side(self, tmp_path: Path, client: httpx.Client) -> None:
         (tmp_path / "data" / "owners.csv").write_text("ip,owner\n")
-        since = pa.array([], pa.timestamp("ms"))
-        pyarrow.parquet.write_table(pa.table({"ip": [""][:0], "owner": [""][:0], "since": since}), tmp_path / "data" / "owners.parquet")
+        (tmp_path / "data" / "owner_history.csv").write_text("ip,owner,since\n")
         (tmp_path / "data" / "views-1.jsonl").write_text("")
         content = client.get("/openapi.json").json()["paths"]["/queries"]["post"]["requestBody"]["content"]
         for name, example in content["application/json"]["examples"].items():

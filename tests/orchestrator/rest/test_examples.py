@@ -72,7 +72,7 @@ BUILT = {
     "sample": _visits("some").sample("some", 0.01, seed=7),
     "lookup": _visits("named").lookup("named", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", how="left"),
     "lookup, versions": _visits("named_as_of_then").lookup(
-        "named_as_of_then", ("/data/owners.parquet", {"ip": str, "owner": str, "since": "timestamp[ms]"}), on="ip", versions="since"
+        "named_as_of_then", ("/data/owner_history.csv", {"ip": str, "owner": str, "since": "timestamp[ms]"}), on="ip", versions="since"
     ),
     "lookup, refreshed": _visits("named_each_minute").lookup(
         "named_each_minute", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", refresh="1m"
