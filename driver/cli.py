@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from cep.errors import CepError, ClusterError, QueryError
+from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
@@ -23,7 +23,7 @@ from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, complain, counted, out
+from driver.terminal import PORT, URL, Token, Url, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 

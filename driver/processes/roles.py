@@ -22,6 +22,7 @@ from cep.config import SESSION_TIMEOUT_S, TOKEN_VARIABLE, argument
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.model.topology import core_list
+from cep.service.folders import check_folders
 from driver.commands import environment, python
 from driver.processes import agent
 from driver.processes.agent import AgentConfig
@@ -98,6 +99,8 @@ def orchestrator(
     site = Site(
         RunFolder(run), servers, host, port, address, _split(data, ":"), _split(modules, ","), _split(module_path, ":"), session_timeout
     )
+    check_folders("CEP_DATA, --data", site.data)
+    check_folders("CEP_MODULE_PATH, --module-path", site.module_path)
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
 
