@@ -17,6 +17,11 @@ def meant(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def counted(count: int, what: str) -> str:
+    """ "1 row", "2 rows", "1,000 rows"."""
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
 class CepError(Exception):
     """Base of all errors of this project."""
 
@@ -87,7 +92,7 @@ class StreamEnded(CepError):
 
     def __init__(self, stream: str, rows: int) -> None:
         super().__init__(
-            f"stream {stream!r} has ended after {rows} rows; subscribe before its query ends to read them: "
+            f"stream {stream!r} has ended after {counted(rows, 'row')}; subscribe before its query ends to read them: "
             "deploy(query, start=False), subscribe, start()"
         )
         self.stream = stream

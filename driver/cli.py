@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from cep.errors import CepError, ClusterError, QueryError
+from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents

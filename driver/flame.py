@@ -15,8 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cep.errors import CepError, NotFound
-from driver.terminal import counted
+from cep.errors import CepError, NotFound, counted
 
 RATE_HZ = 100
 PATIENCE_S = 60.0

@@ -27,11 +27,6 @@ err = plain_console(stderr=True, soft_wrap=True)
 out = plain_console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
-def counted(count: int, what: str) -> str:
-    """ "1 row", "2 rows", "1,000 rows"."""
-    return f"{count:,} {what}" + "s" * (count != 1)
-
-
 def complain(what: str) -> None:
     """An error, as text, on stderr."""
     err.print(Text.assemble(("error:", "red"), " ", what))

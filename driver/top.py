@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Group
 from rich.table import Column, Table
 
-from driver.terminal import counted
+from cep.errors import counted
 
 ReportedFigures = Mapping[str, Any]
 

@@ -23,6 +23,7 @@ from cep.config import TOKEN_VARIABLE, ClusterConfig, argument
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.model.topology import core_list
+from cep.service.folders import check_folders
 from driver.commands import environment, python
 from driver.configuration import table
 from driver.configuration.flags import role_command
@@ -69,6 +70,8 @@ def zookeeper(told: Told) -> None:
 def orchestrator(told: Told) -> None:
     """An orchestrator. Of several one leads; the others stand by."""
     site = site_of(told)
+    check_folders("CEP_DATA, --data", site.data)
+    check_folders("CEP_MODULE_PATH, --module-path", site.module_path)
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.errors import Conflict, QueryError
+from cep.errors import Conflict, QueryError, counted
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan.feeds import feed_of
@@ -42,7 +42,7 @@ def _feed(state: ClusterState, query: Query, record: QueryRecord, stream: str) -
 
 def _over(state: ClusterState, record: QueryRecord, stream: str) -> str:
     what = {
-        "ended": f"which has ended after {rows_out(state, record).get(stream, 0)} rows",
+        "ended": f"which has ended after {counted(rows_out(state, record).get(stream, 0), 'row')}",
         "failed": f"which has failed: {record.cause.text if record.cause else 'no cause is known'}",
     }.get(record.state, f"which is {record.state}")
     return f"{what}; a query that reads it is deployed while it runs, or before it starts"

@@ -15,9 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from cep.errors import ClusterError
 from cep.model.topology import NumaNode, Topology
+from driver.cli import app
 from driver.cluster import Cluster
 from driver.orchestrators import Orchestrators, address_list
 from driver.processes.health import unbound
@@ -83,6 +85,13 @@ def test_the_token_is_that_of_the_run_folder(tmp_path: Path, monkeypatch: pytest
         token_or_run_folders(None)
     RunFolder(tmp_path).prepare(os.getuid(), os.getgid())
     assert token_or_run_folders(None) == RunFolder(tmp_path).token()
+
+
+@pytest.mark.parametrize("option", ["--data", "--module-path"])
+def test_an_orchestrator_without_its_folders_does_not_start(option: str, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["orchestrator", "--run", str(tmp_path), option, f"{tmp_path}:{tmp_path / 'nope'}"])
+    assert isinstance(found.exception, ClusterError)
+    assert str(found.exception).endswith(f"{option}: the folder '{tmp_path / 'nope'}' does not exist")
 
 
 def test_what_is_not_bound_is_told() -> None:
