@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import zmq
@@ -28,6 +29,7 @@ class Calling(End):
         coalescers: dict[int, Coalescer],
         now: float,
     ) -> None:
+        self.retry_at = math.inf  # s, after it was refused
         super().__init__(endpoint, Link(new_incarnation(), now, hello_of(own)), coalescers)
         self._context, self._address = context, address
         self._open(keyring)
@@ -44,6 +46,7 @@ class Calling(End):
     def rekey(self, keyring: Keyring | None) -> None:
         """Goes on over another connection."""
         self.close(0)
+        self.retry_at = math.inf
         self._open(keyring)
 
     @property

@@ -35,6 +35,7 @@ from cep.transport.wire import Header
 READ_BYTES = 16 << 20  # of one ZeroMQ socket, before others are looked at
 GATHER_NS = 50_000  # a message that comes sooner than that after a packet is gathered
 LOOK_S = 0.25  # the longest sleep where there are links
+RETRY_S = 1.0  # after which one whose key was refused tries again
 LEAVE_S = 20.0  # how long an endpoint that is given up has to take what was sent: longer than a cut that is to be survived
 LOG = logging.getLogger(__name__)
 
@@ -264,6 +265,8 @@ class LinkSockets:
     def park(self, timeout_ms: int) -> None:
         end = time.monotonic() + timeout_ms / 1000
         left, woken = timeout_ms / 1000, False
+        if self.at_hand:  # links go on, also where their packets are not taken
+            self._turn(0)
         while not self.at_hand and not woken and left >= 0:
             woken = self._turn(left)
             left = end - time.monotonic()
@@ -324,6 +327,8 @@ class LinkSockets:
                 if end.link.due <= now:
                     end.link.tick(now)
                     self._write(end)
+                if end.retry_at <= now:
+                    self._rekey(end)
                 if end.leave_at and (end.link.is_settled or end.leave_at < now):
                     self._let_go(end)
             ends = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
@@ -373,7 +378,10 @@ class LinkSockets:
 
     def _note_connections(self, end: Calling) -> None:
         with self._lock:
-            if end.watch.connected():
+            connected = end.watch.connected()
+            if end.watch.refused and end.retry_at == math.inf:
+                end.retry_at = time.monotonic() + RETRY_S
+            if connected:
                 end.link.reconnected(time.monotonic())
                 self._write(end)
 
@@ -390,10 +398,14 @@ class LinkSockets:
                 self._called.rekey(keyring)
                 self._watch_called(self._called)
             for end in self._calling.values():
-                self._unwatch(end)
-                end.rekey(keyring)
-                self._watch_calling(end)
+                self._rekey(end)
             self.local.wake()
+
+    def _rekey(self, end: Calling) -> None:
+        """Tries with the keys that there are now."""
+        self._unwatch(end)
+        end.rekey(self.keyring)
+        self._watch_calling(end)
 
     def wake(self) -> None:
         self.local.wake()

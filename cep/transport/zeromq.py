@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket as sockets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -99,15 +100,20 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
 
 
 def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: bytes = b"") -> None:
-    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost."""
+    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut, or a DEALER has none, the frame is lost."""
     head = frame.pack()
-    if to:
-        socket.send(to, zmq.SNDMORE)
+    with suppress(zmq.Again):
+        if to:
+            socket.send(to, zmq.SNDMORE | zmq.NOBLOCK)
+        _write(socket, head, parts)
+
+
+def _write(socket: zmq.Socket[bytes], head: bytes, parts: tuple[Any, ...]) -> None:
     if parts and len(parts[0]) < JOIN_BYTES_MAX:
         head, parts = b"".join((head, parts[0])), parts[1:]
-    socket.send(head, zmq.SNDMORE if parts else 0)
+    socket.send(head, (zmq.SNDMORE if parts else 0) | zmq.NOBLOCK)
     for left, part in enumerate(parts, 1 - len(parts)):
-        socket.send(part, zmq.SNDMORE if left else 0, copy=len(part) < COPY_BYTES_MAX)
+        socket.send(part, (zmq.SNDMORE if left else 0) | zmq.NOBLOCK, copy=len(part) < COPY_BYTES_MAX)
 
 
 def read(socket: zmq.Socket[bytes]) -> list[zmq.Frame] | None:
@@ -142,6 +148,7 @@ class ConnectionWatch:
     def __init__(self, dealer: zmq.Socket[bytes], address: str) -> None:
         self._events = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | _REFUSED)
         self._dealer, self._address, self._refusals = dealer, address, 0
+        self.refused = False  # a DEALER that was does not try again
 
     @property
     def descriptor(self) -> int:
@@ -159,6 +166,7 @@ class ConnectionWatch:
 
     def _note_refusal(self) -> None:
         self._refusals += 1
+        self.refused = True
         if not self._refusals & self._refusals - 1:
             LOG.warning("%s does not let us in: another key, or no CURVE there (%d times so far)", self._address, self._refusals)
 
