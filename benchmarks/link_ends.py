@@ -47,7 +47,7 @@ class BareSending:
             self.socket.send(b"".join((header, body)))
         else:
             self.socket.send(header, zmq.SNDMORE)
-            self.socket.send(body, copy=len(body) < 64 << 10)
+            self.socket.send(body, 0, copy=len(body) < 64 << 10)
 
     def end(self) -> None:
         self.socket.close(linger=60_000)

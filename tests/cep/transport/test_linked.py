@@ -165,7 +165,10 @@ def test_a_process_that_comes_in_the_place_of_another_is_noticed(opened: Open, t
     one, other = opened("h1"), opened("h2")
     exchange(one, other)
     address = address_of(other)
-    other._called.close(0)  # type: ignore[union-attr]  # as one that is killed: it says nothing more
+    killed, other._called = other._called, None
+    assert killed is not None
+    other.local.unwatch(killed.descriptor)
+    killed.close(0)  # it says nothing more
 
     def open_again() -> LinkSockets | None:  # as soon as ZeroMQ's thread has closed what listened there
         with suppress(OSError):
