@@ -40,6 +40,8 @@ _PATIENCE_MS = {
     zmq.CONNECT_TIMEOUT: 500,
     zmq.TCP_MAXRT: 3_000,
 }
+_MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)  # an operation on its enumerations takes a microsecond
+_POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 LOG = logging.getLogger(__name__)
 
@@ -104,16 +106,16 @@ def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: b
     head = frame.pack()
     with suppress(zmq.Again):
         if to:
-            socket.send(to, zmq.SNDMORE | zmq.NOBLOCK)
+            socket.send(to, _MORE)
         _write(socket, head, parts)
 
 
 def _write(socket: zmq.Socket[bytes], head: bytes, parts: tuple[Any, ...]) -> None:
     if parts and len(parts[0]) < JOIN_BYTES_MAX:
         head, parts = b"".join((head, parts[0])), parts[1:]
-    socket.send(head, (zmq.SNDMORE if parts else 0) | zmq.NOBLOCK)
+    socket.send(head, _MORE if parts else _LAST)
     for left, part in enumerate(parts, 1 - len(parts)):
-        socket.send(part, (zmq.SNDMORE if left else 0) | zmq.NOBLOCK, copy=len(part) < COPY_BYTES_MAX)
+        socket.send(part, _MORE if left else _LAST, copy=len(part) < COPY_BYTES_MAX)
 
 
 def read(socket: zmq.Socket[bytes]) -> list[zmq.Frame] | None:
@@ -139,7 +141,7 @@ def taken_apart(parts: list[zmq.Frame]) -> tuple[Frame, list[Any]]:
 
 def is_readable(socket: zmq.Socket[bytes]) -> bool:
     """Has something come? ZeroMQ says that once only: after every call of the socket it has to be asked for."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+    return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
 
 
 class ConnectionWatch:
