@@ -27,7 +27,7 @@ from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
 from driver.processes.run_folder import token_or_run_folders
 from driver.processes.supervisor import LocalConfig
-from driver.terminal import Authority, Token, Url, complain, counted, out
+from driver.terminal import Authority, Token, Url, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 

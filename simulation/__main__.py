@@ -29,9 +29,10 @@ class SeedRun:
     events: int
     moved: MovesMade
     wrong: list[str]
+    cuts: int = 0  # of the network between hosts
 
     def __str__(self) -> str:
-        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances"
+        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts"
         return f"seed {self.seed}: {self.events} events, {moves}, trace {self.digest}" + "".join(f"\n  WRONG {each}" for each in self.wrong)
 
 
@@ -41,7 +42,7 @@ def run_seed(seed: int, trace: Trace) -> SeedRun:
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    return SeedRun(seed, trace.digest, trace.count, cluster.moved, wrong)
+    return SeedRun(seed, trace.digest, trace.count, cluster.moved, wrong, cluster.network.hosts.cuts)
 
 
 def main(
@@ -56,26 +57,30 @@ def main(
         found = run_seed(seed, kept := Trace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
-    failed, began, number = list[int](), time.monotonic(), first
+    failed, began, number, cuts = list[int](), time.monotonic(), first, 0
     while time.monotonic() - began < 60 * minutes if minutes is not None else number < first + seeds:
-        failed += [number] * (not _report(number))
+        found = _report(number)
+        failed += [number] * bool(found.wrong)
+        cuts += found.cuts
         number += 1
         if number % COLLECT_EVERY == 0:
             gc.unfreeze()  # a loop freezes what there is whenever an instance comes, and of that most is garbage by now
             gc.collect()
             gc.freeze()
     took_s = time.monotonic() - began
-    print(f"{number - first} seeds in {took_s:.0f} s, {60 * (number - first) / took_s:.0f} a minute; wrong: {failed or 'none'}")
+    print(
+        f"{number - first} seeds in {took_s:.0f} s, {60 * (number - first) / took_s:.0f} a minute, {cuts} cuts; wrong: {failed or 'none'}"
+    )
     raise typer.Exit(bool(failed))
 
 
-def _report(seed: int) -> bool:
-    """Runs one, and says so. Was nothing wrong?"""
+def _report(seed: int) -> SeedRun:
+    """Runs one, and says so."""
     found = run_seed(seed, Trace())
     if seed % TWICE_EVERY == 0 and (again := run_seed(seed, Trace())).digest != found.digest:
         found.wrong.append(f"its trace is not the same twice: {found.digest}, then {again.digest}")
     print(found, flush=True)
-    return not found.wrong
+    return found
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class SimulatedCluster:
         self.numbers, self.promises = Numbers(), Promises(work.query)
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts)
-        self.network, self.zookeeper = SimulatedNetwork(schedule), SimulatedZooKeeper(schedule)
+        self.network, self.zookeeper = SimulatedNetwork(schedule, work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
         config = config_of(work)
         machine = Topology.one_node([0, 1])
@@ -101,6 +101,7 @@ class SimulatedCluster:
         reader.result(service.deploy(self.work.query, {}, start=False))
         self._await_state("ready")
         options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes)
+        self.network.hosts.begin_cuts()
         reading = [self._subscribe(stream, options) for stream in self.answers.expected]
         reader.rest.post(path("queries", QUERY, "start"))
         self.writer.run(self._publish)

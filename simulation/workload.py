@@ -26,6 +26,7 @@ QUERY = "q"
 #: What the inbound channels of an instance manager may hold together: room for everything, for some, for a batch at a time.
 BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
+HOSTS = (1, 1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class DrawnWorkload:
     instance_managers: int
     budget_bytes: int
     moves: int
+    hosts: int
 
     @property
     def expected(self) -> Answer:
@@ -74,6 +76,7 @@ def workload(seed: int) -> DrawnWorkload:
         choose.randint(1, 4),
         choose.choice(BUDGETS_BYTES),
         moves,
+        random.Random(f"hosts {seed}").choice(HOSTS),
     )
 
 

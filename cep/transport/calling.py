@@ -29,15 +29,15 @@ class Calling(End):
         coalescers: dict[int, Coalescer],
         now: float,
     ) -> None:
+        self.retry_at = math.inf  # s, after it was refused
         super().__init__(endpoint, Link(new_incarnation(), now, hello_of(own)), coalescers)
         self._context, self._address = context, address
-        self.again_at = math.inf  # s of the steady clock: it was refused, and is tried again then
-        self._open(keyring, 0)
+        self._open(keyring)
 
-    def _open(self, keyring: Keyring | None, refusals: int) -> None:
+    def _open(self, keyring: Keyring | None) -> None:
         self.speaker = None if keyring is None else keyring.speaker(keyring.server)
         self.socket = zeromq.make_dealer(self._context, self._address, keyring)
-        self.watch = zeromq.ConnectionWatch(self.socket, self._address, refusals)
+        self.watch = zeromq.ConnectionWatch(self.socket, self._address)
 
     @property
     def descriptors(self) -> tuple[int, int]:
@@ -45,9 +45,9 @@ class Calling(End):
 
     def rekey(self, keyring: Keyring | None) -> None:
         """Goes on over another connection."""
-        refusals, self.again_at = self.watch.refusals, math.inf
         self.close(0)
-        self._open(keyring, refusals)
+        self.retry_at = math.inf
+        self._open(keyring)
 
     @property
     def closed(self) -> bool:

@@ -16,17 +16,16 @@ import math
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
 from typing import Any
 
 from cep.errors import ProtocolError
 from cep.transport import zeromq
+from cep.transport.arrivals import Arrivals
 from cep.transport.called import Called
 from cep.transport.calling import Calling
 from cep.transport.connections import Inbound, Message
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
-from cep.transport.ends import CalledEnd, End, LinkBroken
+from cep.transport.ends import CalledEnd, End
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Keyring, Speaker
 from cep.transport.local import LINGER_S, LocalSockets
@@ -35,7 +34,7 @@ from cep.transport.wire import Header
 READ_BYTES = 16 << 20  # of one ZeroMQ socket, before others are looked at
 GATHER_NS = 50_000  # a message that comes sooner than that after a packet is gathered
 LOOK_S = 0.25  # the longest sleep where there are links
-AGAIN_S = 0.25  # after which an end that was refused calls again
+RETRY_S = 1.0  # after which one whose key was refused tries again
 LEAVE_S = 20.0  # how long an endpoint that is given up has to take what was sent: longer than a cut that is to be survived
 LOG = logging.getLogger(__name__)
 
@@ -63,10 +62,7 @@ class LinkSockets:
         self._calling: dict[str, Calling] = {}  # by endpoint
         self._gathering: set[End] = set()
         self._unread: set[Calling | Called] = set()  # whose ZeroMQ sockets may have something
-        self._arrived: deque[tuple[End, list[Any], int]] = deque()  # packets, with their sizes
-        self._broken: deque[LinkBroken] = deque()
-        self._messages: Iterator[Message] | None = None  # of the packet that is taken apart
-        self._of: tuple[End, int] | None = None  # whose, and its size
+        self._arrivals = Arrivals(self._take, self._spoil)
         self._local_next = False
         self._due = math.inf  # when a link wants its tick, at the earliest
         self._receiver = 0  # the thread that receives
@@ -187,41 +183,17 @@ class LinkSockets:
             self._leave_gathered()
         if look and not self.at_hand:
             self._turn(0)
-        while True:
-            if self._messages is not None:
-                if (message := self._next()) is not None:
-                    return message
-            elif self._local_next and self.local.at_hand:
-                self._local_next, self.speaker = False, None
-                return self.local.receive(look=False)
-            elif self._broken:
-                raise self._broken.popleft()
-            elif self._arrived:
-                self._begin()
-            elif self.local.at_hand:
-                self._local_next = True
-            else:
-                return None
+        if self._local_next and self._arrivals.is_between and self.local.at_hand:
+            return self._receive_local()
+        if (message := self._arrivals.next()) is not None:
+            of = self._arrivals.of
+            self._local_next, self.speaker = True, None if of is None else of.speaker
+            return message
+        return self._receive_local() if self.local.at_hand else None
 
-    def _begin(self) -> None:
-        """The next packet is taken apart."""
-        end, parts, size = self._arrived.popleft()
-        self._messages, self._of, self._local_next, self.speaker = end.messages(parts), (end, size), True, end.speaker
-
-    def _next(self) -> Message | None:
-        """The next message of the packet that is taken apart; None: it was the last, and there is room for more packets. Raises
-        ProtocolError: the packet is none, and its link breaks."""
-        assert self._messages is not None and self._of is not None
-        try:
-            if (message := next(self._messages, None)) is not None:
-                return message
-        except Exception as error:  # whatever it is of, only this link is harmed
-            self._messages = None
-            self._spoil(self._of[0], f"{type(error).__name__}: {error}")
-            return None
-        self._messages = None
-        self._take(*self._of)
-        return None
+    def _receive_local(self) -> Message | None:
+        self._local_next, self.speaker = False, None
+        return self.local.receive(look=False)
 
     def _take(self, end: End, size: int) -> None:
         """A packet is used up. Its sender hears that it may go on before the next one is taken apart."""
@@ -234,7 +206,7 @@ class LinkSockets:
 
     def _spoil(self, end: End, why: str) -> None:
         with self._lock:
-            self._arrived = deque(each for each in self._arrived if each[0] is not end)
+            self._arrivals.drop(end)
             end.link.break_off(why)
             self._end(end)
 
@@ -249,7 +221,7 @@ class LinkSockets:
     @property
     def at_hand(self) -> bool:
         """See `LocalSockets`."""
-        return self._messages is not None or bool(self._arrived) or bool(self._broken) or self.local.at_hand
+        return self._arrivals.at_hand or self.local.at_hand
 
     def poll(self, span_ns: int) -> bool:
         end, self.inbound.used = time.monotonic_ns() + span_ns, False
@@ -265,6 +237,8 @@ class LinkSockets:
     def park(self, timeout_ms: int) -> None:
         end = time.monotonic() + timeout_ms / 1000
         left, woken = timeout_ms / 1000, False
+        if self.at_hand:  # links go on, also where their packets are not taken
+            self._turn(0)
         while not self.at_hand and not woken and left >= 0:
             woken = self._turn(left)
             left = end - time.monotonic()
@@ -305,7 +279,7 @@ class LinkSockets:
             end, parts, size = found
             taken += size
             if size and end is not None:
-                self._arrived.append((end, parts, size))
+                self._arrivals.add(end, parts, size)
             if end is not None:
                 touched.add(end)
         for end in touched:
@@ -321,12 +295,12 @@ class LinkSockets:
             if self._called is not None:
                 self._called.board.tick(now)
                 self._note_written(self._called)
-            for end in [end for end in self._calling.values() if end.again_at <= now]:
-                self._call_again(end)
             for end in list(self._calling.values()):
                 if end.link.due <= now:
                     end.link.tick(now)
                     self._write(end)
+                if end.retry_at <= now:
+                    self._rekey(end)
                 if end.leave_at and (end.link.is_settled or end.leave_at < now):
                     self._let_go(end)
             ends = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
@@ -347,7 +321,7 @@ class LinkSockets:
     def _end(self, end: End) -> None:
         """It is over. Where it is broken, that is told."""
         if end.link.broken is not None:
-            self._broken.append(end.broken())
+            self._arrivals.add_broken(end.broken())
             if threading.get_ident() != self._receiver:
                 self.local.wake()
         self._gathering.discard(end)
@@ -369,7 +343,6 @@ class LinkSockets:
         socket, events = end.descriptors
         self.local.watch(socket, lambda: self._unread.add(end))
         self.local.watch(events, lambda: self._note_connections(end))
-        self._note_connections(end)  # ZeroMQ tells by a descriptor of what comes after a look, and not of the first thing otherwise
 
     def _unwatch(self, end: Calling) -> None:
         for descriptor in end.descriptors:
@@ -377,20 +350,14 @@ class LinkSockets:
 
     def _note_connections(self, end: Calling) -> None:
         with self._lock:
-            connected, now = end.watch.connected(), time.monotonic()
-            if end.watch.refused:
-                end.again_at = min(end.again_at, now + AGAIN_S)
+            connected = end.watch.connected()
+            if end.watch.refused and end.retry_at == math.inf:
+                end.retry_at = time.monotonic() + RETRY_S
             if connected:
                 end.link.reconnected(time.monotonic())
                 self._write(end)
 
     # keys, waking, closing
-
-    def _call_again(self, end: Calling) -> None:
-        """By another connection: with other keys, or because it was refused, which may have been for a key that is not known there yet."""
-        self._unwatch(end)
-        end.rekey(self.keyring)
-        self._watch_calling(end)
 
     def rekey(self, keyring: Keyring) -> None:
         """From now on these keys; every connection is made anew. Raises ProtocolError: there was no CURVE before."""
@@ -403,8 +370,14 @@ class LinkSockets:
                 self._called.rekey(keyring)
                 self._watch_called(self._called)
             for end in self._calling.values():
-                self._call_again(end)
+                self._rekey(end)
             self.local.wake()
+
+    def _rekey(self, end: Calling) -> None:
+        """Tries with the keys that there are now."""
+        self._unwatch(end)
+        end.rekey(self.keyring)
+        self._watch_calling(end)
 
     def wake(self) -> None:
         self.local.wake()

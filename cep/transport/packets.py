@@ -1,7 +1,7 @@
 """What the packets of a link hold: messages one behind the other, each as on a Unix socket (how long its body is, header, body).
 
-Small messages lie together in one part. A body too large to be copied is a part of its own behind its header, and one too large for a
-packet goes on in those that follow.
+They lie together in the first part of the packet. A body too large to be copied is a part of its own: the topmost bit of its length
+says so, and those parts follow in order. One too large for a packet goes on in those that follow.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from cep.transport.link import Packet
 from cep.transport.wire import SIZED_BYTES, Header
 
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header
-LOT_BYTES = 128 << 10  # of messages that lie together
+LOT_BYTES = 256 << 10  # that a packet gathers
 PART_BYTES = 4 << 20  # of one body in one packet
 OVERHEAD_BYTES = 256  # that a packet counts for besides what it holds
+_APART = 1 << 63
 
 
 def size_of(parts: list[Any]) -> int:
@@ -32,18 +33,19 @@ class Gatherer:
 
     def __init__(self) -> None:
         self._pieces: list[Any] = []
+        self._apart: list[memoryview] = []
         self.size = 0
 
     def add(self, header: Header, body: Any) -> list[Packet]:
         """The packets that are whole by it."""
         size = 0 if body is None else len(body)
-        self._pieces.append(wire.pack_sized(size, header))
-        self.size += SIZED_BYTES
+        self.size += SIZED_BYTES + size
         if size >= GATHER_BYTES:
-            return self._close(memoryview(body).cast("B"))
+            self._pieces.append(wire.pack_sized(size | _APART, header))
+            return self._add_apart(memoryview(body).cast("B"))
+        self._pieces.append(wire.pack_sized(size, header))
         if size:
             self._pieces.append(body)
-            self.size += size
         return self.cut() if self.size >= LOT_BYTES else []
 
     def add_whole(self, messages: bytes) -> list[Packet]:
@@ -56,18 +58,18 @@ class Gatherer:
         """What is gathered, as a packet; there is none where nothing is."""
         if not self._pieces:
             return []
-        packet = Packet((b"".join(self._pieces),), self.size + OVERHEAD_BYTES)
-        self._pieces, self.size = [], 0
-        return [packet]
+        parts = [b"".join(self._pieces), *self._apart]
+        self._pieces, self._apart, self.size = [], [], 0
+        return [Packet(tuple(parts), size_of(parts))]
 
-    def _close(self, body: memoryview) -> list[Packet]:
-        """What is gathered, and a large body behind it."""
-        first = body[:PART_BYTES]
-        packets = [Packet((b"".join(self._pieces), first), self.size + len(first) + OVERHEAD_BYTES)]
+    def _add_apart(self, body: memoryview) -> list[Packet]:
+        self._apart.append(body[:PART_BYTES])
+        if len(body) <= PART_BYTES:
+            return self.cut() if self.size >= LOT_BYTES else []
+        packets = self.cut()
         for at in range(PART_BYTES, len(body), PART_BYTES):
-            part = body[at : at + PART_BYTES]
-            packets.append(Packet((part,), len(part) + OVERHEAD_BYTES))
-        self._pieces, self.size = [], 0
+            parts = [body[at : at + PART_BYTES]]
+            packets.append(Packet(tuple(parts), size_of(parts)))
         return packets
 
 
@@ -83,36 +85,42 @@ class Unpacker:
     def messages(self, parts: list[Any]) -> Iterator[Message]:
         """Those that are whole by the packet of `parts`. Raises ProtocolError: it is none."""
         if self._header is not None:
-            yield from self._continue(parts)
+            yield from self._go_on(parts)
             return
         found = memoryview(parts[0])
-        at, end = 0, len(found)
+        at, end, used = 0, len(found), 1
         coalescers = self._coalescers
         while end - at >= SIZED_BYTES:
             begin = at + SIZED_BYTES
             size, header = wire.unpack_sized_from(found, at)
             at = begin + size
-            if at > end:
-                yield from self._large(header, size, found[begin:end], parts[1:])
-                return
-            if coalescers and at < end and header.kind == wire.BATCH and (coalescer := coalescers.get(header.channel)) is not None:
-                joined, body, at = coalescer.join(header, found, begin, at, end)
-                yield joined, body
+            if at <= end:
+                if coalescers and at < end and header.kind == wire.BATCH and (coalescer := coalescers.get(header.channel)) is not None:
+                    joined, body, at = coalescer.join(header, found, begin, at, end)
+                    yield joined, body
+                else:
+                    yield header, bytes(found[begin:at]) if size else b""
             else:
-                yield header, bytes(found[begin:at]) if size else b""
-        if at < end or len(parts) > 1:
-            raise ProtocolError(f"packet: expected whole messages, got {end - at} bytes and {len(parts) - 1} parts behind them")
+                at, used = begin, used + 1
+                yield from self._apart(header, size, parts[used - 1 : used], begin == end and used == len(parts))
+        if at < end or used < len(parts):
+            raise ProtocolError(f"packet: expected whole messages, got {end - at} bytes and {len(parts) - used} parts behind them")
 
-    def _large(self, header: Header, size: int, inside: memoryview, parts: list[Any]) -> Iterator[Message]:
-        if size > BODY_BYTES_MAX:
-            raise ProtocolError(f"message body: expected at most {BODY_BYTES_MAX} bytes, got {size}")
-        if len(inside) or len(parts) != 1:
-            raise ProtocolError(f"packet: expected a body of {size} bytes as one part, got {len(inside)} bytes and {len(parts)} parts")
+    def _apart(self, header: Header, size: int, parts: list[Any], last: bool) -> Iterator[Message]:
+        """A body that is a part of its own; the last one may go on in the next packet."""
+        if not size & _APART or not parts:
+            raise ProtocolError(f"packet: expected whole messages, got one whose body of {size & ~_APART} bytes is not there")
+        size &= ~_APART
+        if len(parts[0]) == size:
+            yield header, parts[0]
+            return
+        if not last or size > BODY_BYTES_MAX:
+            raise ProtocolError(f"packet: expected a body of {size} bytes, at most {BODY_BYTES_MAX}, got {len(parts[0])}")
         self._header, self._missing = header, size
-        yield from self._continue(parts)
+        yield from self._go_on(parts)
 
-    def _continue(self, parts: list[Any]) -> Iterator[Message]:
-        """The whole body, or a part of it."""
+    def _go_on(self, parts: list[Any]) -> Iterator[Message]:
+        """A part of a body, or its last one."""
         size = len(parts[0])
         if len(parts) != 1 or not 0 < size <= self._missing:
             raise ProtocolError(f"packet: expected at most {self._missing} bytes of a body in one part, got {size} in {len(parts)}")
@@ -121,4 +129,4 @@ class Unpacker:
         if not self._missing and self._header is not None:
             header, body = self._header, self._body
             self._header, self._body = None, []
-            yield header, body[0] if len(body) == 1 else b"".join(body)
+            yield header, b"".join(body)

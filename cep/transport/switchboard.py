@@ -69,7 +69,7 @@ class Switchboard:
         """Whose frame it was, if that is known, and the size of the packet that has come by it, or 0. Raises ProtocolError: it is none that
         may come here."""
         end = self.by_caller.get(frame.source)
-        if end is None:
+        if end is None or (frame.kind != HELLO and frame.target != end.link.incarnation):  # that one knows a process of before
             return self._hear_stranger(connection, frame, payload, speaker, now), 0
         if not _is_same(end.speaker, speaker):
             raise ProtocolError(f"link: a frame of the link with {end.endpoint} under another key, of {_name(speaker)}")

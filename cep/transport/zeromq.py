@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import socket as sockets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -39,6 +40,8 @@ _PATIENCE_MS = {
     zmq.CONNECT_TIMEOUT: 500,
     zmq.TCP_MAXRT: 3_000,
 }
+_MORE, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)  # an operation on its enumerations takes a microsecond
+_POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
 _REFUSED = zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 LOG = logging.getLogger(__name__)
 
@@ -99,19 +102,20 @@ def _prepare(socket: zmq.Socket[bytes]) -> None:
 
 
 def write(socket: zmq.Socket[bytes], frame: Frame, parts: tuple[Any, ...], to: bytes = b"") -> None:
-    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut the frame is lost, and so where a DEALER has
-    been refused: it has no connection then, and would wait for one for ever."""
+    """One frame; `to`: of a ROUTER's connections the one that it is for. Where that is cut, or a DEALER has none, the frame is lost."""
     head = frame.pack()
-    if to:
-        socket.send(to, zmq.SNDMORE)
+    with suppress(zmq.Again):
+        if to:
+            socket.send(to, _MORE)
+        _write(socket, head, parts)
+
+
+def _write(socket: zmq.Socket[bytes], head: bytes, parts: tuple[Any, ...]) -> None:
     if parts and len(parts[0]) < JOIN_BYTES_MAX:
         head, parts = b"".join((head, parts[0])), parts[1:]
-    try:
-        socket.send(head, zmq.NOBLOCK | (zmq.SNDMORE if parts else 0))
-    except zmq.Again:
-        return
+    socket.send(head, _MORE if parts else _LAST)
     for left, part in enumerate(parts, 1 - len(parts)):
-        socket.send(part, zmq.SNDMORE if left else 0, copy=len(part) < COPY_BYTES_MAX)
+        socket.send(part, _MORE if left else _LAST, copy=len(part) < COPY_BYTES_MAX)
 
 
 def read(socket: zmq.Socket[bytes]) -> list[zmq.Frame] | None:
@@ -137,16 +141,16 @@ def taken_apart(parts: list[zmq.Frame]) -> tuple[Frame, list[Any]]:
 
 def is_readable(socket: zmq.Socket[bytes]) -> bool:
     """Has something come? ZeroMQ says that once only: after every call of the socket it has to be asked for."""
-    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+    return bool(int(socket.getsockopt(_EVENTS)) & _POLLIN)
 
 
 class ConnectionWatch:
     """What becomes of a DEALER's connections."""
 
-    def __init__(self, dealer: zmq.Socket[bytes], address: str, refusals: int = 0) -> None:
+    def __init__(self, dealer: zmq.Socket[bytes], address: str) -> None:
         self._events = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | _REFUSED)
-        self._dealer, self._address, self._refusals = dealer, address, refusals
-        self.refused = False  # ZeroMQ does not try again what was refused
+        self._dealer, self._address, self._refusals = dealer, address, 0
+        self.refused = False  # a DEALER that was does not try again
 
     @property
     def descriptor(self) -> int:
@@ -162,13 +166,9 @@ class ConnectionWatch:
                 self._note_refusal()
         return found
 
-    @property
-    def refusals(self) -> int:
-        """How often it was refused, by all connections before, too."""
-        return self._refusals
-
     def _note_refusal(self) -> None:
-        self._refusals, self.refused = self._refusals + 1, True
+        self._refusals += 1
+        self.refused = True
         if not self._refusals & self._refusals - 1:
             LOG.warning("%s does not let us in: another key, or no CURVE there (%d times so far)", self._address, self._refusals)
 

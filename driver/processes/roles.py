@@ -70,8 +70,8 @@ def zookeeper(told: Told) -> None:
 def orchestrator(told: Told) -> None:
     """An orchestrator. Of several one leads; the others stand by."""
     site = site_of(told)
-    check_folders("CEP_DATA, --data", site.data)
-    check_folders("CEP_MODULE_PATH, --module-path", site.module_path)
+    check_folders("CEP_DATA, --data", site.told.get("data", ()))
+    check_folders("CEP_MODULE_PATH, --module-path", site.told.get("module_path", ()))
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
 

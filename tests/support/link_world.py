@@ -6,7 +6,7 @@ arrive, however late; some are lost; the last ones of the end that calls go by t
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -42,7 +42,8 @@ class Side:
 
 
 class LinkWorld:
-    """`caller` is a link that calls, `board` what is called. `links`: by the caller's incarnation, the two sides of each link that was."""
+    """`caller` is a link that calls, `board` what is called. `callers`: by incarnation, the caller's side of each link that was; `called`:
+    by both incarnations, the other side, of which a caller may have had several before it met one."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -50,7 +51,9 @@ class LinkWorld:
         self.connection = Connection(b"c0")
         self.old: list[Connection] = []
         self.frozen: set[str] = set()  # directions in which nothing arrives
-        self.links: dict[int, tuple[Side, Side]] = {}
+        self.callers: dict[int, Side] = {}
+        self.called: defaultdict[tuple[int, int], Side] = defaultdict(Side)
+        self.met: dict[int, int] = {}  # by the caller's incarnation, the other one's
         self.told_called: list[CalledEnd] = []  # ends of the called process that are over
         self.told_caller: list[str] = []
         self.restart_called()
@@ -61,12 +64,12 @@ class LinkWorld:
     def restart_caller(self) -> None:
         """Another process in its place; it knows nothing of the one before."""
         self.caller = Link(next(self._incarnations), self.now, hello_of(CALLER), WINDOW)
-        self.links[self.caller.incarnation] = Side(), Side()
+        self.callers[self.caller.incarnation] = Side()
         self.cut(0, 0, 0, 0)
 
     def restart_called(self) -> None:
         self.board = Switchboard(self._write_called, lambda: next(self._incarnations), {}, self.told_called.append, WINDOW)
-        if self.links:
+        if self.callers:
             self.cut(0, 0, 0, 0)
 
     def _write_called(self, connection: bytes, frame: Frame, parts: tuple[Any, ...]) -> None:
@@ -85,26 +88,34 @@ class LinkWorld:
     # what is asked of them
 
     def send(self, size: int) -> None:
-        sides = self.links[self.caller.incarnation]
-        sides[0].sent.append(body := _body(len(sides[0].sent), size))
+        side = self.callers[self.caller.incarnation]
+        side.sent.append(body := _body(len(side.sent), size))
         self.caller.send(Packet((body,), size_of([body])), self.now)
         self.write()
 
     def answer(self, size: int) -> None:
         """The called process sends to the caller, if that has called."""
         end = self.board.by_endpoint.get(CALLER)
-        if end is not None and end.link.peer in self.links:
-            sides = self.links[end.link.peer]
-            sides[1].sent.append(body := _body(len(sides[1].sent), size))
+        if end is not None and end.link.peer in self.callers:
+            side = self.side_of(end)
+            side.sent.append(body := _body(len(side.sent), size))
             end.link.send(Packet((body,), size_of([body])), self.now)
             self.write()
 
     def take(self) -> None:
         """Both programs take what they were given."""
         for end in self.board.by_endpoint.values():
-            _take(end.link, self.links.get(end.link.peer, (Side(), Side()))[1], self.now)
-        _take(self.caller, self.links[self.caller.incarnation][0], self.now)
+            _take(end.link, self.side_of(end), self.now)
+        _take(self.caller, self.callers[self.caller.incarnation], self.now)
         self.write()
+
+    def side_of(self, end: CalledEnd) -> Side:
+        return self.called[end.link.peer, end.link.incarnation]
+
+    @property
+    def last(self) -> tuple[Side, Side]:
+        """Of the link that is there, the caller's side and the other one."""
+        return self.callers[self.caller.incarnation], self.called[self.caller.incarnation, self.caller.peer]
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -129,14 +140,15 @@ class LinkWorld:
         frame, begin = frames.read(found)
         end, size = self.board.hear(connection.name, frame, [found[begin:]] if begin < len(found) else [], None, self.now)
         if end is not None and size:
-            _give(self.links[end.link.peer][1], found[begin:], size, end.link)
+            _give(self.side_of(end), found[begin:], size)
         self.write()
 
     def _arrive_at_caller(self, found: bytes) -> None:
         frame, begin = frames.read(found)
         size = size_of([found[begin:]])
         if self.caller.receive(frame, size, self.now):
-            _give(self.links[self.caller.incarnation][0], found[begin:], size, self.caller)
+            _give(self.callers[self.caller.incarnation], found[begin:], size)
+        self.met[self.caller.incarnation] = self.caller.peer
         if self.caller.broken is not None:
             self.told_caller.append(self.caller.broken)
             self.restart_caller()
@@ -170,16 +182,18 @@ class LinkWorld:
 
     def check(self) -> None:
         """Of every link: what came was sent, in order, once. Bounded is what is kept."""
-        for caller, called in self.links.values():
-            assert called.got == caller.sent[: len(called.got)], "the called process was given something else than what was sent"
-            assert caller.got == called.sent[: len(caller.got)], "the caller was given something else than what was sent"
+        for (caller, _), called in self.called.items():
+            assert called.got == self.callers[caller].sent[: len(called.got)], "the called process was given something else"
+        for caller, side in self.callers.items():
+            answers = self.called[caller, self.met[caller]].sent if self.met.get(caller) else []
+            assert side.got == answers[: len(side.got)], "the caller was given something else than what was sent"
         most = WINDOW + SIZE_MAX + OVERHEAD_BYTES
         for link in (self.caller, *(end.link for end in self.board.by_endpoint.values())):
             assert sum(packet.size for packet in link.unacknowledged) <= most
             assert link.received_bytes - link.taken_bytes <= most
 
 
-def _give(side: Side, payload: bytes, size: int, link: Link) -> None:
+def _give(side: Side, payload: bytes, size: int) -> None:
     side.got.append(payload)
     side.untaken.append(size)
 

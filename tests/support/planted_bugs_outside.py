@@ -20,6 +20,8 @@ _FOLLOWING = "driver/streams/test_following_core.py"
 _IM_CLIENTS = "instance_manager/clients/test_clients.py"
 _REDIRECTS = "instance_manager/clients/test_redirects.py"
 _SOCKETS = "cep/transport/test_sockets.py"
+_LINK_CORE, _BOARD, _LINK = "cep/transport/link.py", "cep/transport/switchboard.py", "cep/transport/test_link.py"
+_RIGHTS, _RIGHTS_TEST = "instance_manager/clients/rights.py", "instance_manager/clients/test_rights.py"
 _COALESCING = "cep/transport/test_coalescing.py"
 _REGISTRY = "orchestrator/test_registry.py"
 _EVACUATIONS = "orchestrator/state/test_evacuations.py"
@@ -177,8 +179,8 @@ OUTSIDE_BUGS = (
     Bug(
         "queries that are over count against the quota",
         "orchestrator/state/cluster_model.py",
-        "(record.owner for record in self.queries.values() if not is_over(record.state)))",
-        "(record.owner for record in self.queries.values()))",
+        "if record.name != query.name and not is_over(record.state))",
+        "if record.name != query.name)",
         (_QUOTAS,),
     ),
     Bug(
@@ -1036,8 +1038,170 @@ OUTSIDE_BUGS = (
     Bug(
         "a link that was refused never calls again",
         "cep/transport/linked.py",
-        "end.again_at = min(end.again_at, now + AGAIN_S)",
+        "end.retry_at = time.monotonic() + RETRY_S",
         "pass",
         ("cep/transport/test_refused.py",),
+    ),
+    # links between hosts
+    Bug(
+        "a link acknowledges one packet too many",
+        _LINK_CORE,
+        "Frame(kind, self.incarnation, self.peer, number, self.expected, limit,",
+        "Frame(kind, self.incarnation, self.peer, number, self.expected + 1, limit,",
+        (_LINK,),
+    ),
+    Bug(
+        "a link sends one packet too few again",
+        _LINK_CORE,
+        "for number, packet in enumerate(self.unacknowledged, self.acknowledged):",
+        "for number, packet in list(enumerate(self.unacknowledged, self.acknowledged))[:-1]:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes a packet that it has",
+        _LINK_CORE,
+        "case f.DATA if frame.number == self.expected:",
+        "case f.DATA if frame.number <= self.expected:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes what lies behind a gap",
+        _LINK_CORE,
+        "case f.DATA if frame.number == self.expected:",
+        "case f.DATA if frame.number >= self.expected:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link minds frames for another incarnation",
+        _LINK_CORE,
+        "        if frame.target != self.incarnation:\n            return False\n",
+        "",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes a stale WELCOME",
+        _LINK_CORE,
+        "return frame.kind == f.REFUSED or frame.source == self.peer or not self.peer",
+        "return True",
+        (_LINK,),
+    ),
+    Bug(
+        "a link believes that it is not known, of whichever end that is said",
+        _LINK_CORE,
+        "return frame.number == self.peer\n",
+        "return True\n",
+        (_LINK,),
+    ),
+    Bug(
+        "the window of a link never opens again",
+        _LINK_CORE,
+        "self.limit = max(self.limit, frame.limit)",
+        "self.limit = self.limit or frame.limit",
+        (_LINK,),
+    ),
+    Bug(
+        "what is taken makes room only when it is asked for",
+        _LINK_CORE,
+        "        if self.taken_bytes - self._told_bytes >= self.window // 4:\n            self._ack_at = min(self._ack_at, now)\n",
+        "",
+        (_LINK,),
+    ),
+    Bug(
+        "a link that has no room does not ask",
+        _LINK_CORE,
+        "if not self.is_settled and self._probe_at == math.inf and self.peer:",
+        "if self.unacknowledged and self._probe_at == math.inf and self.peer:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link asks once only how far the other end is",
+        _LINK_CORE,
+        "self._probe_at = math.inf if self.is_settled else now + PROBE_S\n        self._keep_at",
+        "self._probe_at = math.inf\n        self._keep_at",
+        (_LINK,),
+    ),
+    Bug(
+        "a link that is quiet is not heard of",
+        _LINK_CORE,
+        "if self.peer and min(self._probe_at, self._keep_at) <= now:",
+        "if self.peer and self._probe_at <= now:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link goes back for a round that is over",
+        _LINK_CORE,
+        "case f.ACK if frame.flags & f.AGAIN and frame.round == self.round:",
+        "case f.ACK if frame.flags & f.AGAIN:",
+        (_LINK,),
+    ),
+    Bug(
+        "a probe that shows a gap is answered as if there were none",
+        _LINK_CORE,
+        "case f.PROBE if frame.number > self.expected:",
+        "case f.PROBE if frame.number < 0:",
+        (_LINK,),
+    ),
+    Bug(
+        "the last acknowledgement of a lot is never sent",
+        _LINK_CORE,
+        "            self._ack_at = min(self._ack_at, now + ACK_S)\n",
+        "            pass\n",
+        (_LINK,),
+    ),
+    Bug(
+        "a link sends all that it has, whatever room there is",
+        _LINK_CORE,
+        "while self.waiting and self.sent_bytes < self.limit and self.is_up:",
+        "while self.waiting and self.is_up:",
+        (_LINK,),
+    ),
+    Bug(
+        "a caller that was replaced comes back by a late HELLO",
+        _BOARD,
+        "if frame.kind == HELLO and frame.source not in self._over:",
+        "if frame.kind == HELLO:",
+        (_LINK,),
+    ),
+    Bug(
+        "the end of a caller that was replaced is not told",
+        _BOARD,
+        "            self.break_off(before, ANOTHER)\n",
+        "            self.forget(before)\n",
+        (_LINK,),
+    ),
+    Bug(
+        "frames of a link that is not known are ignored",
+        _BOARD,
+        "if frame.kind in (HELLO, DATA, ACK, PROBE):",
+        "if frame.kind == HELLO:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link stays on the connection that it began on",
+        _BOARD,
+        "            end.connection = connection\n            end.link",
+        "            end.link",
+        (_LINK,),
+    ),
+    Bug(
+        "a publisher's channel belongs to all that may publish to its stream",
+        _RIGHTS,
+        "if is_here and owner != speaker.name:",
+        "if False:",
+        (_RIGHTS_TEST,),
+    ),
+    Bug(
+        "a reader of one stream reads all",
+        _RIGHTS,
+        'self._need(speaker, "subscribe", self._stream(header.channel))',
+        'self._need(speaker, "subscribe", "")',
+        (_RIGHTS_TEST,),
+    ),
+    Bug(
+        "what instances say to each other is for clients too",
+        _RIGHTS,
+        "elif self.owners.get(channel) != speaker.name:",
+        "elif False:",
+        (_RIGHTS_TEST,),
     ),
 )

@@ -40,7 +40,7 @@ def test_a_key_that_becomes_known_is_let_in(ends: tuple[LinkSockets, LinkSockets
         member.park(1)
         client.park(1)
         client.send(member.endpoint, Header(wire.BEAT, 1, sequence=2), b"more")
-        return end.watch.refusals >= 2
+        return end.watch.refused
 
     until(refused)
     member.rekey(replace(MEMBERS_KEYS, clients={CLIENT.public: SPEAKER}))
