@@ -343,6 +343,7 @@ class LinkSockets:
         socket, events = end.descriptors
         self.local.watch(socket, lambda: self._unread.add(end))
         self.local.watch(events, lambda: self._note_connections(end))
+        self._note_connections(end)  # ZeroMQ tells by a descriptor of what comes after a look, and not of the first thing otherwise
 
     def _unwatch(self, end: Calling) -> None:
         for descriptor in end.descriptors:
