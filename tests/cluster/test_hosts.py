@@ -124,7 +124,12 @@ def test_a_file_is_read_on_each_readers_own_host(cluster: LocalCluster, client: 
     (data / "visits.txt").write_text("10.0.0.1,1700000000000\n" * 2000)
     with joined(cluster.rest.url, "h3", *HERE):
         source = files(
-            "own.visits", {"ip": str, "ts": "timestamp[ms]"}, paths=[str(data / "visits.txt")], event_time="ts", block_bytes=1024
+            "own.visits",
+            {"ip": str, "ts": "timestamp[ms]"},
+            paths=[str(data / "visits.txt")],
+            event_time="ts",
+            disorder="2s",
+            block_bytes=1024,
         )
         with pytest.raises(QueryFailed, match=r"on host 'h3': .*visits\.txt"):
             client.deploy(windows("own", source)).wait()
