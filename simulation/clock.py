@@ -12,7 +12,7 @@ PACES_NS = (100, 20_000, 20_000, 2_000_000)
 class ProcessClock:
     """A `cep.world.clock.Clock`. Every look at it costs a moment of the process's time: it is busy until `now_ns`.
 
-    `steady_from_ns` and `ahead_ns` are what its two clocks began with; no two machines agree.
+    `steady_from_ns` and `ahead_ns` are what its two clocks began with; no two machines agree. The wall clock may jump: `ahead_ns` changes.
     """
 
     def __init__(self, schedule: SeededSchedule) -> None:
@@ -20,6 +20,7 @@ class ProcessClock:
         self._pace_ns = schedule.choose.choice(PACES_NS)
         self._steady_from_ns = schedule.choose.randrange(1 << 40)
         self.ahead_ns = schedule.choose.randrange(-1_000_000_000, 1_000_000_000)
+        self.frozen_until_ns = 0  # in virtual time
         self._busy_until_ns = 0
 
     @property

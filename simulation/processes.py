@@ -18,6 +18,7 @@ from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
+from orchestrator.state.blame import Deaths
 from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedZooKeeper
 from simulation.rest import FrontDoor
@@ -45,14 +46,22 @@ class OrchestratorProcess:
     """The state of the cluster, and REST in front of it."""
 
     def __init__(
-        self, schedule: SeededSchedule, zookeeper: SimulatedZooKeeper, config: ClusterConfig, topology: Topology, number: int
+        self,
+        schedule: SeededSchedule,
+        zookeeper: SimulatedZooKeeper,
+        config: ClusterConfig,
+        topology: Topology,
+        number: int,
+        deaths: Callable[[], Deaths] = dict,
     ) -> None:
         name = f"orchestrator-{number}"
+        self.name, self.zookeeper, self.schedule = name, zookeeper, schedule
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
-        self.service = Service(config, topology, zookeeper.connect(name, self.clock), self.clock, candidate)
+        self.session = zookeeper.connect(name, self.clock)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
-        self.door = FrontDoor(schedule, api, name)
+        self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)
         self.service.mailbox.on_word = self.task.wake
 
@@ -64,9 +73,17 @@ class OrchestratorProcess:
         self.service.turn(self.service.mailbox.take(0.0))
         return _next_turn(self.clock, self.service.mailbox, self.service.patience_s)
 
+    def is_dead(self) -> bool:
+        return self.task.ended
+
     def close(self) -> None:
         self.task.end()
         self.door.close()
+
+    def kill(self, noticed_ns: int) -> None:
+        """ZooKeeper notices then."""
+        self.close()
+        self.zookeeper.kill(self.session, noticed_ns)
 
 
 def _next_turn(clock: ProcessClock, mailbox: Mailbox[Any], patience_s: float | None) -> int | None:
@@ -87,8 +104,9 @@ class InstanceManagerProcess:
         config: ClusterConfig,
         name: str,
         over: Over,
+        pid: int = 1,
     ):
-        self.name, self._over = name, over
+        self.name, self._over, self.zookeeper, self.pid = name, over, zookeeper, pid
         self.clock = ProcessClock(schedule)
         self.loop_task = Task(schedule, self._loop_turn, self.clock)
         self.control_task = Task(schedule, self._control_turn, self.clock)
@@ -110,8 +128,9 @@ class InstanceManagerProcess:
         )
         self.loop.clients.publishers.is_gone = network.is_gone
         preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock)
-        session = zookeeper.connect(name, self.clock)
-        facts = {"id": name, "pid": 1, "started": self.clock.wall_ns() // 1000, "core": None, "node": None, "endpoint": endpoint}
+        self.session = session = zookeeper.connect(name, self.clock)
+        self.started = self.clock.wall_ns() // 1000
+        facts = {"id": name, "pid": pid, "started": self.started, "core": None, "node": None, "endpoint": endpoint}
         self.control = Control(own, facts, preparation, self.loop.ask, mark.control, session)
         self.control.mailbox.on_word = self.control_task.wake
 
@@ -138,3 +157,9 @@ class InstanceManagerProcess:
     def close(self) -> None:
         self.loop_task.end()
         self.control_task.end()
+
+    def kill(self, noticed_ns: int) -> None:
+        """ZooKeeper notices then."""
+        self.close()
+        self.sockets.close()
+        self.zookeeper.kill(self.session, noticed_ns)
