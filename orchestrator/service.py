@@ -25,14 +25,28 @@ from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
+from cep.world.store import DiskStore, Store
 from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
-from orchestrator.records import Now
+from orchestrator.manifests import Manifests
+from orchestrator.records import Now, Process
 from orchestrator.registry import Deposed, Registry
 from orchestrator.state.blame import Deaths
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, SubmitQuery, Tick
+from orchestrator.state.desired_nodes import names_of
+from orchestrator.state.events import (
+    ClusterCommand,
+    Connected,
+    Delete,
+    Event,
+    ManagerDied,
+    ManifestFailed,
+    NodeCommand,
+    SubmitQuery,
+    Tick,
+    WriteManifest,
+)
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.unseen import Unseen
 
@@ -58,6 +72,14 @@ class _Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Died:
+    """A process of an instance manager is over."""
+
+    im: str
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
 class _Wake:
     """Look at the election."""
 
@@ -67,7 +89,7 @@ class _Close:
     """The end."""
 
 
-Word = Connection | _Changed | _Wake | _Close | Request | StateQuestion
+Word = Connection | _Changed | _Died | _Wake | _Close | Request | StateQuestion
 
 
 class Service:
@@ -87,6 +109,7 @@ class Service:
         clock: Clock,
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
+        store: Store | None = None,
     ) -> None:
         self.config, self.topology = config, topology
         self.connected = self.leads = False
@@ -97,6 +120,7 @@ class Service:
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine)
+        self._manifests = Manifests(store or DiskStore(), config.checkpoints)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
@@ -135,6 +159,10 @@ class Service:
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
         """The plan it would get now. Raises what `deploy` does."""
         return self.ask(lambda state: planned(state, query, files, self.config, self.topology))
+
+    def manager_died(self, im: str, process: Process) -> None:
+        """That process was seen to end."""
+        self.mailbox.put(_Died(im, process))
 
     def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
         """The first answer of `question` that is not None, asked now and after every change. Cancel it when nothing waits for it."""
@@ -192,6 +220,8 @@ class Service:
                 self._on_connection(word)
             case _Changed(path):
                 self._unseen.note(path)
+            case _Died(im, process) if self.leads:
+                self._see(node("ims", im), ManagerDied(im, process))
             case Request():
                 self._answers.act(word, self._state_if_leading)
             case StateQuestion():
@@ -224,6 +254,7 @@ class Service:
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
             self._registry.flush(self._fence)
+            self._manifests.confirmed()
 
     def _campaign(self) -> None:
         if not self._election.leads():
@@ -232,9 +263,9 @@ class Service:
         self._coordination.claim()
         self._fence = self._election.take_office()
         self.quarantine.clear()
-        self._state = ClusterState(self.config.session_timeout_s, self.quarantine)
+        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, self._fence)
         with suppress(ClusterError):  # what cannot be written is set aside
-            self._registry.put(self._state.restore(self._registry.read_all(), self._now()))
+            self._put(self._state.restore(self._registry.read_all(), self._now()))
         self.leads, self.leader = True, self.config.rest
         self._unseen = Unseen()
         self._look_at_everything()
@@ -264,7 +295,23 @@ class Service:
     # --- what is decided
 
     def _handle(self, event: Event) -> None:
-        self._registry.put(self._state.handle(event, self._now()))
+        self._put(self._state.handle(event, self._now()))
+
+    def _put(self, commands: Iterable[ClusterCommand]) -> None:
+        """To be written with the next flush; manifests at once, for what names them must not be there before."""
+        failed: list[ManifestFailed] = []
+        nodes: list[NodeCommand] = []
+        for command in commands:
+            if isinstance(command, WriteManifest):
+                why = self._manifests.write(command)
+                failed += [ManifestFailed(command.query, why)] * bool(why)
+                continue
+            nodes.append(command)
+            if isinstance(command, Delete) and command.path.startswith(node("checkpoints", "")):
+                self._manifests.forget(names_of(command.path)[0])
+        self._registry.put(nodes)
+        for each in failed:
+            self._handle(each)
 
     def _see(self, path: str, event: Event) -> None:
         """Something that was not asked for. What is wrong with it harms nothing else."""

@@ -32,13 +32,14 @@ class SeedRun:
     events: int
     moved: MovesMade
     faults: Counter[str]
+    recoveries: int
     wrong: list[str]
 
     def __str__(self) -> str:
         moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances"
         faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
         wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
-        return f"seed {self.seed}: {self.events} events, {moves}, {faults}, trace {self.digest}{wrong}"
+        return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
 def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> SeedRun:
@@ -48,7 +49,7 @@ def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> 
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    return SeedRun(seed, trace.digest, trace.count, cluster.moved, cluster.faults.done, wrong)
+    return SeedRun(seed, trace.digest, trace.count, cluster.moved, cluster.faults.done, cluster.recoveries, wrong)
 
 
 def main(

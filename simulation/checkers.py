@@ -170,6 +170,14 @@ class Outcome:
             if isinstance(found, CepError) and state == "ended" and not hit:
                 self._wrong.append(f"stream {stream!r} broke off, and nothing was hit: {type(found).__name__}: {found}")
 
+    def judge_recovering(self, state: str, cause: Mapping[str, Any] | None) -> None:
+        """A query that recovers ends, whatever was hit, and its subscribers hear of nothing."""
+        if state != "ended":
+            self._wrong.append(f"the query is {state}: {cause}")
+        for stream, found in sorted(self._readers.items()):
+            if isinstance(found, CepError):
+                self._wrong.append(f"stream {stream!r} broke off: {type(found).__name__}: {found}")
+
     def complaints(self) -> Iterator[str]:
         yield from self._wrong
 

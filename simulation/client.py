@@ -147,7 +147,7 @@ class SimulatedRest(Rest):
                 self._answering = which
                 return found
             away = isinstance(found, Unreachable)
-            safe = not away or found.refused or again or method in ("GET", "PUT", "DELETE")
+            safe = again or method in ("GET", "PUT", "DELETE") or not isinstance(found, Unreachable) or found.refused
             if not (away or isinstance(found, NotLeading)) or not safe or clock.now_ns > deadline_ns:
                 raise found
             which += 1

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -15,11 +19,13 @@ from cep.config import ClusterConfig
 from cep.dataflow.reports import waits_for
 from cep.errors import CepError, Conflict
 from cep.kernels.jit import interpreted
-from cep.model.streams import Stream
+from cep.model.query import Query
+from cep.model.streams import Stream, TextFiles
 from cep.model.topology import Topology
 from cep.plan.moving import heads, why_it_stays
-from cep.plan.physical import PhysicalPlan
+from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.transport.wire import Header
+from cep.world.store import MemoryStore
 from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.publisher import Publisher
@@ -29,6 +35,7 @@ from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Outcome, Promises, complaints
 from simulation.client import ClientProcess, HeardSubscription, LostAnswer
+from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
 from simulation.faults import Fault, Faults, drawn_faults
 from simulation.growth import batches_of
@@ -66,6 +73,7 @@ class SimulatedCluster:
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
         self.outcome = Outcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
+        self.store, self.folder = MemoryStore(), ""
         self.network, self.zookeeper = SimulatedNetwork(schedule), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
@@ -76,7 +84,7 @@ class SimulatedCluster:
         self.user, self.writer, self.mover, *self.readers = (
             ClientProcess(schedule, self.network, self.doors, name) for name in ("user", "writer", "mover", "reader-0", "reader-1")
         )
-        self.moved = MovesMade(0, 0)
+        self.moved, self.recoveries = MovesMade(0, 0), 0
         self.is_over = False
 
     @property
@@ -84,10 +92,12 @@ class SimulatedCluster:
         return (*self.orchestrators, *self.managers, *self.readers, self.user, self.writer, self.mover)
 
     def _orchestrator(self, number: int) -> OrchestratorProcess:
-        return OrchestratorProcess(self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths)
+        return OrchestratorProcess(self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store)
 
     def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
-        return InstanceManagerProcess(self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid)
+        own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid, self.store
+        paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
+        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes)
 
     def restart_orchestrator(self, number: int) -> None:
         self.orchestrators[number] = process = self._orchestrator(number)
@@ -124,7 +134,8 @@ class SimulatedCluster:
             reading = {stream: self._subscribe(number, stream) for number, stream in enumerate(self.answers.expected)}
             self._await(lambda: all(task.ended or self.outcome.knows(stream) for stream, task in reading.items()))
             self._insist(lambda: self.user.rest.post(path("queries", QUERY, "start")))
-            self.writer.run(self._publish)
+            if not self.work.recovers:
+                self.writer.run(self._publish)
             if self.work.moves:
                 self.mover.run(self._move)
             self._await_over()
@@ -135,25 +146,41 @@ class SimulatedCluster:
     def _judge(self) -> None:
         found = self._detail()
         hit, lost = self.faults.hit, self.faults.lost
-        self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
+        if self.work.recovers:
+            self.outcome.judge_recovering(found["state"], found["cause"])
+        else:
+            self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
-        self.counts.is_exact = found["state"] == "ended" and not (failing or hit)
+        self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
+        self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
 
     def _deploy(self) -> None:
         """As soon as there are instance managers."""
+        query, files = self._in_folder()
         while len(self._asked(lambda state: state.managers)) < (1 if self.faults.done else len(self.managers)):
             self.user.pause(10 * MS)
         while True:
             try:
-                self._result(lambda service: service.deploy(self.work.query, {}, start=False))
+                self._result(lambda service: service.deploy(query, files, start=False))
                 return
             except Conflict:
                 return  # it was obeyed, though the answer was lost
             except CepError as error:  # no instance manager is there any more, say
                 self.schedule.note("user", f"cannot deploy: {error}")
                 self.user.pause(100 * MS)
+
+    def _in_folder(self) -> tuple[Query, FilesByStream]:
+        """The query with its files where they are on the disk, and their sizes. What reads files opens them by itself."""
+        found = sorted((os.path.join(self.folder, name), data) for name, data in self.work.files.items())
+        for where, data in found:
+            Path(where).write_bytes(data)
+        query = self.work.query
+        paths = tuple(where for where, _ in found)
+        streams = [replace(each, files=replace(each.files, paths=paths)) for each in query.streams if isinstance(each.files, TextFiles)]
+        sizes = {stream.name: tuple((where, len(data)) for where, data in found) for stream in query.streams if found}
+        return (replace(query, streams=tuple(streams)) if found else query), sizes
 
     def _asked(self, question: Callable[[ClusterState], T]) -> T:
         return self._result(lambda service: service.ask(question))
@@ -203,7 +230,7 @@ class SimulatedCluster:
         while self._detail()["state"] not in OVER:
             self.user.pause(200 * MS)
             lost = self.writer in self.faults.lost or self.outcome.publishing_failed
-            if lost and not stopped and self.faults.are_over:
+            if lost and not stopped and not self.work.recovers and self.faults.are_over:
                 stopped = True
                 self._insist(lambda: self.user.rest.post(path("queries", QUERY, "stop")))
 
@@ -343,6 +370,7 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
         modules=MODULES,
         budget_bytes=work.budget_bytes,
         numa=False,
+        data=("/",),
     )
 
 
@@ -352,7 +380,8 @@ def simulated(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) ->
     those that happen; None: those of the seed."""
     with interpreted(), allowed(*MODULES):
         cluster = SimulatedCluster(seed, trace, faults)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+        with TemporaryDirectory(prefix="cep-simulated-") as cluster.folder:
+            try:
+                yield cluster
+            finally:
+                cluster.close()

@@ -29,6 +29,7 @@ FAULTS_MAX = 8
 GAPS_NS = (30 * MS, 300 * MS, 2 * S)  # between two faults, at most
 NOTICED_NS = (100 * MS, 6 * S)  # until ZooKeeper gives up the session of what was killed
 RESTARTED_NS = (10 * MS, 3 * S)  # until what keeps it up has started another one
+SEEN_NS = (MS, 30 * MS)  # until an orchestrator has seen that a process has ended
 EXPIRED_NS = 6_500 * MS  # of silence, and a session is over
 BRIEFLY_NS = (MS, 4 * S)  # less than a session, or the patience with a silent client
 LONG_NS = (7 * S, 20 * S)  # more than a session
@@ -214,8 +215,14 @@ class Faults:
         self.hit.add(process.name)
         self.deaths[process.name, Process(process.pid, process.started)] = BlamedDeath("was killed by signal 9")
         process.kill(self._lasts(self._drawn(NOTICED_NS)))
+        self.schedule.at(self.schedule.now_ns + self._drawn(SEEN_NS), lambda: self._seen(process))
         self.schedule.at(self._lasts(self._drawn(RESTARTED_NS)), lambda: self.cluster.restart_manager(number))
         return process.name
+
+    def _seen(self, process: InstanceManagerProcess) -> None:
+        """Orchestrators of the same machine see that it has ended."""
+        for orchestrator in self.cluster.orchestrators:
+            orchestrator.service.manager_died(process.name, Process(process.pid, process.started))
 
     def _freeze_manager(self) -> str:
         process = self.choose.choice(self.cluster.managers)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from cep.config import ClusterConfig, InstanceManagerConfig
+from cep.dataflow.sources.source import READ_BYTES
 from cep.kernels.jit import nothing_compiles
 from cep.model.topology import Topology
 from cep.service.mark import Mark
 from cep.world.mailbox import Mailbox
+from cep.world.store import Store
 from instance_manager.control.control import Control
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.loop import Loop
@@ -19,11 +21,14 @@ from orchestrator.rest.api import Api
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
 from orchestrator.state.blame import Deaths
-from simulation.clock import ProcessClock
+from simulation.clock import PACES_NS, ProcessClock
 from simulation.coordination import SimulatedZooKeeper
 from simulation.rest import FrontDoor
-from simulation.schedule import S, SeededSchedule, Task
+from simulation.schedule import MS, S, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
+
+#: How long it takes to write a piece of a checkpoint, in ns.
+WRITING_NS = (50_000, 30 * MS)
 
 Over = Callable[[InstanceHost], None]
 
@@ -53,13 +58,14 @@ class OrchestratorProcess:
         topology: Topology,
         number: int,
         deaths: Callable[[], Deaths] = dict,
+        store: Store | None = None,
     ) -> None:
         name = f"orchestrator-{number}"
         self.name, self.zookeeper, self.schedule = name, zookeeper, schedule
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
         self.session = zookeeper.connect(name, self.clock)
-        self.service = Service(config, topology, self.session, self.clock, candidate, deaths)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
         self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)
@@ -105,9 +111,13 @@ class InstanceManagerProcess:
         name: str,
         over: Over,
         pid: int = 1,
+        store: Store | None = None,
+        paces_ns: Sequence[int] = PACES_NS,
+        read_bytes: int = READ_BYTES,
     ):
+        self.schedule = schedule
         self.name, self._over, self.zookeeper, self.pid = name, over, zookeeper, pid
-        self.clock = ProcessClock(schedule)
+        self.clock = ProcessClock(schedule, paces_ns)
         self.loop_task = Task(schedule, self._loop_turn, self.clock)
         self.control_task = Task(schedule, self._control_turn, self.clock)
         endpoint = f"ipc:///simulated/{name}"
@@ -125,9 +135,11 @@ class InstanceManagerProcess:
             lambda: self.control.loop_is_back(),
             self.clock,
             schedule.choose.getrandbits(48),
+            identity=(pid, 0),
+            background=self._beside,
         )
         self.loop.clients.publishers.is_gone = network.is_gone
-        preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock)
+        preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock, store, read_bytes)
         self.session = session = zookeeper.connect(name, self.clock)
         self.started = self.clock.wall_ns() // 1000
         facts = {"id": name, "pid": pid, "started": self.started, "core": None, "node": None, "endpoint": endpoint}
@@ -147,6 +159,18 @@ class InstanceManagerProcess:
     def _control_turn(self) -> int | None:
         self.control.turn(self.control.mailbox.take(0.0))
         return _next_turn(self.clock, self.control.mailbox, self.control.patience_s)
+
+    def _beside(self, work: Callable[[], None]) -> None:
+        """What a thread of its own would do, some time later; unless the process is dead by then."""
+        schedule, task = self.schedule, self.loop_task
+
+        def due() -> None:
+            if self.clock.frozen_until_ns > schedule.now_ns:
+                schedule.at(self.clock.frozen_until_ns, due)
+            elif not task.ended:
+                work()
+
+        schedule.at(self.clock.now_ns + schedule.choose.randint(*WRITING_NS), due)
 
     def _tick(self, loop: Loop, at_once: bool) -> None:
         """As a report to the metric server would: at the end of an instance it has the totals."""

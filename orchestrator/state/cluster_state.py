@@ -26,11 +26,22 @@ from cep.model import streams as stream_documents
 from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read_shape
 from cep.plan import physical
+from cep.plan.checkpoints import recovers
 from cep.plan.validate import validate
-from orchestrator.records import BucketTable, InstanceManager, Now, PublisherRecord, QueryRecord, Status, SubscriptionRecord
+from orchestrator.records import (
+    BucketTable,
+    InstanceManager,
+    Now,
+    PublisherRecord,
+    QueryCheckpoints,
+    QueryRecord,
+    Status,
+    SubscriptionRecord,
+)
 from orchestrator.state import moves
 from orchestrator.state.blame import Blame
 from orchestrator.state.catalog import Catalog
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.deployments import Deployments
 from orchestrator.state.desired_nodes import DEPTHS, DesiredNodes, below, empty_folders, names_of, strays
@@ -42,7 +53,9 @@ from orchestrator.state.events import (
     DiscardNode,
     Event,
     ForgetQuery,
+    ManagerDied,
     ManagersSeen,
+    ManifestFailed,
     MoveBuckets,
     MoveInstance,
     OpenPublisher,
@@ -62,14 +75,15 @@ from orchestrator.state.tables import check_table
 class ClusterState(ClusterModel):
     """Everything that is known, and what follows from events for it."""
 
-    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None) -> None:
+    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, term: int = 0) -> None:
         super().__init__(quarantine or Quarantine())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
         self._desired = DesiredNodes()
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
-        self._deployments = Deployments(self, self._catalog, self._desired)
+        self.taking = Checkpoints(self, self._desired, term)
+        self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -99,7 +113,7 @@ class ClusterState(ClusterModel):
     @property
     def deadline(self) -> float | None:
         """The steady time at which a Tick is due; None: never."""
-        times = list(self._deployments.release_at.values())
+        times = [*self._deployments.release_at.values(), *self.taking.deadlines]
         if self._steady < self.judge_from and any(self._deployments.bereft()):
             times.append(self.judge_from)
         return min(times, default=None)
@@ -140,10 +154,15 @@ class ClusterState(ClusterModel):
                 return self._see_managers(managers)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
+            case ManagerDied(im, process):
+                self.dead.add((im, process))
+                return [name for name, record in self.queries.items() if record.hosts.get(im) == process]
+            case ManifestFailed(name, why):
+                return self.taking.manifest_failed(name, why)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
             case Tick():
-                return self._deployments.release_due(now)
+                return sorted({*self._deployments.release_due(now), *self.taking.due(now)})
         return ()
 
     def _discard(self, path: str) -> None:
@@ -256,6 +275,8 @@ class ClusterState(ClusterModel):
         for head, table in tables.items():
             check_table(plan, head, table.table)
             self.tables[name][head] = table
+        if recovers(plan):
+            self.checkpoints[name] = QueryCheckpoints.from_json(readable(nodes.get(node("checkpoints", name)) or {}))
         self._deployments.restore(record, plan, document, now)
 
     def _last_epoch(self, nodes: Mapping[str, Any]) -> int:

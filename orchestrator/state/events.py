@@ -8,7 +8,7 @@ from typing import Any
 
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
-from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.records import InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -131,6 +131,22 @@ class StatusesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerDied:
+    """That process of an instance manager was seen to end."""
+
+    im: str
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFailed:
+    """A manifest could not be written."""
+
+    query: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Connected:
     """ZooKeeper answers (again)."""
 
@@ -156,6 +172,8 @@ Event = (
     | Unsubscribe
     | ManagersSeen
     | StatusesSeen
+    | ManagerDied
+    | ManifestFailed
     | Connected
     | Tick
 )
@@ -179,4 +197,15 @@ class Delete:
     path: str
 
 
-ClusterCommand = Put | Delete
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """A file of the cluster's checkpoints is to be there, before what is put behind this: `text` in file `name` of `folder`."""
+
+    query: str
+    folder: str
+    name: str
+    text: str
+
+
+NodeCommand = Put | Delete
+ClusterCommand = NodeCommand | WriteManifest
