@@ -7,6 +7,9 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from cep.compile.user.functions import allow
@@ -16,6 +19,7 @@ from cep.kernels.lateness import LATENESS
 from cep.numa import Binding
 from cep.service.mark import Mark
 from cep.transport.sockets import open_sockets
+from cep.world.births import born, machine
 from cep.world.clock import SystemClock
 from cep.world.stalls import Stalls
 from cep.world.thread_usage import SystemThreadUsage
@@ -45,6 +49,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     stalls = Stalls(SystemClock(), SystemThreadUsage(), compilations)
     stalls.watch_garbage()
     reporter = Reporter(config, sockets, SystemClock(), SystemUsage(), stalls)
+    writing = ThreadPoolExecutor(1, "cep-pieces")
     mark, own = Mark.open(config.mark), facts(config, binding)
     mark.begin(own["started"])
     loop = Loop(
@@ -57,6 +62,8 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         config.cluster.session_timeout_s,
         lambda: control.loop_is_back(),
         fast_path=config.cluster.fast_path,
+        identity=(own["pid"], own["started"]),
+        background=partial(_beside, writing),
     )
     Watch(loop, stalls)
     cluster = config.cluster
@@ -70,8 +77,13 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     gc.freeze()
     loop.run()
     controlling.close()
+    writing.shutdown(cancel_futures=True)
     sockets.close()
     return 0
+
+
+def _beside(writing: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    writing.submit(work)
 
 
 def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, Any]:
@@ -81,6 +93,8 @@ def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": SystemClock.wall_ns() // 1000,
+        "machine": machine(),
+        "born": born(os.getpid()),
         "core": config.core,
         "node": config.node,
         "endpoint": config.endpoint,

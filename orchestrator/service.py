@@ -9,7 +9,7 @@ read anew after the next election.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
 from orchestrator.manifests import Manifests
-from orchestrator.records import Now, Process
+from orchestrator.records import InstanceManager, Now, Process
 from orchestrator.registry import Deposed, Registry
 from orchestrator.state.blame import Deaths
 from orchestrator.state.cluster_state import ClusterState
@@ -99,6 +99,8 @@ class Service:
         topology: where the planner finds the distances between nodes.
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
+        store: where checkpoints are.
+        watch: is told which instance managers there are, and says by `manager_died` that one has ended.
     """
 
     def __init__(
@@ -110,7 +112,10 @@ class Service:
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
         store: Store | None = None,
+        watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
     ) -> None:
+        self._watch = watch
+        self._watched: Mapping[str, InstanceManager] | None = None
         self.config, self.topology = config, topology
         self.connected = self.leads = False
         self.leader: str | None = None
@@ -253,6 +258,9 @@ class Service:
                 self._see(path, event)
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
+            if self._state.managers is not self._watched:
+                self._watched = self._state.managers
+                self._watch(self._watched)
             self._registry.flush(self._fence)
             self._manifests.confirmed()
 

@@ -12,6 +12,7 @@ from cep.model.topology import Topology
 from cep.service.reports import read_reports
 from cep.world.clock import SystemClock
 from cep.world.zookeeper import ZooKeeperSession
+from orchestrator.death_watch import DeathWatch
 from orchestrator.election import Candidate
 from orchestrator.service import Service
 from orchestrator.state.blame import Deaths, deaths_in
@@ -30,7 +31,10 @@ class ServiceThread(threading.Thread):
             """As the supervisors report, which keep instance managers up."""
             return {} if config.reports is None else deaths_in(read_reports(Path(config.reports)))
 
-        self.service = Service(config, topology, session, SystemClock(), Candidate.here(config.rest), deaths)
+        candidate = Candidate.here(config.rest)
+        self.service = Service(config, topology, session, SystemClock(), candidate, deaths, watch=lambda there: self._deaths.watch(there))
+        self._deaths = DeathWatch(self.service.manager_died)
+        self._deaths.start()
 
     def run(self) -> None:
         service = self.service

@@ -194,7 +194,7 @@ class Subscription:
         if core.asked:
             self._await_answers(min(longest_ns, ANSWER_NS))
             if core.asked:
-                return None
+                return self._word() if core.recovers else None
         if core.held and core.query:
             return core.held.popleft()
         try:
@@ -202,6 +202,14 @@ class Subscription:
             return message
         except queue.Empty:
             return None
+
+    def _word(self) -> Message | None:
+        """What is said of a query that recovers, while not all of its instances have answered; what those send that have is held."""
+        for message in self._arrived():
+            if message[0].kind == WORD:
+                return message
+            self.core.held.append(message)
+        return None
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
         """What a message means; None: no rows. Raises what has broken the stream."""

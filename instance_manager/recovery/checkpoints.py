@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from cep.dataflow.outputs.sink import CommittedSink
-from cep.elements import MAX_TIME, MIN_TIME, CheckpointBarrier, Fail, Stop
+from cep.elements import CheckpointBarrier, Fail, Stop
 from cep.errors import ClusterError
 from cep.plan.checkpoints import CheckpointNumber, piece_name
 from cep.world.archive import Archive
@@ -73,12 +73,12 @@ class Checkpoints:
             subscription.cover(number)
 
     def give_up(self, hosted: InstanceHost, element: Stop | Fail) -> None:
-        """Its query is stopped or fails: no commit will cover the end that it has come to, so that is none."""
-        if hosted.recovery is None or hosted.instance.state != "ended":
-            return
-        for each in _waiting(hosted):
-            if not each.is_covered:
-                each.send(element, 0, MAX_TIME, MIN_TIME)
+        """Its query is stopped or has failed for good: an end that no commit covers is none."""
+        for each in kept_of(hosted):
+            each.end(element)
+        for sink in sinks_of(hosted):
+            if isinstance(element, Stop):
+                sink.cover(None)
 
     def stepped(self, hosted: InstanceHost) -> None:
         """An instance that has ended has no Barriers, and adds to every later checkpoint what it was in the end."""

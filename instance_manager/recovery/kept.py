@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cep.dataflow.channel import Credit
-from cep.elements import LAST, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
+from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
 from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel
@@ -30,6 +30,7 @@ class KeptChannel(SubscriptionChannel):
         super().__init__(*given, **named)
         self.behind: deque[Message | int] = deque()  # and the numbers of the checkpoints that were taken in between
         self.behind_bytes = 0
+        self.is_over = False  # it was stopped, or has failed
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
 
     def begin_anew(self, attempt: int) -> None:
@@ -42,13 +43,23 @@ class KeptChannel(SubscriptionChannel):
             return
         if isinstance(element, Watermark | Idle):
             return
-        if isinstance(element, Stop | Fail):
-            self._give_up()
+        if isinstance(element, Fail):
+            return  # perhaps its query goes on; if not, `end` says so
+        if isinstance(element, Stop):
+            self.end(element)
+            return
         message = self._message(element, watermark, since)
         self.behind.append(message)
         self.behind_bytes += len(message[1] or b"")
-        if isinstance(element, Stop | Fail):
-            self._let_go(len(self.behind))
+
+    def end(self, element: Stop | Fail) -> None:
+        """Its query is stopped or has failed, and will not go on: unless the client has its end already, it is told so."""
+        if self.is_over or (self.closed and self.is_covered):
+            return
+        self._give_up()
+        self.behind.append(self._message(element, MIN_TIME, MIN_TIME))
+        self.is_over = True
+        self._let_go(1)
 
     def _message(self, element: Element, watermark: int, since: int) -> Message:
         rows, created = (len(element.time), element.created) if isinstance(element, Batch) else (0, 0)

@@ -187,7 +187,7 @@ class ClusterState(ClusterModel):
         self._note_refused(managers)
         first, self.managers, self.has_looked = not self.has_looked, managers, True
         concerned = [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
-        for name in concerned:
+        for name in dict.fromkeys([*concerned, *(self.checkpoints if moved else ())]):
             self._deployments.blame(name)
         return concerned
 

@@ -101,11 +101,14 @@ class Deployments:
     def blame(self, name: str) -> None:
         """It keeps the deaths of its instance managers that it is blamed for."""
         record = self.model.queries[name]
-        known = {im: self.model.deaths.get((im, process)) for im, process in record.hosts.items()}
+        hosts = set(record.hosts.items())
+        everywhere = recovers(self.model.plans[name])  # since it died there, its instances have gone elsewhere
         its = {
-            im: death.how for im, death in known.items() if death is not None and death.blamed is not None and death.blamed.query == name
+            (im, process): death.how
+            for (im, process), death in self.model.deaths.items()
+            if death.blamed is not None and death.blamed.query == name and (everywhere or (im, process) in hosts)
         }
-        deaths = {f"{im}, process {record.hosts[im].pid}, {record.hosts[im].started}": f"{im!r} {how}" for im, how in its.items()}
+        deaths = {f"{im}, process {process.pid}, {process.started}": f"{im!r} {how}" for (im, process), how in its.items()}
         found = blamed(self.model.blames.get(name), name, record.document, deaths)
         if found is not None and found != self.model.blames.get(name):
             self.model.blames[name] = found

@@ -5,6 +5,7 @@ Evidence of a death counts at once: another process of the id, or one that was s
 
 from __future__ import annotations
 
+from cep.plan.checkpoints import recovers
 from orchestrator.records import Now, QueryRecord
 from orchestrator.state.cluster_model import ClusterModel
 
@@ -19,10 +20,10 @@ def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[s
 
 def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:
     """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
-    lost = {}
+    lost, seen = {}, recovers(model.plans[record.name])
     for im, process in record.hosts.items() if model.has_looked else ():
         manager = model.managers.get(im)
-        if manager is None or manager.process != process or (im, process) in model.dead:
+        if manager is None or manager.process != process or (seen and (im, process) in model.dead):
             what = f"instance manager {im!r} (process {process.pid})"
             anew = "its ZooKeeper session ended" if manager is None else f"it was started anew, as process {manager.process.pid}"
             anew = "its process has ended" if manager is not None and manager.process == process else anew

@@ -13,15 +13,16 @@ from typing import Any
 from cep.model.limits import STRIKES_MAX
 from cep.plan.physical import PhysicalPlan, Worker
 from orchestrator.records import InstanceManager, Now, QueryRecord
+from orchestrator.state.blame import DEATHS_MAX
 from orchestrator.state.cluster_model import ClusterModel
-from orchestrator.state.losses import certainly_lost, missing
+from orchestrator.state.losses import certainly_lost
 
 
 def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
     """The signal of what has happened to it: none, a loss from which it can go on, or a failure."""
     if not why(model, record, now):
         return frozenset()
-    if strikes(model, record) > STRIKES_MAX:
+    if strikes(model, record) > STRIKES_MAX or has_killed(model, record.name):
         return frozenset(("failure",))
     return frozenset(("loss",)) if model.living() else frozenset()
 
@@ -43,10 +44,13 @@ def _failures(model: ClusterModel, record: QueryRecord) -> list[tuple[Any, ...]]
 
 
 def strikes(model: ClusterModel, record: QueryRecord) -> int:
-    """Recoveries without a checkpoint in between that are its own doing, with this one."""
-    deaths = (model.deaths.get((im, record.hosts[im])) for im in missing(model, record))
-    blamed = any(death is not None and death.blamed is not None and death.blamed.query == record.name for death in deaths)
-    return record.strikes + (blamed or bool(_failures(model, record)))
+    """Recoveries from failures of its own without a checkpoint in between, with this one."""
+    return record.strikes + bool(_failures(model, record))
+
+
+def has_killed(model: ClusterModel, name: str) -> bool:
+    """Is it blamed for so many deaths of instance managers that it has failed for good?"""
+    return name in model.blames and len(model.blames[name].deaths) >= DEATHS_MAX
 
 
 def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[QueryRecord, PhysicalPlan]:
