@@ -6,6 +6,10 @@ editable: a process of a cluster imports a hundred of them, and where PYTHONDONT
     python3 bootstrap.py hibench run fixed-window
     python3 bootstrap.py pytest
 
+A command runs in the folder of its caller, whose paths it is given: `python my.py`, `cep deploy query.json`. Those that work on this
+project itself (`pytest`, `ruff`, `mypy`, `python -m benchmarks`, `python -m simulation`) run in the folder of this file, wherever they
+are called: there they find their settings and what is not installed.
+
 It needs nothing but Python 3.11 or newer on Linux, and a package index that pip can reach.
 """
 
@@ -23,6 +27,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 STAMP = HOME / "installed"
+OF_THE_PROJECT = (("pytest",), ("ruff",), ("mypy",), ("python", "-m", "benchmarks"), ("python", "-m", "simulation"))
 PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "numa_cep", "hibench", "simulation", "benchmarks")
 
 
@@ -39,7 +44,8 @@ def main() -> None:
     program = bin_folder / sys.argv[1]
     if not program.exists():
         sys.exit(f"bootstrap: no command {sys.argv[1]!r} in {bin_folder}; there are hibench, cep, pytest, python, ruff, mypy")
-    os.chdir(ROOT)
+    if any(tuple(sys.argv[1 : 1 + len(command)]) == command for command in OF_THE_PROJECT):
+        os.chdir(ROOT)
     os.execv(program, [str(program), *sys.argv[2:]])
 
 

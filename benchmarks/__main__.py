@@ -1,4 +1,4 @@
-"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | fuzz | nexmark`."""
+"""`python -m benchmarks run | compare | list | placement | model | kills | leaks | cuts | fuzz | fuzz-links | nexmark | links`."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Annotated
 import typer
 
 from benchmarks import model, report
-from benchmarks.faults import fuzz, kills, leaks
+from benchmarks.faults import cuts, fuzz, fuzz_links, kills, leaks
 from benchmarks.harness import Harness, Outcome
-from benchmarks.measured import placement
+from benchmarks.measured import links, placement
 from benchmarks.nexmark import command as nexmark
 from benchmarks.rows import chosen
 
 app = typer.Typer(help="The table of bars, in alternating pairs; what placement costs; a model of many nodes.", no_args_is_help=True)
 app.command("placement")(placement.command)
 app.command("model")(model.command)
+app.command("cuts")(cuts.command)
 app.command("fuzz")(fuzz.command)
+app.command("fuzz-links")(fuzz_links.command)
 app.command("kills")(kills.command)
 app.command("leaks")(leaks.command)
 app.command("nexmark")(nexmark.command)
+app.command("links")(links.command)
 
 
 def _work_folder() -> Path:

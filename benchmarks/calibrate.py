@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import zmq
 
-from benchmarks.data import Made, as_texts, made
+from benchmarks.data import Made, as_texts, dataset
 from benchmarks.measured.window import query, visits
 from benchmarks.metering import drained, metered
 from cep.dataflow.outputs.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX
@@ -68,7 +68,7 @@ class Calibration:
 
 def calibrate(cache: Path, records: int = RECORDS) -> Calibration:
     """Takes about a minute."""
-    data = made("zipf", cache, records)
+    data = dataset("zipf", cache, records)
     message_ns, byte_ns = channel_costs()
     tuple_bytes = bytes_of_a_tuple(data)
     read, window = _subqueries(data)

@@ -106,7 +106,7 @@ class Made:
         return self.data.describe(self.folder)
 
 
-def made(name: str, cache: Path, records: int | None = None) -> Made:
+def dataset(name: str, cache: Path, records: int | None = None) -> Made:
     """The dataset of that name from `cache`, made now if it is not there; `records`: a smaller one of the same density.
 
     Raises KeyError for a name that is not in NAMED, OSError where the disk refuses.

@@ -12,9 +12,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.data import Made, made
+from benchmarks.data import Made, dataset
 from benchmarks.lines import digest
-from benchmarks.memory import ASKED, asked, at_hand
+from benchmarks.memory import ASKED, at_hand, bytes_at_hand
 from benchmarks.pairs import Bar, Measured, measured, middles, ratios
 from benchmarks.programs import compile_here, named
 from benchmarks.rows import LINES, Command, Row
@@ -73,7 +73,7 @@ class Harness:
 
     def _measure(self, row: Row, outcome: Outcome) -> None:
         self._compile((*row.ours, *(row.reference or ())))
-        data = made(row.data, self.work / "data", self.records) if row.data else None
+        data = dataset(row.data, self.work / "data", self.records) if row.data else None
         outcome.data = data.describe() if data else ""
         with ExitStack() as stack:
             ours = stack.enter_context(self._side(row.cores, row.ours, data))
@@ -130,7 +130,7 @@ class Harness:
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         if self.records is None:
-            at_hand(asked())
+            at_hand(bytes_at_hand())
         return command()
 
     @property

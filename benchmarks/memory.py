@@ -20,7 +20,7 @@ ASKED = "BENCHMARK_BYTES_AT_HAND"
 """The variable by which the harness tells its commands how much; a try with few records needs none."""
 
 
-def asked() -> int:
+def bytes_at_hand() -> int:
     """Bytes: what the harness wants."""
     return int(os.environ.get(ASKED, AT_HAND_BYTES))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 
-from benchmarks.memory import asked, at_hand
+from benchmarks.memory import at_hand, bytes_at_hand
 from driver import LocalCluster, Subscription
 
 _CPUCLOCK_SCHED = 2
@@ -64,7 +64,7 @@ def metered(cluster: LocalCluster) -> Iterator[Used]:
     processes = {**dict(cluster.processes()), "client": os.getpid()}
     for pid in processes.values():
         Path(f"/proc/{pid}/clear_refs").write_text(_RESET_PEAK)
-    at_hand(asked())
+    at_hand(bytes_at_hand())
     used = Used(begun_bytes={name: _resident_bytes(pid, "VmRSS") for name, pid in processes.items()})
     before = {name: process_cpu_s(pid) for name, pid in processes.items()}
     kernel = _kernel_s(processes.values())

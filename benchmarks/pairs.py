@@ -1,4 +1,4 @@
-"""What pairs of runs say: the median, an interval, and whether a bar is met. Pure: numbers in, numbers out."""
+"""What pairs of runs say: the median, an interval, and whether a bar is met. It is pure: numbers go in, numbers come out."""
 
 from __future__ import annotations
 

@@ -6,19 +6,26 @@ Only the standard library is imported, for instance managers read this before th
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from urllib.parse import quote
 
 from cep.errors import ClusterError
+from cep.secret import Secret
 
 BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
 GRACE_S = 10.0
+LOG_FORMS = ("text", "json")
+LOG = LOG_FORMS[0]
 TOKEN_VARIABLE = "CEP_TOKEN"
+CA_VARIABLE = "CEP_CA"
 RUN_VARIABLE = "CEP_RUN"
 
+
+EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""An address at which one listens, and how it is reached from this machine."""
 
 _LISTS = ("data", "modules", "module_path", "rest_names")
 
@@ -30,14 +37,20 @@ class ClusterConfig:
     Args:
         home: the folder for logs and sockets of this machine's processes.
         zookeeper: its servers, `host:port,host:port`.
-        rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs a token.
+        rest_host, rest_port: where the orchestrator answers; an address beyond loopback needs tokens and TLS.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         metrics_in: the metric server's endpoint for reports, of the same kind as the instance managers' own (`cep.transport.sockets`).
         metrics_out: ZeroMQ endpoint at which it answers questions.
         data: the folders under which file sources and sinks may be; none: no files.
         modules: the modules whose functions queries may call; none: no functions of users.
         module_path: folders in which they are found, behind those where Python looks anyway.
-        token: what a REST request must carry as `Authorization: Bearer`; None: nothing (loopback only).
+        token: what a REST request must carry as `Authorization: Bearer`, and then may do everything; None: nothing (loopback only).
+        tokens: the file of further tokens, each with its roles (`cep.service.token_file`); it need not be there yet. None: there are none.
+        tls_cert, tls_key: REST's certificate and its key, files in PEM; None: REST speaks plain HTTP (loopback only).
+        ca: the authority by whose certificates the cluster's processes know REST and ZooKeeper, in PEM; None: those that this machine has.
+        insecure_http: plain HTTP beyond loopback all the same, behind a proxy that speaks TLS, or on a network of the cluster's own.
+        members: the file with the key pair by which the members of a new cluster know each other on links (CURVE); None: it has none.
+        zookeeper_cert, zookeeper_key: the certificate by which ZooKeeper lets the cluster's processes in, and its key; None: without TLS.
         session_timeout_s: how long a silent process still counts as alive. Under load at least 5.
         grace_s: how long a publisher, or a query that reads another, may be silent before it counts as gone; see `silence_s`.
         budget_bytes: what the inbound channels of one instance manager may hold together (rule 7.4).
@@ -51,7 +64,13 @@ class ClusterConfig:
         checkpoint_folder: where checkpoints of queries are, a folder that all processes of the cluster share; None: below the home.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
+        host: the name of the host on which the process is; empty in a cluster of one machine.
+        address: at which the other hosts reach this one's processes; None: they do not.
         rest_url: how others reach REST where the address it listens at does not tell, such as 0.0.0.0; several orchestrators with commas.
+        queries_max, queries_of_client_max, publishers_max, subscribers_max: quotas (`orchestrator.state.quotas`).
+        requests_per_s_max: of one client of REST; None: any number (`orchestrator.rest.rate_limit`).
+        memory_bytes_max: what one instance manager may have; None: what the machine has for it (`instance_manager.memory`).
+        log: how processes log, one of LOG_FORMS (`cep.service.logs`).
     """
 
     home: str
@@ -64,7 +83,15 @@ class ClusterConfig:
     modules: tuple[str, ...] = ()
     module_path: tuple[str, ...] = ()
     rest_names: tuple[str, ...] = ()
-    token: str | None = None
+    token: Secret | None = None
+    tokens: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    ca: str | None = None
+    insecure_http: bool = False
+    zookeeper_cert: str | None = None
+    zookeeper_key: str | None = None
+    members: str | None = None
     session_timeout_s: float = SESSION_TIMEOUT_S
     grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES
@@ -76,8 +103,17 @@ class ClusterConfig:
     gateway: str | None = None
     reports: str | None = None
     rest_url: str | None = None
+    host: str = ""
+    address: str | None = None
     fast_path: bool = True
     stock_numba: bool = False
+    log: str = LOG
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
     checkpoint_folder: str | None = None
 
     @property
@@ -95,20 +131,29 @@ class ClusterConfig:
         """The REST address as a URL."""
         if self.rest_url is not None:
             return self.rest_url
-        host = f"[{self.rest_host}]" if ":" in self.rest_host else self.rest_host
-        return f"http://{host}:{self.rest_port}"
+        host = EVERYWHERE.get(self.rest_host, self.rest_host)
+        return f"{'http' if self.tls_cert is None else 'https'}://{f'[{host}]' if ':' in host else host}:{self.rest_port}"
 
-    def without_token(self) -> ClusterConfig:
-        return replace(self, token=None)
+    @property
+    def zookeeper_credentials(self) -> tuple[str, str, str] | None:
+        """Authority, certificate and key for a session with ZooKeeper; None: it is without TLS. Raises ClusterError: one is missing."""
+        files = self.ca, self.zookeeper_cert, self.zookeeper_key
+        if self.zookeeper_cert is None and self.zookeeper_key is None:
+            return None
+        if None in files:
+            raise ClusterError("TLS with ZooKeeper needs an authority, a certificate and its key: ca, zookeeper_cert, zookeeper_key")
+        return files  # type: ignore[return-value]  # none of them is None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {key: list(getattr(self, key)) for key in _LISTS}
+        """Without the token, which stands in no document."""
+        return asdict(replace(self, token=None)) | {key: list(getattr(self, key)) for key in _LISTS}
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> ClusterConfig:
         """Raises ClusterError: a field is missing or unknown."""
+        token = document.get("token")
         try:
-            config = ClusterConfig(**document)
+            config = ClusterConfig(**document | {"token": Secret(token) if isinstance(token, str) else token})
         except TypeError as error:
             raise ClusterError(f"not a cluster configuration: {error}") from None
         lists: dict[str, Any] = {key: tuple(getattr(config, key)) for key in _LISTS}
@@ -117,8 +162,8 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class InstanceManagerConfig:
-    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, and the page in which it
-    says what it is at (`cep.service.mark`; None: it is not read)."""
+    """One instance manager of the cluster: its id, core and node (None: unbound), the endpoint others send to, the page in which it
+    says what it is at (`cep.service.mark`; None: it is not read), and how many share the memory of its machine."""
 
     cluster: ClusterConfig
     id: str
@@ -126,9 +171,11 @@ class InstanceManagerConfig:
     node: int | None
     endpoint: str
     mark: str | None = None
+    neighbours: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint, "mark": self.mark}
+        own = {"id": self.id, "core": self.core, "node": self.node, "endpoint": self.endpoint}
+        own |= {"mark": self.mark, "neighbours": self.neighbours}
         return own | {"cluster": self.cluster.to_json()}
 
     @staticmethod
@@ -140,12 +187,16 @@ class InstanceManagerConfig:
             raise ClusterError(f"not the configuration of an instance manager: {error}") from None
 
 
+def agreed(own: object, *but: str) -> dict[str, Any]:
+    """Of a role's own configuration, a dataclass, what all processes of the cluster are told too: the fields that `ClusterConfig` has."""
+    known = {each.name for each in fields(ClusterConfig)}.intersection(each.name for each in fields(own))  # type: ignore[arg-type]
+    return {name: getattr(own, name) for name in known.difference(but)}
+
+
 def argument(config: ClusterConfig | InstanceManagerConfig) -> str:
     """The configuration as the one word that a process gets on its command line, which every user of the machine can
     read: so without the token, which travels in the environment as TOKEN_VARIABLE to the processes that need it."""
-    if isinstance(config, ClusterConfig):
-        return json.dumps(config.without_token().to_json(), separators=(",", ":"))
-    return json.dumps(replace(config, cluster=config.cluster.without_token()).to_json(), separators=(",", ":"))
+    return json.dumps(config.to_json(), separators=(",", ":"))
 
 
 # --- where things are in ZooKeeper (the table in docs/features/control.md) ------------------------------------------------------

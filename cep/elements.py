@@ -54,8 +54,8 @@ class Batch:
 
     `created` is the oldest creation time (ns since the epoch) of what the batch was made from, 0 if unknown: latency.
     `source` is the path of the file that all its tuples were read from, for dead letters; empty: it is not known, for they come from
-    several, or over a channel. `in_order`: its rows are known to be in stream order, each behind the one before it; where it is not known
-    who needs it looks.
+    several, or over a channel. `in_order`: its rows are known to be in stream order, each behind the one before it; where it is not known,
+    what needs it looks.
     """
 
     columns: Columns

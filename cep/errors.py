@@ -17,6 +17,11 @@ def meant(name: object, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
+def counted(count: int, what: str) -> str:
+    """ "1 row", "2 rows", "1,000 rows"."""
+    return f"{count:,} {what}" + "s" * (count != 1)
+
+
 class CepError(Exception):
     """Base of all errors of this project."""
 
@@ -74,11 +79,22 @@ class Conflict(CepError):
     """Yours: something of that name is there already, and it is different."""
 
 
+class Unauthorized(CepError):
+    """Yours: no token, or none that this cluster knows."""
+
+
+class Forbidden(CepError):
+    """Yours: the token is good, and its roles do not allow this; names the role that is needed."""
+
+
 class StreamEnded(CepError):
     """The stream's queries have ended and what was unread is gone; `rows` counts what came out while they ran."""
 
     def __init__(self, stream: str, rows: int) -> None:
-        super().__init__(f"stream {stream!r} has ended after {rows} rows; subscribe before its query ends to read them")
+        super().__init__(
+            f"stream {stream!r} has ended after {counted(rows, 'row')}; subscribe before its query ends to read them: "
+            "deploy(query, start=False), subscribe, start()"
+        )
         self.stream = stream
         self.rows = rows
 

@@ -17,7 +17,7 @@ import ctypes
 import errno
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -111,20 +111,6 @@ def bind(core: int | None, node: int | None, required: bool = False) -> Binding:
     if required and not now.bound:
         raise ClusterError(f"cannot bind to core {core} and node {node}: {now.note}")
     return now
-
-
-def unbind(cores: Collection[int] | None = None) -> Binding:
-    """Takes both bindings off the calling thread: the baseline that the kernel's scheduler places as it likes.
-
-    Args:
-        cores: where it may run from now on; by default on every core that its control group allows.
-    """
-    os.sched_setaffinity(0, online_cores(NODE_ROOT) if cores is None else cores)
-    try:
-        _system_call("set_mempolicy", _POLICY_DEFAULT, None, 0)
-    except OSError as error:
-        return _with_note(verify(), f"the memory policy is as it was: {_reason('set_mempolicy', error)}")
-    return verify()
 
 
 def verify(core: int | None = None, node: int | None = None) -> Binding:

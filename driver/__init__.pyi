@@ -4,12 +4,14 @@ from cep.errors import CepError as CepError
 from cep.errors import ClusterError as ClusterError
 from cep.errors import Conflict as Conflict
 from cep.errors import DataError as DataError
+from cep.errors import Forbidden as Forbidden
 from cep.errors import NotFound as NotFound
 from cep.errors import PlacementError as PlacementError
 from cep.errors import QueryError as QueryError
 from cep.errors import QueryFailed as QueryFailed
 from cep.errors import QueryStopped as QueryStopped
 from cep.errors import StreamEnded as StreamEnded
+from cep.errors import Unauthorized as Unauthorized
 from cep.model.expr import coalesce as coalesce
 from cep.model.expr import col as col
 from cep.model.expr import lit as lit
@@ -22,6 +24,7 @@ from cep.model.expr_functions import greatest as greatest
 from cep.model.expr_functions import hash_ as hash_
 from cep.model.expr_functions import least as least
 from cep.model.expr_functions import nullif as nullif
+from cep.model.expr_functions import parse_time as parse_time
 from cep.model.expr_functions import try_ as try_
 from cep.model.expr_functions import when as when
 from cep.model.functions import approx_count_distinct as approx_count_distinct

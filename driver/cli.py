@@ -6,62 +6,60 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Column, Table
-from rich.text import Text
 
-from cep.errors import CepError, ClusterError, QueryError
+from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import looking
+from driver import door, hosts, looking
 from driver.cluster import Cluster, Running
+from driver.configuration import commands, table
+from driver.configuration.flags import CONFIG, role_command
+from driver.configuration.told import Told, named_file, tell
 from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
-from driver.processes.watch import HOLD_S
-from driver.terminal import PORT, URL, Token, Url, err, out
+from driver.processes.run_folder import token_or_run_folders
+from driver.processes.supervisor import LocalConfig
+from driver.terminal import Authority, Token, Url, complain, out
 
 CHECK_S = 0.5  # between two looks at whether the cluster is there
 
 # typer makes an option of each parameter of a command: hence so many.
-app = typer.Typer(help="Continuous queries over fast streams on one large machine.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 roles.register(app)
+app.add_typer(commands.app, name="config")
 
 Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
 NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
-@app.command()
-def up(
-    instances: Annotated[int | None, typer.Option(min=1, help="Instance managers; default: one per core, at most 4.")] = None,
-    numa: Annotated[bool, typer.Option(help="Bind each instance manager to a core and its NUMA node.")] = True,
-    data: Annotated[list[Path] | None, typer.Option(help="A folder under which file sources may be; may be repeated.")] = None,
-    module: Annotated[list[str] | None, typer.Option(help="A module whose functions queries may call; may be repeated.")] = None,
-    module_path: Annotated[list[Path] | None, typer.Option(help="A folder in which modules are; may be repeated.")] = None,
-    host: Annotated[str, typer.Option(help="Where REST listens; beyond loopback it needs --token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="REST's port; 0: any free one.")] = PORT,
-    rest_name: Annotated[
-        list[str] | None, typer.Option(help="A further name by which REST may be asked for, behind a proxy for example; may be repeated.")
-    ] = None,
-    hold: Annotated[float, typer.Option(min=0, help="Seconds for which an operator may hold an instance manager; 0: for ever.")] = HOLD_S,
-    fast_path: roles.FastPathOption = True,
-    stock_numba: roles.StockNumbaOption = False,
-    token: Token = None,
-) -> None:
+@app.callback()
+def cep(context: typer.Context, config: Annotated[str | None, CONFIG] = None) -> None:
+    """Continuous queries over fast streams on one large machine."""
+    if context.invoked_subcommand in table.ROLES or context.invoked_subcommand == "config" or named_file(config) is None:
+        return
+    told = tell(table.CLIENTS, {}, config)
+    context.default_map = {name: {"url": told["url"], "token": told["token"], "ca": told["ca"]} for name in _client_commands(context)}
+
+
+def _client_commands(context: typer.Context) -> Iterator[str]:
+    commands: dict[str, Any] = getattr(context.command, "commands", {})
+    return (name for name in commands if name not in table.ROLES)
+
+
+def up(told: Told) -> None:
     """Starts a local cluster in the foreground; Ctrl-C takes it down."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    code = module or [], module_path or []
-    rest: dict[str, Any] = {"rest_host": host, "rest_port": port, "rest_names": rest_name or []}
-    rest |= {"fast_path": fast_path, "stock_numba": stock_numba}
-    with LocalCluster(instances, numa, data or [], *code, token=token, hold_s=hold, **rest) as cluster:
-        out.print(f"REST at [bold]{cluster.rest.url}[/] (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
+    with LocalCluster(**_tidy(told.fields_of(LocalConfig))) as cluster:
+        out.print(f"REST at {cluster.rest.url} (documentation at {cluster.rest.url}/docs), logs in {cluster.home}")
         for manager in cluster.instance_managers():
             out.print(_manager_line(manager))
         out.print("Ctrl-C takes it down.")
@@ -69,23 +67,31 @@ def up(
             cluster.check()
 
 
+def _tidy(fields: dict[str, Any]) -> dict[str, Any]:
+    """The token is the run folder's where none is given."""
+    return fields | {"token": token_or_run_folders(fields["token"])}
+
+
+app.command()(role_command(table.UP, up))
+
+
 @app.command()
 def deploy(
     documents: Annotated[list[Path], typer.Argument(help="Queries: JSON, or YAML if it ends in .yaml or .yml; one or several in a file.")],
     start: Annotated[bool, typer.Option(help="Run it at once; otherwise it is only made ready.")] = True,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
     read = [(path, document) for path in documents for document in _documents(path)]
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
         if isinstance(outcome, CepError):
-            pointer = f" (at {outcome.pointer})" if isinstance(outcome, QueryError) and outcome.pointer else ""
-            err.print(f"[red]error:[/] {path}: query {document.get('name')!r}: {outcome}{pointer}", highlight=False)
+            complain(f"{path}: {_refusal(document.get('name'), outcome)}")
         else:
-            out.print(f"{outcome.name}: {'running' if start else 'ready'}", highlight=False)
+            out.print(f"{outcome.name}: {'running' if start else 'ready'}")
     if any(isinstance(outcome, CepError) for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -93,21 +99,23 @@ def deploy(
 @app.command()
 def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
-        out.print(text, markup=False, highlight=False)
+        out.print(text)
 
 
 @app.command()
 def status(
     name: Annotated[str | None, typer.Argument(help="One query; default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Says in which state every query is, what each of its instances waits for, and what is wrong with the cluster."""
     own = reports_at(url)
@@ -115,7 +123,7 @@ def status(
         _tell_without(own, "no orchestrator runs")
         raise typer.Exit(1)
     try:
-        _tell(name, as_json, url, token)
+        _tell(name, as_json, url, token, ca)
     except ClusterError as error:
         if own:
             _tell_without(own, str(error))
@@ -123,8 +131,8 @@ def status(
         raise
 
 
-def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
-    with Cluster(url, token) as cluster:
+def _tell(name: str | None, as_json: bool, url: str, token: str | None, ca: str | None) -> None:
+    with Cluster(url, token, ca=ca) as cluster:
         names = [name] if name else [summary["name"] for summary in cluster.queries()]
         found = [cluster.query(each).status() for each in names]
         info = cluster.info()
@@ -135,30 +143,31 @@ def _tell(name: str | None, as_json: bool, url: str, token: str | None) -> None:
     elif found:
         out.print(_status_table(found))
         for note in _notes(found):
-            out.print(note, markup=False, highlight=False)
+            out.print(note)
     else:
         out.print("no queries")
     for line in () if as_json else wrong:
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 def _tell_without(reports: Sequence[HealthReport], why: str) -> None:
     """What the supervisors' own files say, where no orchestrator can be asked."""
-    err.print(f"[red]error:[/] {escape(why)}; the supervisor says:", highlight=False)
+    complain(f"{why}; the supervisor says:")
     dead = [gone(report) for report in reports if not is_alive(report)]
     for line in dead or troubles(reports, time.time()):
-        out.print(line, markup=False, highlight=False)
+        out.print(line)
 
 
 @app.command()
 def stop(
     name: NameArgument,
     drain: Annotated[bool, typer.Option("--drain", help="End its sources instead, so that open windows fire.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         running = cluster.query(name)
         running.stop(drain)
         out.print(f"{name}: {running.status()['state']}")
@@ -169,70 +178,80 @@ def move(
     name: NameArgument,
     instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
     im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
     subquery, _, index = instance.partition("/")
     if not index.isdecimal():
         raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         cluster.query(name).move(subquery, int(index), im)
-        out.print(f"{name}: {instance} is on {im}", highlight=False)
+        out.print(f"{name}: {instance} is on {im}")
 
 
 @app.command()
 def delete(
     name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Stops a query and forgets it; or forgets a stream that no query reads."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         if stream:
             cluster.undeclare(name)
         else:
             Running(cluster, name).delete()
-        out.print(f"{name}: deleted", highlight=False)
+        out.print(f"{name}: deleted")
 
 
 @app.command()
 def dead_letters(
     name: NameArgument,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
-    url: Url = URL,
+    url: Url = table.URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Prints what of its input a query could not use: how much, and the last of it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = cluster.query(name).dead_letters()
     if as_json:
         print(json.dumps(found, indent=2))
         return
     counts = ", ".join(f"{operator} {count:,}" for operator, count in found["counts"].items() if count)
-    out.print(f"{found['total']:,} dead letters" + (f": {counts}" if counts else ""), markup=False, highlight=False)
+    out.print(counted(found["total"], "dead letter") + (f": {counts}" if counts else ""))
     if found["letters"]:
         out.print(_letter_table(found["letters"]))
 
 
 looking.register(app)
+hosts.register(app)
+door.register(app)
+
+
+def _with_pointer(error: CepError) -> str:
+    return f"{error} (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else str(error)
+
+
+def _refusal(name: object, error: CepError) -> str:
+    """Why a query was not deployed, which the message names once."""
+    query, said = f"query {name!r}", _with_pointer(error)
+    return said if said.startswith(query) else f"{query}: {said}"
 
 
 def _is_document(query: str) -> bool:
-    return Path(query).suffix in (".json", ".yaml", ".yml") or Path(query).is_file()
+    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or Path(query).is_file()
 
 
 def _read(path: Path) -> dict[str, Any]:
     """The document, checked as far as it can be here: an error names the file and points into it."""
+    document = _parsed(path, load_yaml)
     try:
-        text = path.read_text("utf-8-sig")
-        document = load_yaml(text) if path.suffix in (".yaml", ".yml") else json.loads(text)
         queries.from_json(document)
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
     except QueryError as error:
         raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
     return dict(document)
@@ -240,17 +259,28 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _documents(path: Path) -> list[dict[str, Any]]:
     """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
-    try:
-        text = path.read_text("utf-8-sig")
-        found = load_yaml_documents(text) if path.suffix in (".yaml", ".yml") else [json.loads(text)]
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise CepError(f"{path} cannot be read as {'YAML' if path.suffix in ('.yaml', '.yml') else 'JSON'}: {error}") from None
+    read = _parsed(path, load_yaml_documents)
+    found = read if _is_yaml(path) else [read]
     queries = [each for document in found for each in (document if isinstance(document, list) else [document])]
     if not all(isinstance(query, dict) for query in queries):
         raise CepError(f"{path}: expected a query, several, or a list of them; got {next(q for q in queries if not isinstance(q, dict))!r}")
     return queries
+
+
+def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
+    """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
+    try:
+        text = path.read_text("utf-8-sig")
+        return yaml(text) if _is_yaml(path) else json.loads(text)
+    except OSError as error:
+        raise CepError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        as_what = "as YAML" if _is_yaml(path) else "as JSON (the name of a file of YAML ends in .yaml or .yml)"
+        raise CepError(f"{path} cannot be read {as_what}: {error}") from None
+
+
+def _is_yaml(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
 
 
 def _manager_line(manager: dict[str, Any]) -> str:
@@ -280,7 +310,7 @@ def _letter_table(letters: list[dict[str, Any]]) -> Table:
     facts = ("reason", "source", "position", "record")
     table = Table("operator", *(Column(name, overflow="fold") for name in facts))
     for letter in letters:
-        table.add_row(*(Text(letter.get(name, "")) for name in ("operator", *facts)))
+        table.add_row(*(letter.get(name, "") for name in ("operator", *facts)))
     return table
 
 
@@ -295,11 +325,11 @@ def _unused(query: dict[str, Any]) -> Iterator[str]:
     """Its late rows and dead letters, where there are any."""
     name, metrics = query["name"], [place.get("metrics") or {} for place in query["placed"]]
     if late := sum(each.get("late", 0) for each in metrics):
-        yield f"{name}: {late:,} late rows, further behind than their stream's disorder allows"
+        yield f"{name}: {counted(late, 'late row')}, further behind than their stream's disorder allows"
     if odd := sum(each.get("odd_times", 0) for each in metrics):
-        yield f"{name}: {odd:,} rows with event times outside the years that their stream allows; {UNIT_HINT}"
+        yield f"{name}: {counted(odd, 'row')} with event times outside the years that their stream allows; {UNIT_HINT}"
     if dead := sum(each.get("dead", 0) for each in metrics):
-        yield f"{name}: {dead:,} dead letters; `cep dead-letters {name}` shows the last of them"
+        yield f"{name}: {counted(dead, 'dead letter')}; `cep dead-letters {name}` shows the last of them"
 
 
 def main() -> None:
@@ -311,8 +341,7 @@ def main() -> None:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     except CepError as error:
-        pointer = f" (at {error.pointer})" if isinstance(error, QueryError) and error.pointer else ""
-        err.print(f"[red]error:[/] {error}{pointer}", highlight=False)
+        complain(_with_pointer(error))
         raise SystemExit(1) from None
     except Exception as error:
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

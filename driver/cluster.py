@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, Self, overload
@@ -13,11 +12,15 @@ from cep.model import query as model
 from cep.model import streams as stream_documents
 from cep.model.growth import wider
 from cep.model.streams import Stream
+from cep.service.keys import KEY_S
 from driver.builder.query import Query
 from driver.engines import SparkRunning, check_engine, deploy
+from driver.processes.run_folder import run_folder
 from driver.rest import PATIENCE_S, Rest, error_of, path
 from driver.streams.data_plane import DataPlane
 from driver.streams.following import Following
+from driver.streams.own_keys import OwnKeys
+from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import BUDGET_BYTES, SubscriptionOptions
@@ -85,6 +88,7 @@ class Running:
             on_slow: what happens when the reader is slower than the query: "block" slows the query, "drop" drops and counts rows.
             keep_s: how long rows are held for a reader that is gone.
             event_time: adds a last column `event_time`, or of the name given, where the stream has a column of that name itself.
+                It is NULL at the end of event time.
             budget_bytes: how much each producing instance holds for a reader before it counts as slow.
 
         Raises:
@@ -195,14 +199,20 @@ class Cluster:
     directly, on this machine.
 
     Args:
+        token: what the cluster lets us do is what this token may do; None: for a cluster without tokens.
+        ca: the authority by whose certificate an address of https:// is known, a file in PEM; None: those that this machine trusts.
+        host: the name of this machine in a cluster of several hosts; None: as what runs here says, else it is none of them.
         patience_s: how long the cluster may stay without an answer before what waits for it raises ClusterError, which names what is gone.
         An
             orchestrator that is away stops nothing that flows: a publisher or subscription raises only if the instance manager that it
             speaks to has ended, too.
     """
 
-    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        self.rest = Rest(url, token, patience_s)
+    def __init__(
+        self, url: str, token: str | None = None, patience_s: float = PATIENCE_S, ca: str | None = None, host: str | None = None
+    ) -> None:
+        self.rest = Rest(url, token, patience_s, ca)
+        self.host = host
         self.folder: str | None = None  # where our sockets are; None: in a private folder each
         self.plane: DataPlane | None = None
         self.following: Following | None = None
@@ -318,13 +328,35 @@ class Cluster:
 
     def data_plane(self) -> DataPlane:
         """The sockets that all our publishers and subscriptions share."""
-        self.plane = self.plane or DataPlane.open(self.folder or self._run_folder())
+        self.plane = self.plane or self._open_plane()
         return self.plane
 
-    def _run_folder(self) -> str | None:
-        """Where the cluster's processes have their sockets and find ours, in containers too; None: it is not here, or not ours to write."""
-        folder = str(self.rest.get("/cluster")["run"])
-        return folder if os.access(folder, os.W_OK) else None
+    def _open_plane(self) -> DataPlane:
+        place = self._place()
+        keys = OwnKeys.handed_in(self.rest) if place.host else None
+        plane = DataPlane.open(place, None if keys is None else keys.keyring)
+        if keys is not None:
+            keys.keep(plane)
+        return plane
+
+    def _place(self) -> OwnPlace:
+        """Where our sockets are: where processes of the cluster have theirs, in containers too, if that is here and ours to write."""
+        info, own = self.rest.get("/cluster"), run_folder()
+        folders = [self.folder, None if own is None else str(own.path), str(info["run"])]
+        return own_place(info.get("host", ""), filter(None, folders), self.host)
+
+    def register_key(self, public: str, seconds: float = KEY_S) -> dict[str, Any]:
+        """Hands in a public key of CURVE, in z85 or hexadecimal: what our token may do, its owner may do on the data plane, for so long.
+        The answer has `members`, the public key of the cluster, and `until`."""
+        return dict(self.rest.post("/keys", {"public": public, "seconds": seconds}, again=True))
+
+    def rotate_members_key(self) -> str:
+        """Gives the cluster's members a new key pair, while everything runs; the public key."""
+        return str(self.rest.post("/keys/members")["members"])
+
+    def audit(self, last: int = 100) -> list[dict[str, Any]]:
+        """The last requests that changed something, oldest first: of which token, from where, and what came of them."""
+        return list(self.rest.get(f"/audit?last={last}"))
 
     def subscribe(
         self,
@@ -358,6 +390,16 @@ class Cluster:
 
     def instance_managers(self) -> list[dict[str, Any]]:
         return list(self.rest.get("/instance-managers"))
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """The machines of the cluster: name, address, nodes, cores, instance managers, instances, load, and how far each clock is off."""
+        return list(self.rest.get("/hosts"))
+
+    def evacuate(self, host: str, patience_s: float = 25.0) -> list[str]:
+        """Moves what is on a host elsewhere; what cannot move, or has not within 20 s, fails by name, and nothing new is placed there.
+        Returns what is left after `patience_s`, such as "SQ1/0 of query 'per-ip'". Raises NotFound."""
+        left = self.rest.post(f"{path('hosts', host)}/evacuate?wait=true&timeout={patience_s:g}", again=True)["left"]
+        return [f"{each['subquery']}/{each['instance']} of query {each['query']!r}" for each in left]
 
     def figures(self) -> dict[str, Any]:
         """What every instance of every query, operator by operator, and every instance manager has done so far, as last reported."""

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cep.errors import CepError, NotFound
+from cep.errors import CepError, NotFound, counted
 
 RATE_HZ = 100
 PATIENCE_S = 60.0
@@ -87,7 +87,7 @@ def _arguments(pid: int, seconds: float, output: Path, native: bool) -> list[str
 def _samples(said: str) -> str:
     """How many samples there are of threads that were not waiting; fewer where the profiler could not keep up."""
     found = re.search(r"Samples: (\d+) Errors: (\d+)", said)
-    counts = f"{found[1]} samples, {found[2]} could not be taken" if found else "no samples"
+    counts = f"{counted(int(found[1]), 'sample')}, {found[2]} could not be taken" if found else "no samples"
     return counts + (f", {RATE_HZ} a second were too many" if "behind in sampling" in said else "")
 
 

@@ -24,13 +24,17 @@ from typing import Any, TypeVar
 import anyio
 import pyarrow as pa
 import uvicorn
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from cep.config import TOKEN_VARIABLE, ClusterConfig
-from cep.errors import CepError, ClusterError, DataError, ProtocolError
+from cep.errors import CepError, ClusterError, DataError, ProtocolError, Unauthorized
+from cep.secret import Secret
+from cep.service.access import Role
 from cep.service.documents import LIST_BYTES_MAX, read_json
+from cep.service.logs import begin_logging
 from cep.service.serving import CONNECTIONS_MAX, Bodies, raise_descriptor_limit, served, share_interpreter
+from cep.service.token_file import Tokens
 from driver.cluster import Cluster
 from driver.streams.json_rows import written
 from driver.streams.publisher import Publisher
@@ -254,8 +258,12 @@ class Gateway:
         return await anyio.to_thread.run_sync(call, limiter=self._threads)
 
 
-def make_app(gateway: Gateway) -> FastAPI:
-    """POST /records and /advance, GET /answers, as the orchestrator forwards them."""
+ROUTES = {("POST", "/records"): "publish", ("POST", "/advance"): "publish", ("GET", "/answers"): "subscribe"}
+"""Route -> the role that it needs, for the stream that is asked for. A route that is not here is not served."""
+
+
+def make_app(gateway: Gateway, tokens: Tokens) -> FastAPI:
+    """POST /records and /advance, GET /answers, as the orchestrator forwards them, with the token that it was shown."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
@@ -263,7 +271,15 @@ def make_app(gateway: Gateway) -> FastAPI:
         yield
         dropping.cancel()
 
-    app = FastAPI(lifespan=life, openapi_url=None)
+    def admit(request: Request, stream: str) -> None:
+        """The orchestrator has asked the same: what else of this user reaches the socket may do no more than its own token."""
+        scheme, _, shown = request.headers.get("authorization", "").partition(" ")
+        access = tokens.access(shown if scheme.lower() == "bearer" else None)
+        if access is None:
+            raise Unauthorized("this needs a token: Authorization: Bearer TOKEN")
+        access.check(Role(ROUTES[request.method, request.url.path], stream))
+
+    app = FastAPI(lifespan=life, openapi_url=None, dependencies=[Depends(admit)])
     app.add_middleware(Bodies, most=lambda path: LIST_BYTES_MAX, requests_max=CONNECTIONS_MAX, refuse=_refusal)
 
     @app.exception_handler(CepError)
@@ -319,10 +335,13 @@ def _refusal(status: int, detail: str) -> JSONResponse:
 
 def main(arguments: list[str]) -> int:
     config = ClusterConfig.from_json(json.loads(arguments[0]))
+    begin_logging("gateway", config.log)
     pa.set_cpu_count(1)
-    app = make_app(Gateway(Cluster(config.rest, os.environ.get(TOKEN_VARIABLE))))
+    token = os.environ.get(TOKEN_VARIABLE)
+    tokens = Tokens(Secret(token) if token else None, config.tokens)
+    app = make_app(Gateway(Cluster(config.rest, token, ca=config.ca)), tokens)
     protocol = served(min(CONNECTIONS_MAX, raise_descriptor_limit() // 2))
-    server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning"))
+    server = uvicorn.Server(uvicorn.Config(app, http=protocol, fd=int(arguments[1]), log_level="warning", log_config=None))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
     share_interpreter()
     server.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import IO, Any
 
 from cep.config import TOKEN_VARIABLE
 from cep.errors import ClusterError
+from cep.service.access import TOKEN_BYTES
 from driver.builder.own_functions import forget, module_source, register_functions
 from driver.cluster import Cluster
 from driver.processes.process import ending
@@ -84,7 +86,7 @@ class LocalCluster(Cluster):
         patience_s: float = PATIENCE_S,
         **options: Any,
     ) -> None:
-        token = options.pop("token", None)
+        token = options.pop("token", None) or (secrets.token_urlsafe(TOKEN_BYTES) if options.get("tokens") else None)
         self.functions = tuple(functions)
         config = {"instances": instances, "numa": numa, "data": [str(folder) for folder in data], **options}
         config |= _code(modules, [str(Path(folder).resolve()) for folder in module_path], self.functions)
@@ -103,7 +105,7 @@ class LocalCluster(Cluster):
         except BaseException:
             self._take_down()
             raise
-        super().__init__(self.facts["rest"], token, patience_s)
+        super().__init__(self.facts["rest"], token, patience_s, self.facts["ca"])
         self.folder = self.home
         self.rest.gone = self._gone
         register_functions(self.functions)

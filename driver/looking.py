@@ -12,12 +12,15 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
+from cep.errors import Conflict
 from driver.cluster import Cluster
+from driver.configuration.table import URL
 from driver.flame import record, targets
-from driver.terminal import URL, Token, Url, out
+from driver.terminal import Authority, Token, Url, out
 from driver.top import SortBy, TopView, view_between, view_table
 from driver.trace import trace_between, trace_table
 
+_AT_WORK = ("running", "draining")
 TOP_S = 1.0  # between two frames
 REPORTED_S = 1.0  # after this long what has happened has been reported
 
@@ -28,9 +31,9 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def metrics(url: Url = URL, token: Token = None) -> None:
+def metrics(url: Url = URL, token: Token = None, ca: Authority = None) -> None:
     """Prints everything measured, as Prometheus reads it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         print(cluster.metrics(), end="")
 
 
@@ -41,9 +44,12 @@ def top(
     sort: Annotated[SortBy, typer.Option(help="What comes first: the instances that have most of it.")] = SortBy.CPU,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Shows, each second, what every query, instance and operator does and costs. Ctrl-C ends it."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
+        if name is not None:
+            cluster.query(name)  # raises NotFound
         frames = _frames(cluster, name, sort)
         if once or as_json:
             for shown in islice(frames, 1) if once else frames:
@@ -63,9 +69,10 @@ def trace(
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Names what has held instance managers up: work that took more than a millisecond, where, why, how often, how long."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         chosen = None if wanted is None else _managers(cluster, wanted).keys()
         before = None
         if seconds is not None:
@@ -83,12 +90,14 @@ def flame(
     native: Annotated[bool, typer.Option("--native", help="Show C libraries too; stops the process for every sample.")] = False,
     url: Url = URL,
     token: Token = None,
+    ca: Authority = None,
 ) -> None:
     """Draws a flame graph of running instance managers, with py-spy."""
-    with Cluster(url, token) as cluster:
+    with Cluster(url, token, ca=ca) as cluster:
         found = _managers(cluster, wanted)
+        _check_at_work(cluster, wanted)
     for file, samples in record(found, seconds, output, native).items():
-        out.print(f"{file}: {samples}", markup=False, highlight=False)
+        out.print(f"{file}: {samples}")
 
 
 def _managers(cluster: Cluster, wanted: str) -> dict[str, int]:
@@ -96,6 +105,13 @@ def _managers(cluster: Cluster, wanted: str) -> dict[str, int]:
     managers, names = cluster.instance_managers(), [each["name"] for each in cluster.queries()]
     placed = cluster.query(wanted).status()["placed"] if wanted in names else []
     return targets(wanted, managers, names, {place["im"] for place in placed})
+
+
+def _check_at_work(cluster: Cluster, wanted: str) -> None:
+    """Raises Conflict: it is a query that does nothing any more, or not yet."""
+    state = next((each["state"] for each in cluster.queries() if each["name"] == wanted), "running")
+    if state not in _AT_WORK:
+        raise Conflict(f"query {wanted!r} is {state}, and nothing of it can be seen at work; name an instance manager to look at that")
 
 
 def _frames(cluster: Cluster, name: str | None, sort: SortBy) -> Iterator[TopView]:

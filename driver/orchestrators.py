@@ -9,12 +9,26 @@ from collections.abc import Sequence
 
 import httpx
 
+from cep.errors import ClusterError
+
 _NOT_LEADING = 503
 
 
 def address_list(url: str) -> list[str]:
-    """The orchestrators' addresses, as options have them: with commas."""
-    return [each.strip().rstrip("/") for each in url.split(",") if each.strip()]
+    """The orchestrators' addresses, as options have them: with commas. Raises ClusterError: one is no address."""
+    found = [each.strip().rstrip("/") for each in url.split(",") if each.strip()]
+    if not found or not all(map(_is_address, found)):
+        wrong = next((each for each in found if not _is_address(each)), url)
+        raise ClusterError(f"the orchestrator's address: expected http://HOST:PORT or https://HOST:PORT, got {wrong!r}")
+    return found
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        return False
+    return parsed.scheme in ("http", "https") and bool(parsed.host)
 
 
 class Orchestrators(httpx.BaseTransport):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,14 +10,28 @@ from urllib.parse import quote
 
 import httpx
 
-from cep.errors import CepError, ClusterError, Conflict, DataError, DiskFull, NotFound, PlacementError, QueryError
+from cep.errors import (
+    CepError,
+    ClusterError,
+    Conflict,
+    DataError,
+    DiskFull,
+    Forbidden,
+    NotFound,
+    PlacementError,
+    QueryError,
+    Unauthorized,
+)
+from cep.service.tls import trusting, untrusted
 from driver.orchestrators import Orchestrators, address_list
 from driver.streams.background import Aside
 
 TIMEOUT_S = 60.0  # for an answer of an orchestrator that takes our requests
 PATIENCE_S = 15.0
 """How long an orchestrator may be out of reach before that is an error: one that was killed is back within this time."""
-_BY_NAME: dict[str, type[CepError]] = {kind.__name__: kind for kind in (Conflict, DataError, DiskFull, NotFound, PlacementError)}
+_BY_NAME: dict[str, type[CepError]] = {
+    kind.__name__: kind for kind in (Conflict, DataError, DiskFull, Forbidden, NotFound, PlacementError, Unauthorized)
+}
 
 
 def path(*names: str) -> str:
@@ -31,6 +46,8 @@ class Unreachable(ClusterError):
     def __init__(self, url: str, since: float, refused: bool, why: Exception, gone: str = "") -> None:
         broke_off = isinstance(why, httpx.NetworkError | httpx.RemoteProtocolError)
         silent = "broke a request off, which it may have obeyed" if broke_off else "takes requests and does not answer"
+        if isinstance(why, httpx.RemoteProtocolError) and url.startswith("http:"):
+            silent = "broke a request off; if it speaks TLS, its address begins with https://"
         what = "cannot be reached" if refused else silent
         super().__init__(gone or f"the orchestrator at {url} {what}, since {clock(since)} ({type(why).__name__}: {why})")
         self.url, self.since, self.refused = url, since, refused
@@ -44,17 +61,22 @@ def clock(when: float) -> str:
 class Rest:
     """`url` is the orchestrator's, such as http://127.0.0.1:8080, or theirs, with commas. `aside` asks for callers that do not wait.
 
+    An address of https:// is known by a certificate of the authority `ca`, a file; None: of one that this machine trusts.
+
     An orchestrator that is out of reach is tried again for `patience_s` seconds; one that takes a request has TIMEOUT_S to answer it.
     """
 
-    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S) -> None:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    def __init__(self, url: str, token: str | None = None, patience_s: float = PATIENCE_S, ca: str | None = None) -> None:
+        headers = {} if token is None else {"Authorization": f"Bearer {_checked(token)}"}
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=8)
         self.url, self.patience_s = url, patience_s
         self.aside = Aside()
         self.gone: Callable[[], str] = lambda: ""  # why it will not answer any more; empty: it may
         self.away_since = 0.0  # by the clock; 0: its last word was an answer
-        way = Orchestrators(address_list(url), httpx.HTTPTransport(limits=limits, trust_env=False))
+        known: ssl.SSLContext | bool = (
+            trusting(ca) if ca is not None or "https:" in url.lower() else False
+        )  # no time for what is not needed
+        way = Orchestrators(address_list(url), httpx.HTTPTransport(limits=limits, trust_env=False, verify=known))
         self.client = httpx.Client(base_url=address_list(url)[0], headers=headers, timeout=TIMEOUT_S, transport=way, trust_env=False)
 
     def get(self, path: str, timeout: float = TIMEOUT_S) -> Any:
@@ -88,6 +110,8 @@ class Rest:
             try:
                 response = self.client.request(method, path, **options)
             except httpx.TransportError as broken:
+                if (why := untrusted(broken, self.url)) is not None:
+                    raise Untrusted(why) from None
                 self.away_since = self.away_since or asked
                 refused = isinstance(broken, httpx.ConnectError)
                 if gone := self.gone():
@@ -108,8 +132,19 @@ class Rest:
         raise ClusterError(f"this client of {self.url} is closed")
 
 
+class Untrusted(ClusterError):
+    """The surroundings': whatever answers there does not show by TLS that it is the orchestrator, or does not speak TLS."""
+
+
 class NotLeading(ClusterError):
     """That orchestrator stands by, or has just been started: asked again, it or another will answer."""
+
+
+def _checked(token: str) -> str:
+    """Raises ClusterError: that can be no token. It is not shown, for it may be one nearly."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ClusterError("the token has characters that no token has: a space, a line's end, or none of ASCII")
+    return token
 
 
 def _error_of(response: httpx.Response) -> CepError:

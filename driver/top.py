@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Group
 from rich.table import Column, Table
 
+from cep.errors import counted
+
 ReportedFigures = Mapping[str, Any]
 
 STALE_S = 3.0
@@ -166,7 +168,7 @@ def view_table(shown: TopView, instances_max: int | None = None) -> Group:
     """For the terminal: the instance managers, and under each instance its operators, those that cost most first."""
     left = len(shown.instances) - (instances_max or len(shown.instances))
     shown = replace(shown, instances=shown.instances[:instances_max])
-    more = [f"and {left} instances more"] if left > 0 else []
+    more = [f"and {counted(left, 'instance')} more"] if left > 0 else []
     return Group(_managers_table(shown), _instances_table(shown), *more)
 
 

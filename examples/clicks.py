@@ -1,6 +1,6 @@
 """Visits to a shop: the clicks of a visitor until half an hour of silence, and how far visits come on the way view → cart → buy.
 
-python examples/clicks.py
+python3 bootstrap.py python examples/clicks.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Guessed passwords: three logins of a user fail, the next one succeeds, and all four lie within five minutes.
 
-python examples/fraud.py
+python3 bootstrap.py python examples/fraud.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bars of a market: open, high, low, close and volume of each minute and symbol, with the quote that stood when the minute ended.
 
-python examples/market.py
+python3 bootstrap.py python examples/market.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Readings that are more than three sigma off what the same sensor showed in its last ten minutes, with the place of the sensor.
 
-python examples/sensors.py
+python3 bootstrap.py python examples/sensors.py
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from driver.terminal import plain_console
 from hibench.options import ENGINES, MODES, NUMA_MODES, Comparison, Mode, Numa, Pace, WorkloadName, duration_ms
 from hibench.options import events as events_asked
 from hibench.records.options import CacheOption, Disorder, EventRate, RecordBytes, Seed
@@ -167,14 +167,14 @@ def run(
     from hibench.report import expect_equal, show
     from hibench.screen import Screen
 
-    screen = Screen(Console(stderr=True))
+    screen = Screen(plain_console(stderr=True))
     report = run_comparison(_comparison(_with_settings(context, config, mode, screen), MODES[mode], cache, json), screen)
-    console = Console(stderr=str(json) == "-")
+    console = plain_console(stderr=str(json) == "-")
     show(report, console)
     where = shlex.join(["--cache", str(cache)]) if cache else ""
     report_them = f"report    hibench report {report.series} --html report.html {where}" if report.records else ""
     for line in (*(f"record    {folder}" for folder in report.records), report_them):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if json is not None:
         report.write_json(json)
     expect_equal(report)
@@ -252,8 +252,8 @@ def list_all(cache: CacheOption = None) -> None:
     for found in datasets(folder):
         options = found.dataset
         table.add_row(found.folder.name, f"{options.events:,}", f"{found.bytes:,}", str(options.keys), f"{options.disorder_ms} ms")
-    Console().print(workloads)
-    Console().print(table if table.row_count else f"no datasets in {folder}")
+    plain_console().print(workloads)
+    plain_console().print(table if table.row_count else f"no datasets in {folder}")
 
 
 def _chosen(choice: str, single: tuple[str, ...]) -> tuple[str, ...]:

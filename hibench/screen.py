@@ -20,7 +20,7 @@ class Screen:
         self.steps: list[TimedStep] = []
 
     def say(self, message: str) -> None:
-        self._console.print(message, highlight=False, markup=False)
+        self._console.print(message)
 
     @contextlib.contextmanager
     def step(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -33,5 +33,5 @@ class Screen:
         self.say(f"✓ {name}: {self.steps[-1].seconds:.1f} s")
 
     def _bars(self) -> Progress:
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
         return Progress(SpinnerColumn(), *columns, console=self._console, transient=True, disable=not self._console.is_terminal)

@@ -25,6 +25,7 @@ from cep.plan.physical import Edge, Feed, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
 from cep.service.folders import inside
+from cep.service.logs import about
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Format, Header
 from cep.world.archive import Archive
@@ -143,6 +144,10 @@ class InstanceHost:
 
     def __post_init__(self) -> None:
         self.label = mark_label(self.instance)
+
+    def about(self, **more: Any) -> dict[str, Any]:
+        """For a line of the log that is about it."""
+        return about(self.instance.query, f"{self.instance.subquery}/{self.instance.index}", **more)
 
     @property
     def attempt(self) -> int:

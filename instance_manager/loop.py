@@ -26,6 +26,7 @@ from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
 from instance_manager.accounts import LoopAccounts, step_accounts
 from instance_manager.clients.clients import SILENCE_S, Clients
+from instance_manager.clients.rights import Rights
 from instance_manager.control.commands import (
     AddInstance,
     AddSubscriptions,
@@ -88,7 +89,9 @@ class Loop:
         self.accounts, self.idle = LoopAccounts(), Account()  # what belongs to no instance; what was slept
         self.account = self.accounts.rest
         self.clients = Clients(sockets, budget_bytes, silence_s, self.clock, process or int.from_bytes(os.urandom(6), "little"))
-        self.network = Network(sockets, self._on_control, self.clients.publishers.published, self._on_broken, self.meter)
+        self.rights = Rights(self.clients)
+        handlers = self._on_control, self.clients.publishers.published, self._on_broken
+        self.network = Network(sockets, *handlers, self.meter, self.rights.check)
         self.feeds = Feeds(self.network)
         self.fast_paths = FastPaths(sockets, self.clients, self.meter, fast_path)
         self.network.relays = self.fast_paths.entered
@@ -137,8 +140,8 @@ class Loop:
         return self.in_doubt
 
     def _await_confirmation(self) -> bool:
-        """The control thread reads what should be true; what is to fail fails first. What waits comes round, and is not held. Has it
-        come?"""
+        """Has the control thread read what should be true, so that the loop may go on? Until then commands alone are obeyed: what is to
+        fail fails before it gives anything out."""
         self.slot.words[SINCE] = self.turned
         self._obey()
         return not self.in_doubt
@@ -355,6 +358,7 @@ class Loop:
             else:
                 self.senders[id_] = (hosted, out.way)
         self.clients.add(hosted)
+        self.rights.note(hosted)
         self.feeds.add(hosted)
         self.moves.add(hosted)
         self.checkpoints.add(hosted)

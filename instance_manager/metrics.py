@@ -42,7 +42,16 @@ ROUND = 500  # reports in which every instance comes at least once: 250 s
 class Reporter:
     """Sends a report when it is due; `tick` is called by the loop, in whose thread this is made."""
 
-    def __init__(self, config: InstanceManagerConfig, sockets: Sockets, clock: Clock, usage: Usage, stalls: Stalls | None = None) -> None:
+    def __init__(
+        self,
+        config: InstanceManagerConfig,
+        sockets: Sockets,
+        clock: Clock,
+        usage: Usage,
+        stalls: Stalls | None = None,
+        memory_limit_bytes: int | None = None,
+    ) -> None:
+        self.memory_limit_bytes = memory_limit_bytes
         self.config, self.sockets, self.clock, self.usage, self.stalls = config, sockets, clock, usage, stalls
         self._due = 0
         self._cpu_ns, self._mark = usage.thread_cpu_ns(), clock.steady_ns()
@@ -100,6 +109,7 @@ class Reporter:
                 "loop_cpu_ns": loop_cpu_ns,
                 "network_cpu_ns": loop.network.account.cpu_ns,
                 "rss_bytes": self.usage.resident_bytes(),
+                "memory_limit_bytes": self.memory_limit_bytes,
                 "strays": loop.network.strays,
                 "compilations": compilations(),
             },
@@ -154,7 +164,7 @@ def _instance(hosted: InstanceHost, share: float, now_us: int) -> dict[str, Any]
         "instance": instance.index,
         "epoch": hosted.epoch,
         "state": instance.state,
-        "watermark": None if (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
+        "watermark": None if instance.done or (watermark := watermark_of(instance)) in (MIN_TIME, MAX_TIME) else watermark,
         "waits_for": waits_for(instance, now_us),
         "rows_in": max((node.rows_in for node in instance.nodes), default=0),
         "rows_out": sum(output.rows for output in instance.outputs),

@@ -15,6 +15,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.elements import Batch
 from cep.errors import ProtocolError
 from cep.transport import wire
+from cep.transport.keyring import Speaker
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
 from instance_manager.ports import InPort, Relay, RemoteChannel
@@ -25,6 +26,7 @@ RECEIVE_MESSAGES_MAX = 256  # per turn of the loop
 LOG = logging.getLogger(__name__)
 
 ControlHandler = Callable[[Header, Any], None]
+Check = Callable[[Speaker, Header, Any], None]  # raises ProtocolError: that key may not say that
 PublishedHandler = Callable[[Header, Any], Account | None]
 
 
@@ -38,7 +40,9 @@ class Network:
         on_published: PublishedHandler,
         on_broken: Callable[[InPort, Exception], None],
         meter: Meter,
+        check: Check = lambda speaker, header, body: None,
     ) -> None:
+        self.check = check
         self.sockets, self.on_control, self.on_published, self.on_broken = sockets, on_control, on_published, on_broken
         self.meter, self.account = meter, Account()  # the account: credits, and messages that belong to no stream
         self.incoming: dict[int, InPort] = {}
@@ -56,10 +60,20 @@ class Network:
                 continue
             if message is None:
                 return
-            self.meter.charge(self._dispatch(*message))
+            if self.sockets.speaker is None or self._may(self.sockets.speaker, *message):
+                self.meter.charge(self._dispatch(*message))
+
+    def _may(self, speaker: Speaker, header: Header, body: Any) -> bool:
+        """May the message be heard that was sent under that key?"""
+        try:
+            self.check(speaker, header, body)
+        except ProtocolError as error:
+            self._stray("message is not allowed: %s", error)
+            return False
+        return True
 
     def _dispatch(self, header: Header, body: Any) -> Account:
-        """The channel that the message was for."""
+        """Hands the message to what it is for. The account that the work is charged to: that of its channel, or the network's own."""
         if header.channel in self.relays:  # the instance is looked at next
             self.relays[header.channel].leave()
         if header.kind == wire.CREDIT and header.channel in self.channels:

@@ -19,7 +19,7 @@ from cep.transport.sockets import Sockets
 from cep.transport.wire import Format, Header
 
 #: (subquery, instance)
-Place = tuple[str, int]
+InstancePlace = tuple[str, int]
 
 
 class Relay(Protocol):
@@ -97,7 +97,7 @@ class InPort:
     account: Account  # of receiving and decoding
     endpoint: str = ""  # of the sender, which is in another process, and gets credit there; empty: it is here
     paced: bool = False  # the sender may read files: it waits for our watermark
-    sender: Place | None = None  # None: another query's, or what this instance was at its old place
+    sender: InstancePlace | None = None  # None: another query's, or what this instance was at its old place
     told: int = MIN_TIME  # the combined watermark that the sender knows of
     id: int = field(init=False)  # that a header bears
 
@@ -112,7 +112,7 @@ class OutPort:
     channel: ChannelId
     way: RemoteChannel | LocalChannel
     format: Format
-    receiver: Place | None = None  # None: what this instance is at its new place
+    receiver: InstancePlace | None = None  # None: what this instance is at its new place
     stream: str = ""  # that flows there
     id: int = field(init=False)
 
@@ -149,11 +149,11 @@ class Ports:
         self.incoming.pop(id_, None)
         self.remote.pop(id_, None)
 
-    def from_place(self, place: Place) -> Iterator[InPort]:
+    def from_place(self, place: InstancePlace) -> Iterator[InPort]:
         """Of each channel from there the one that was opened last."""
         return iter({port.channel.planned: port for port in self.incoming.values() if port.sender == place}.values())
 
-    def to_place(self, place: Place) -> Iterator[OutPort]:
+    def to_place(self, place: InstancePlace) -> Iterator[OutPort]:
         """Likewise, to there."""
         return iter({port.channel.planned: port for port in self.outgoing.values() if port.receiver == place}.values())
 

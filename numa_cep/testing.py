@@ -6,7 +6,8 @@
         assert run.answers("per_ip") == [...]
 
 The parts are those of a cluster, the answers too. Nothing happens by itself: rows are taken when they are sent, and the clock goes on when
-it is told to. Machine code is not compiled unless that is asked for, so a run begins at once, and a row costs microseconds.
+it is told to. Machine code is not compiled unless that is asked for, so a run begins at once, and a row costs microseconds to
+milliseconds.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from cep.dataflow.sources.lateness import greatest_of, stamp_of
 from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.publishers import Closing, Published, PublisherPartition
 from cep.elements import MIN_TIME, Batch, Element, Idle, Watermark
-from cep.errors import ClusterError, NotFound, QueryError, QueryFailed
+from cep.errors import ClusterError, Conflict, NotFound, QueryError, QueryFailed
 from cep.kernels.columns import columns_to_arrow
 from cep.kernels.jit import interpreted
 from cep.model import query as documents
 from cep.model.duration import parse_duration
+from cep.model.growth import wider
 from cep.model.references import references_in, split_reference
 from cep.model.schema import Schema
 from cep.model.streams import CLOCK, Stream
@@ -44,7 +46,7 @@ from cep.plan.physical import Feed, PhysicalPlan, Worker
 from cep.plan.planner import plan
 from driver.builder.query import Query
 from driver.cluster import Deployable
-from driver.streams.arrow import instant, time_column
+from driver.streams.arrow import instant, time_column, with_shown_times
 from driver.streams.published_rows import PublishedRows
 
 #: What the clock shows when a run begins, unless it is told otherwise.
@@ -76,8 +78,9 @@ def run(
 
     Raises:
         QueryError: what a cluster would refuse.
+        Conflict: two declarations of a stream, of which neither is the other with nullable columns more.
     """
-    return Run(queries, {each.name: _published(each) for each in streams}, instances, now, seed, compiled)
+    return Run(queries, streams, instances, now, seed, compiled)
 
 
 def answers(query: Deployable, rows: Mapping[str, Any], **options: Any) -> dict[str, Rows]:
@@ -104,14 +107,14 @@ class Run:
     """Queries at work. `streams` are those that rows are sent to, `outputs` those that have answers, by name."""
 
     def __init__(
-        self, queries: Sequence[Deployable], known: Mapping[str, Stream], instances: int, now: datetime, seed: int, compiled: bool
+        self, queries: Sequence[Deployable], declared: Iterable[Stream], instances: int, now: datetime, seed: int, compiled: bool
     ) -> None:
         values = [_value(query) for query in queries]
         self._functions = {split_reference(name)[0] for value in values for name, _ in references_in(documents.to_json(value))}
         self._compiled, self._instances, self._choose = compiled, instances, random.Random(seed)
         self._now_us = parse_duration(now - _EPOCH)
-        self._plans = _planned(values, known, instances)
-        self.streams = {name: stream for each in self._plans for name, stream in each.streams.items() if name not in each.feeds}
+        self._plans, known = _planned(values, declared, instances)
+        self.streams = {name: known[name] for each in self._plans for name in each.streams if name not in each.feeds}
         self.outputs: dict[str, Schema] = {}
         self._runs: list[LocalRun] = []
         self._publishers: dict[str, dict[str, _Publisher]] = {name: {} for name in self.streams}
@@ -193,7 +196,7 @@ class Run:
         """What has come out on a stream since it was asked last, in the order in which it came.
 
         Args:
-            event_time: adds each answer's event time as a last column; a text is its name.
+            event_time: adds each answer's event time as a last column, None at the end of event time; a text is its name.
 
         Raises: NotFound: no query here puts it out.
         """
@@ -269,9 +272,9 @@ class _Publisher:
         first = self.record
         for piece in self.rows.pieces(data, lambda: max(self.max_time, self.clock())):
             batch, before, record = self.rows.format.from_arrow(piece.whole, 0), self.max_time, self.record
-            for readers in self._readers():
+            for run, readers in self._reading():
                 self.max_time, self.record = before, record
-                self._deal(readers, batch)
+                self._deal(readers, _as_declared(batch, run.plan.streams[self.stream.name]))
         self._tell(Watermark(self.stamp))
         return self.record - first
 
@@ -304,6 +307,7 @@ class _Publisher:
         """A piece of the rows to each instance that reads them."""
         for reader, rows in zip(readers, np.array_split(np.arange(len(batch)), len(readers)), strict=True):
             if len(rows):
+                reader.publishers[self.name].last_row_us = self.clock()
                 piece, before, record = batch.take(rows), self.max_time, self.record
                 self.max_time, self.record = max(before, greatest_of(piece.time, self.stream.times)), record + len(rows)
                 self._put(reader, Published(piece, before, record), batch_bytes(piece))
@@ -336,20 +340,32 @@ class _Publisher:
         return Inbox(f"{self.stream.name}<{self.name}", CREDIT_BYTES)
 
     def _readers(self) -> Iterator[list[PublishedSource]]:
-        """The instances that read the stream, for each query that does."""
+        return (readers for _, readers in self._reading())
+
+    def _reading(self) -> Iterator[tuple[LocalRun, list[PublishedSource]]]:
+        """Each query that reads the stream, and its instances that do."""
         for run in self.runs:
             sources = [source for each in run.instances for source, _ in each.sources]
             there = [each for each in sources if isinstance(each, PublishedSource) and each.stream == self.stream.name]
             if there:
-                yield there
+                yield run, there
+
+
+def _as_declared(batch: Batch, stream: Stream) -> Batch:
+    """With the columns of a query that may know fewer."""
+    return replace(batch, columns={name: batch.columns[name] for name in stream.schema.names})
 
 
 def _value(query: Deployable) -> documents.Query:
-    """As a cluster has it: it has been a document once. Its streams are published, and its answers go to no file."""
+    """As a cluster has it: it has been a document once."""
     document = query.to_json() if isinstance(query, Query) else query if isinstance(query, Mapping) else documents.to_json(query)
-    value = documents.from_json(dict(document))
-    outputs = tuple(replace(output, files=None) for output in value.outputs)
-    return replace(value, streams=tuple(map(_published, value.streams)), outputs=outputs)
+    return documents.from_json(dict(document))
+
+
+def _tested(query: documents.Query) -> documents.Query:
+    """Its streams are published, and its answers go to no file."""
+    outputs = tuple(replace(output, files=None) for output in query.outputs)
+    return replace(query, streams=tuple(map(_published, query.streams)), outputs=outputs)
 
 
 def _published(stream: Stream) -> Stream:
@@ -357,18 +373,35 @@ def _published(stream: Stream) -> Stream:
     return stream if stream.files is None else replace(stream, files=None)
 
 
-def _planned(queries: Sequence[documents.Query], known: Mapping[str, Stream], instances: int) -> list[PhysicalPlan]:
-    """Each knows what those before it put out. Raises QueryError."""
+def _planned(
+    queries: Sequence[documents.Query], declared: Iterable[Stream], instances: int
+) -> tuple[list[PhysicalPlan], dict[str, Stream]]:
+    """Plans, and the streams by name as all declarations make them. Each query knows what those before it put out. Raises QueryError, and
+    Conflict where a cluster does."""
     topology = Topology.one_node(range(instances))
     workers = [Worker(f"im-{core}", 0, core, "") for core in range(instances)]
     plans: list[PhysicalPlan] = []
     feeds: dict[str, Feed] = {}
-    streams = dict(known)
+    known = _declared({}, declared)
+    streams = {name: _published(each) for name, each in known.items()}
     for query in queries:
-        plans.append(plan(query, streams, workers, topology, feeds=feeds))
+        known = _declared(known, query.streams)
+        plans.append(plan(_tested(query), streams, workers, topology, feeds=feeds))
+        streams |= {each.name: _published(known[each.name]) for each in query.streams}
         for output in query.outputs:
             streams[output.stream], feeds[output.stream] = feed_of(plans[-1], 1, output.stream)
-    return plans
+    return plans, streams
+
+
+def _declared(known: Mapping[str, Stream], streams: Iterable[Stream]) -> dict[str, Stream]:
+    """What is declared by each name once these are too."""
+    found = dict(known)
+    for stream in streams:
+        try:
+            found[stream.name] = wider(found.get(stream.name, stream), stream)
+        except QueryError as error:
+            raise Conflict(error.message) from None
+    return found
 
 
 @contextmanager
@@ -381,10 +414,11 @@ def _failing(plan: PhysicalPlan) -> Iterator[None]:
 
 
 def _rows(batch: Batch, schema: Schema, time: str | None) -> Rows:
-    arrow = pa.Table.from_batches([columns_to_arrow(batch.columns, schema)])
+    shown = columns_to_arrow(batch.columns, schema)
     if time is not None:
-        arrow = arrow.append_column(time, pa.array(batch.time, pa.timestamp("us", tz="UTC")))
-    rows: Rows = arrow.to_pylist()
+        times = pa.array(batch.time, pa.timestamp("us", tz="UTC"))
+        shown = with_shown_times(pa.RecordBatch.from_arrays([*shown.columns, times], names=[*schema.names, time]))
+    rows: Rows = shown.to_pylist()
     return rows
 
 

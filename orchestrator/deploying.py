@@ -21,12 +21,22 @@ from orchestrator.state.feeds import sources
 _LOG = logging.getLogger(__name__)
 
 
-def planned(state: ClusterState, query: Query, files: FilesByStream, config: ClusterConfig, topology: Topology) -> PhysicalPlan:
-    """Raises Conflict, QueryError, PlacementError, ClusterError."""
-    state.check_new(query)
+def planned(
+    state: ClusterState,
+    query: Query,
+    files: FilesByStream,
+    config: ClusterConfig,
+    topology: Topology,
+    owner: str = "",
+    instead: bool = False,
+) -> PhysicalPlan:
+    """For the client `owner`; `instead`: in place of the deployed query of its name, which counts as deleted. Raises Conflict, QueryError,
+    PlacementError, ClusterError."""
+    state.check_new(query, owner, instead)
     check_references(queries.to_json(query), config.modules)
     known, feeds = sources(state, query)
-    plan = make_plan(query, known, state.workers(), topology, config.numa, files, feeds)
+    machines = state.machines(config.host, topology)
+    plan = make_plan(query, known, state.workers(query.name), machines, config.numa, files, feeds)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
     return plan
 

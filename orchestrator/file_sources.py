@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from cep.dataflow.operators.static_table import check_inline
+from cep.dataflow.operators.static_table import check_inline, compression_of
 from cep.dataflow.sources.opening import check_file
 from cep.errors import DataError, QueryError
 from cep.model.operators import Lookup
@@ -23,6 +23,7 @@ from cep.model.streams import SourceFiles, Stream
 from cep.model.tables import StaticTable
 from cep.plan.physical import FilesByStream
 from cep.service.folders import inside
+from cep.world.confined import held
 
 PATH_BYTES_MAX = 4095
 """As Linux has it."""
@@ -65,7 +66,8 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
     _size(str(inside(path, allowed, pointer)), pointer)
     what = f"table {path!r}"
     try:
-        there = _column_names(path, table.format)
+        with held(path) as open_:
+            there = _column_names(open_, table.format, path)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no UTF-8
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
     for name in table.schema.names:
@@ -73,15 +75,15 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
             raise QueryError(f"{what}: no column {name!r}; there are {', '.join(there) or 'none'}", pointer)
 
 
-def _column_names(path: str, format: str) -> list[str]:
-    """The names of the columns that are there, whatever is declared."""
+def _column_names(path: str, format: str, named: str) -> list[str]:
+    """The names of the columns that are there, whatever is declared. `path` leads to the file that is `named`."""
     match format:
         case "parquet":
             return list(pyarrow.parquet.read_schema(path).names)
         case "arrow":
             with pa.ipc.open_file(path) as file:
                 return list(file.schema.names)
-    with pyarrow.csv.open_csv(path) as file:
+    with pa.input_stream(path, compression=compression_of(named)) as text, pyarrow.csv.open_csv(text) as file:
         return list(file.schema.names)
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from cep.errors import ProtocolError, QueryFailed
+from cep.model.hosts import AgentProcess
 from cep.model.limits import CAUSE_CHARS_MAX, EPOCH_MAX, KEEP_S_MAX, KEEP_S_MIN, checked, checked_endpoint, shown
 from cep.model.shapes import read_shape
 from cep.transport.endpoints import host_of
@@ -263,6 +264,23 @@ class PublisherRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Evacuation:
+    """`agent`: of the host that is to be left. `until`: seconds since 1970."""
+
+    host: str
+    agent: AgentProcess
+    until: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"agent": list(self.agent)}
+
+    @staticmethod
+    def from_json(document: Any) -> Evacuation:
+        """Raises ProtocolError."""
+        return read_shape(Evacuation, document)
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRecord:
     """A query in the cluster.
 
@@ -288,6 +306,7 @@ class QueryRecord:
         restore: the checkpoint that the attempt goes on from; None: it began anew.
         strikes: recoveries by its own doing since the last checkpoint.
         reason: of the last recovery.
+        owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
 
     name: str
@@ -313,6 +332,7 @@ class QueryRecord:
     restore: CommittedCheckpoint | None = None
     strikes: int = 0
     reason: str = ""
+    owner: str = ""
 
     @property
     def broken(self) -> str:

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 
 from cep.config import node
 from cep.errors import ClusterError, TooLarge
+from cep.model.hosts import Host
 from cep.world.coordination import (
     BadVersion,
     Check,
@@ -43,7 +44,19 @@ from orchestrator.state.quarantine import Quarantine, decode, readable
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
 
-_KINDS = ("streams", "queries", "plans", "tables", "checkpoints", "assignments", "publishers", "subscriptions", "blames")
+_KINDS = (
+    "streams",
+    "queries",
+    "plans",
+    "tables",
+    "checkpoints",
+    "assignments",
+    "publishers",
+    "subscriptions",
+    "blames",
+    "evacuations",
+    "keys",
+)
 _GONE = None
 _DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen
 _TRIES_MAX = 10
@@ -90,7 +103,7 @@ class Registry:
     def read_all(self) -> dict[str, Any]:
         """path -> value of every node the orchestrator writes; what was pending or seen before is forgotten."""
         self._known, self._pending, self._uncertain, self._seen = {}, {}, set(), {}
-        self._ensure(node(kind) for kind in (*_KINDS, "ims", "status"))
+        self._ensure(node(kind) for kind in (*_KINDS, "ims", "status", "hosts"))
         self._coordination.sync()
         level = [node(kind) for kind in _KINDS]
         for _ in range(_DEPTH_MAX):
@@ -110,6 +123,16 @@ class Registry:
             self.quarantine.set_aside(path, "another instance manager has this id")
         self.quarantine.release_below(node("ims"), paths)
         self._ensure(node(kind, im) for kind in ("status", "assignments") for im in found)
+        return found
+
+    def hosts(self) -> dict[str, Host]:
+        """The hosts that have joined, by name; `changed` tells when to ask again."""
+        paths = [node("hosts", name) for name in self._names(node("hosts")) or ()]
+        read = [(path, self._understood(path, data, Host.from_json)) for path, data in self._values(paths, self._changed) if data]
+        found = {host.name: host for path, host in read if host is not None and path == node("hosts", host.name)}
+        for path in [path for path, host in read if host is not None and path != node("hosts", host.name)]:
+            self.quarantine.set_aside(path, "it says that it is another host")
+        self.quarantine.release_below(node("hosts"), paths)
         return found
 
     def statuses(self, im: str, names: Iterable[str] | None = None) -> dict[str, Status | None]:

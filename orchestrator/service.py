@@ -18,10 +18,12 @@ from typing import TypeVar
 
 from cep.config import ClusterConfig, node
 from cep.errors import CepError, ClusterError
+from cep.model.hosts import Host
 from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.topology import Topology
 from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
@@ -30,9 +32,9 @@ from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
 from orchestrator.manifests import Manifests
-from orchestrator.records import InstanceManager, Now, Process
+from orchestrator.records import InstanceManager, Now, Process, PublisherRecord
 from orchestrator.registry import Deposed, Registry
-from orchestrator.state.blame import Deaths
+from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
 from orchestrator.state.events import (
@@ -40,14 +42,18 @@ from orchestrator.state.events import (
     Connected,
     Delete,
     Event,
+    HostsSeen,
     ManagerDied,
     ManifestFailed,
     NodeCommand,
+    OfferMembersKey,
+    OpenPublisher,
     SubmitQuery,
     Tick,
     WriteManifest,
 )
 from orchestrator.state.quarantine import Quarantine
+from orchestrator.state.quotas import Quotas
 from orchestrator.unseen import Unseen
 
 _LOG = logging.getLogger(__name__)
@@ -96,9 +102,10 @@ class Service:
     """The cluster's state, kept in ZooKeeper. `ask`, `do`, `deploy` and `wait` may be called from any thread.
 
     Args:
-        topology: where the planner finds the distances between nodes.
+        topology: of the host on which this is.
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
+        members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
         store: where checkpoints are.
         watch: is told which instance managers there are, and says by `manager_died` that one has ended.
     """
@@ -111,6 +118,7 @@ class Service:
         clock: Clock,
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
+        members: KeyPair | None = None,
         store: Store | None = None,
         watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
     ) -> None:
@@ -121,14 +129,15 @@ class Service:
         self.leader: str | None = None
         self.mailbox: Mailbox[Word] = Mailbox()
         self.quarantine = Quarantine()
-        self.clock, self._coordination, self._deaths = clock, coordination, deaths
+        self.clock, self._coordination, self._deaths, self._members = clock, coordination, deaths, members
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
-        self._state = ClusterState(config.session_timeout_s, self.quarantine)
+        self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
         self._manifests = Manifests(store or DiskStore(), config.checkpoints)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
+        self._off: set[str] = set()  # hosts whose clocks are off, which has been told
         self._try_again = False
         self._deadline: float | None = None  # the steady time at which the state wants a Tick
 
@@ -153,17 +162,26 @@ class Service:
         """Has the events handled and what follows from them written together. Raises what `ClusterState.handle` does."""
         return self.ask(lambda _: self._handle_all(events))
 
-    def deploy(self, query: Query, files: FilesByStream, start: bool) -> Future[PhysicalPlan]:
-        """Plans the query and writes it down. Raises Conflict, QueryError, PlacementError, ClusterError."""
-        return self.ask(lambda state: self._deploy(state, query, files, start))
+    def open_publishers(self, publishers: Sequence[PublisherRecord]) -> Future[None]:
+        """All of them or, raising Conflict, none."""
 
-    def deploy_all(self, wanted: Sequence[tuple[Query, FilesByStream]], start: bool) -> Future[list[CepError | None]]:
+        def opened(state: ClusterState) -> None:
+            state.check_publishers(publishers)
+            self._handle_all(map(OpenPublisher, publishers))
+
+        return self.ask(opened)
+
+    def deploy(self, query: Query, files: FilesByStream, start: bool, owner: str = "") -> Future[PhysicalPlan]:
+        """Plans the query and writes it down, for the client `owner`. Raises Conflict, QueryError, PlacementError, ClusterError."""
+        return self.ask(lambda state: self._deploy(state, query, files, start, owner))
+
+    def deploy_all(self, wanted: Sequence[tuple[Query, FilesByStream]], start: bool, owner: str = "") -> Future[list[CepError | None]]:
         """The same for many, in their order, written together; what was wrong with each, which harms no other."""
-        return self.ask(lambda state: [attempted(partial(self._deploy, state, query, files, start)) for query, files in wanted])
+        return self.ask(lambda state: [attempted(partial(self._deploy, state, query, files, start, owner)) for query, files in wanted])
 
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
-        """The plan it would get now. Raises what `deploy` does."""
-        return self.ask(lambda state: planned(state, query, files, self.config, self.topology))
+        """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
+        return self.ask(lambda state: planned(state, query, files, self.config, self.topology, instead=True))
 
     def manager_died(self, im: str, process: Process) -> None:
         """That process was seen to end."""
@@ -254,8 +272,10 @@ class Service:
         if not self.leads:
             self._campaign()
         if self.leads:
-            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._deaths):
+            for path, event in self._unseen.read(self._registry, lambda: self._state.managers, self._all_deaths):
                 self._see(path, event)
+                if isinstance(event, HostsSeen):
+                    self._tell_of_clocks(event.hosts)
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
             if self._state.managers is not self._watched:
@@ -264,6 +284,16 @@ class Service:
             self._registry.flush(self._fence)
             self._manifests.confirmed()
 
+    def _all_deaths(self) -> Deaths:
+        """Those of other hosts come with their registrations."""
+        return {**self._deaths(), **deaths_in(report for host in self._state.hosts.values() for report in host.reports)}
+
+    def _tell_of_clocks(self, hosts: Mapping[str, Host]) -> None:
+        off = {name for name, host in hosts.items() if host.is_clock_off}
+        for name in sorted(off - self._off):
+            _LOG.warning("the clock of host %r is %.1f s off ZooKeeper's: set it", name, (hosts[name].clock_ms or 0) / 1000)
+        self._off = off
+
     def _campaign(self) -> None:
         if not self._election.leads():
             self.leader = self._election.leader()
@@ -271,9 +301,11 @@ class Service:
         self._coordination.claim()
         self._fence = self._election.take_office()
         self.quarantine.clear()
-        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, self._fence)
+        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config), self._fence)
         with suppress(ClusterError):  # what cannot be written is set aside
             self._put(self._state.restore(self._registry.read_all(), self._now()))
+        if self._members is not None:
+            self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
         self._unseen = Unseen()
         self._look_at_everything()
@@ -334,7 +366,7 @@ class Service:
         for event in events:
             self._handle(event)
 
-    def _deploy(self, state: ClusterState, query: Query, files: FilesByStream, start: bool) -> PhysicalPlan:
-        plan = planned(state, query, files, self.config, self.topology)
-        self._handle(SubmitQuery(plan, start))
+    def _deploy(self, state: ClusterState, query: Query, files: FilesByStream, start: bool, owner: str) -> PhysicalPlan:
+        plan = planned(state, query, files, self.config, self.topology, owner)
+        self._handle(SubmitQuery(plan, start, owner))
         return plan

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cep.config import ClusterConfig
 from cep.model.topology import Topology
+from cep.service.keys import read_pair
 from cep.service.reports import read_reports
 from cep.world.clock import SystemClock
 from cep.world.zookeeper import ZooKeeperSession
@@ -25,15 +26,17 @@ class ServiceThread(threading.Thread):
 
     def __init__(self, config: ClusterConfig, topology: Topology) -> None:
         super().__init__(name="orchestrator", daemon=True)
-        session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret)
+        session = ZooKeeperSession(config.zookeeper, config.session_timeout_s, config.zookeeper_secret, config.zookeeper_credentials)
+
+        members = None if config.members is None else read_pair(Path(config.members))
 
         def deaths() -> Deaths:
             """As the supervisors report, which keep instance managers up."""
             return {} if config.reports is None else deaths_in(read_reports(Path(config.reports)))
 
         candidate = Candidate.here(config.rest)
-        self.service = Service(config, topology, session, SystemClock(), candidate, deaths, watch=lambda there: self._deaths.watch(there))
-        self._deaths = DeathWatch(self.service.manager_died)
+        self._deaths = DeathWatch(lambda im, process: self.service.manager_died(im, process))
+        self.service = Service(config, topology, session, SystemClock(), candidate, deaths, members, watch=self._deaths.watch)
         self._deaths.start()
 
     def run(self) -> None:

@@ -9,14 +9,14 @@ from cep.config import ROOT, node
 from orchestrator.records import Status
 from orchestrator.registry import Registry, unquoted
 from orchestrator.state.blame import Deaths
-from orchestrator.state.events import Event, ManagersSeen, StatusesSeen
+from orchestrator.state.events import Event, HostsSeen, ManagersSeen, StatusesSeen
 
 
 class Unseen:
     """Notes what has changed, and reads it. What could not be read stays unseen."""
 
     def __init__(self) -> None:
-        self._managers = False
+        self._managers = self._hosts = False
         self._ims: set[str] = set()  # every status of theirs is to be read, and watched anew
         self._listings: set[str] = set()  # statuses of theirs have come or gone
         self._names: defaultdict[str, set[str]] = defaultdict(set)  # instance manager -> names of statuses that have changed
@@ -27,6 +27,8 @@ class Unseen:
         im, _, name = rest.partition("/")
         if kind == "ims":
             self._managers = True
+        elif kind == "hosts":
+            self._hosts = True
         elif kind == "status" and name:
             self._names[im].add(name)
         elif kind == "status":
@@ -34,7 +36,7 @@ class Unseen:
 
     def note_all(self, ims: Iterable[str]) -> None:
         """Everything may have changed, and nothing is watched: the registrations, and every status of `ims`."""
-        self._managers = True
+        self._managers = self._hosts = True
         self._ims.update(ims)
 
     def read(self, registry: Registry, known: Callable[[], Iterable[str]], deaths: Callable[[], Deaths]) -> Iterator[tuple[str, Event]]:
@@ -43,6 +45,9 @@ class Unseen:
         Args:
             known: the instance managers of which statuses are watched.
         """
+        if self._hosts:
+            yield node("hosts"), HostsSeen(registry.hosts())
+            self._hosts = False
         if self._managers:
             managers = registry.managers()
             self._ims |= managers.keys() - set(known())

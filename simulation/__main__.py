@@ -34,9 +34,10 @@ class SeedRun:
     faults: Counter[str]
     recoveries: int
     wrong: list[str]
+    cuts: int = 0  # of the network between hosts
 
     def __str__(self) -> str:
-        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances"
+        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts"
         faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
         wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
@@ -49,7 +50,8 @@ def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> 
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    return SeedRun(seed, trace.digest, trace.count, cluster.moved, cluster.faults.done, cluster.recoveries, wrong)
+    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts
+    return SeedRun(seed, trace.digest, trace.count, cluster.moved, *done)
 
 
 def main(
@@ -64,11 +66,12 @@ def main(
         found = run_seed(seed, kept := Trace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
-    failed, faults, began, number = list[int](), 0, time.monotonic(), first
+    failed, faults, began, number, cuts = list[int](), 0, time.monotonic(), first, 0
     while time.monotonic() - began < 60 * minutes if minutes is not None else number < first + seeds:
         found = _report(number)
         failed += [number] * bool(found.wrong)
         faults += found.faults.total()
+        cuts += found.cuts
         number += 1
         if number % COLLECT_EVERY == 0:
             gc.unfreeze()  # a loop freezes what there is whenever an instance comes, and of that most is garbage by now
@@ -76,7 +79,7 @@ def main(
             gc.freeze()
     took_s = time.monotonic() - began
     done, a_minute = number - first, 60 / took_s
-    rates = f"{a_minute * done:.0f} a minute; {faults} faults, {a_minute * faults:.0f} a minute"
+    rates = f"{a_minute * done:.0f} a minute; {faults} faults, {a_minute * faults:.0f} a minute, {cuts} cuts"
     print(f"{done} seeds in {took_s:.0f} s, {rates}; wrong: {failed or 'none'}")
     raise typer.Exit(bool(failed))
 

@@ -74,10 +74,11 @@ class SimulatedCluster:
         self.outcome = Outcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
         self.store, self.folder = MemoryStore(), ""
-        self.network, self.zookeeper = SimulatedNetwork(schedule), SimulatedZooKeeper(schedule)
+        self.drawn = drawn_faults(seed) if faults is None else tuple(faults)
+        self.network, self.zookeeper = SimulatedNetwork(schedule, 1 if self.drawn else work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
-        self.faults = Faults(self, drawn_faults(seed) if faults is None else faults)
+        self.faults = Faults(self, self.drawn)
         self.orchestrators = [self._orchestrator(number) for number in range(work.orchestrators)]
         self.managers = [self._manager(number, 1) for number in range(work.instance_managers)]
         self.doors = [orchestrator.door for orchestrator in self.orchestrators]
@@ -134,6 +135,7 @@ class SimulatedCluster:
             reading = {stream: self._subscribe(number, stream) for number, stream in enumerate(self.answers.expected)}
             self._await(lambda: all(task.ended or self.outcome.knows(stream) for stream, task in reading.items()))
             self._insist(lambda: self.user.rest.post(path("queries", QUERY, "start")))
+            self.network.hosts.begin_cuts()
             if not self.work.recovers:
                 self.writer.run(self._publish)
             if self.work.moves:

@@ -350,12 +350,12 @@ class SimulatedSession:
     def ensure(self, paths: Iterable[str]) -> None:
         asked = list(paths)
 
-        def made() -> None:
+        def ensure_all() -> None:
             for path in asked:
                 self.server.ensure(path)
 
         if asked:
-            self._ask(f"ensure {_first_of(asked)}", made)
+            self._ask(f"ensure {_first_of(asked)}", ensure_all)
 
     def create(self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False) -> str:
         owner = self._session if ephemeral else 0

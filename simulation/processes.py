@@ -65,7 +65,7 @@ class OrchestratorProcess:
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
         self.session = zookeeper.connect(name, self.clock)
-        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
         self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)

@@ -15,6 +15,7 @@ from typing import Any, TypeVarTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cep.errors import CepError
+from cep.service.access import EVERYBODY
 from orchestrator.rest import many, problems, query_routes, stream_routes
 from orchestrator.rest.api import Api
 from orchestrator.rest.models import ClosingOf, MoveRequest, OpeningOf, RebalanceRequest, SubscriptionRequest
@@ -138,7 +139,7 @@ class FrontDoor:
             case "POST", "publishers":
                 return await many.open_publishers([OpeningOf(**each) for each in document], self.api)
             case "GET", "publishers":
-                return await many.news_for_publishers(asked["endpoint"], self.api, asked["after"], float(asked["wait"]))
+                return await many.news_for_publishers(asked["endpoint"], self.api, EVERYBODY, asked["after"], float(asked["wait"]))
             case "POST", "publishers:close":
                 return await many.close_publishers([ClosingOf(**each) for each in document], self.api)
             case "GET", "queries":

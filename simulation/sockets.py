@@ -1,6 +1,7 @@
 """The data plane of a simulated cluster: messages are bytes, as on the wire, and travel for as long as the seed says.
 
-From one endpoint to another they keep their order, as on a connection; between others nothing is promised.
+From one endpoint to another they keep their order, as on a connection; between others nothing is promised. Between hosts they go by links
+that are cut (`simulation.links`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from cep.transport import wire
 from cep.transport.ipc import MessageLayout
 from cep.transport.wire import HEADER_BYTES, Header
 from simulation.clock import ProcessClock
+from simulation.links import Deliver, Hosts
 from simulation.schedule import MS, SeededSchedule
 
 #: How long a message travels, in ns: most are quick, few are not. Each link draws which of them it is like, each message from that.
@@ -23,8 +25,9 @@ QUICK, USUAL, SLOW = (1_000, 50_000), (50_000, 2 * MS), (MS, 60 * MS)
 class SimulatedNetwork:
     """What listens where, and what is under way."""
 
-    def __init__(self, schedule: SeededSchedule) -> None:
+    def __init__(self, schedule: SeededSchedule, hosts: int = 1) -> None:
         self.schedule = schedule
+        self.hosts = Hosts(schedule, hosts, lambda: schedule.choose.choice((QUICK, USUAL, USUAL, SLOW)))
         self.sniff: Callable[[str, Header], None] = lambda source, header: None  # is called with all that is sent
         self.listening: dict[str, SimulatedSockets] = {}
         self._links: dict[tuple[str, str], SimulatedLink] = {}
@@ -32,6 +35,7 @@ class SimulatedNetwork:
     def open(self, endpoint: str, clock: ProcessClock, wake: Callable[[], None]) -> SimulatedSockets:
         """The sockets of a process; `wake`: a message has come."""
         assert endpoint not in self.listening, endpoint
+        self.hosts.place(endpoint)
         self.listening[endpoint] = SimulatedSockets(self, endpoint, clock, wake)
         return self.listening[endpoint]
 
@@ -40,10 +44,25 @@ class SimulatedNetwork:
         return endpoint not in self.listening
 
     def carry(self, source: str, target: str, message: bytes, sent_ns: int) -> None:
+        if self.hosts.are_apart(source, target):
+            self.schedule.at(sent_ns, lambda: self.hosts.send(source, target, message, self._deliver))
+            return
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = SimulatedLink(self, source, target)
         link.carry(message, sent_ns)
+
+    def _deliver(self, source: str, target: str) -> Deliver:
+        """Gives a process at `target` what one at `source` sent; where nothing listens it is lost."""
+
+        def deliver(message: bytes, taken: Callable[[], None]) -> None:
+            sockets = self.listening.get(target)
+            if sockets is None:
+                taken()
+            else:
+                sockets.arrive(source, message, taken)
+
+        return deliver
 
 
 class SimulatedLink:
@@ -69,15 +88,17 @@ class SimulatedLink:
 class SimulatedSockets:
     """See `cep.transport.sockets.Sockets`."""
 
+    speaker = None
+
     def __init__(self, network: SimulatedNetwork, endpoint: str, clock: ProcessClock, wake: Callable[[], None]) -> None:
         self.network, self.endpoint, self.clock, self.wake = network, endpoint, clock, wake
-        self._arrived: deque[bytes] = deque()
+        self._arrived: deque[tuple[bytes, Callable[[], None]]] = deque()
 
-    def arrive(self, source: str, message: bytes) -> None:
+    def arrive(self, source: str, message: bytes, taken: Callable[[], None] = lambda: None) -> None:
         header = wire.unpack(message[:HEADER_BYTES])
         said = f"< {source} kind {header.kind} channel {header.channel:x} #{header.sequence} {zlib.crc32(message):08x}"
         self.network.schedule.note(self.endpoint, said)
-        self._arrived.append(message)
+        self._arrived.append((message, taken))
         self.wake()
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
@@ -90,7 +111,8 @@ class SimulatedSockets:
     def receive(self, look: bool = True) -> tuple[Header, Any] | None:
         if not self._arrived:
             return None
-        message = self._arrived.popleft()
+        message, taken = self._arrived.popleft()
+        taken()
         return wire.unpack(message[:HEADER_BYTES]), message[HEADER_BYTES:]
 
     def join(self, channel: int, layout: MessageLayout | None) -> None:

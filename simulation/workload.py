@@ -29,6 +29,7 @@ BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
 RECOVERING = 2  # of three queries
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
+HOSTS = (1, 1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class DrawnWorkload:
     instance_managers: int
     budget_bytes: int
     moves: int
+    hosts: int
     #: What its files hold, by path: it reads these, and recovers.
     files: Mapping[str, bytes] = field(default_factory=dict)
     read_bytes: int = READ_BYTES
@@ -88,6 +90,7 @@ def workload(seed: int) -> DrawnWorkload:
         choose.randint(1, 4),
         choose.choice(BUDGETS_BYTES),
         moves,
+        random.Random(f"hosts {seed}").choice(HOSTS),
     )
 
 
@@ -100,7 +103,7 @@ def _recovering(seed: int) -> DrawnWorkload:
     written = replace(sound, options=replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US)))
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
-    return DrawnWorkload(written, {}, {}, (1,), orchestrators, managers, budget_bytes, 0, contents, read_bytes)
+    return DrawnWorkload(written, {}, {}, (1,), orchestrators, managers, budget_bytes, 0, 1, contents, read_bytes)
 
 
 @lru_cache(maxsize=2)

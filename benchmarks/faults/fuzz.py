@@ -116,7 +116,7 @@ def throw(path: str, data: bytes) -> None:
 
 
 def requests(choose: random.Random) -> Iterator[bytes]:
-    """At HTTP's doors."""
+    """Requests to HTTP's doors, most of them malformed."""
     heads = (b"GET /answers?stream=good.out&reader=x", b"POST /records?stream=victim.in", b"GET /" + b"x" * 5000, b"\xff\x00" * 50)
     while True:
         body = choose.choice((b"", b"[", b"[[[[" * 1000, b'[{"at": NaN}]', b'[{"key": "\\ud800"}]', choose.randbytes(200)))

@@ -1,6 +1,7 @@
 """Latency of the engine: client, two subqueries in two processes and a subscriber; the same method as `benchmarks.measured.relay`.
 
-`python -m benchmarks.measured.delivery --rate 10000 [--seconds 6]`
+`python -m benchmarks.measured.delivery --rate 10000 [--seconds 6] [--beside]`. With `--beside` a process computes without pause on
+the first of the two cores.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.measured.beside import beside
 from benchmarks.measured.relay import feed, percentiles, two_cores
 from benchmarks.metering import pin, say
 from driver import Cluster, LocalCluster, Query, Subscription, col, stream
@@ -50,13 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--beside", action="store_true", help="a process that computes without pause on one of the cores")
     parser.add_argument("--publish", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.publish:
         return publish(asked.publish, asked.rate, asked.seconds)
     here, there = two_cores()
     # Not bound by the planner, which would put both subqueries into one process: there they have no way to go.
-    with LocalCluster(instances=2, numa=False) as cluster:
+    with LocalCluster(instances=2, numa=False) as cluster, beside(here, asked.beside):
         answers = cluster.deploy(query()).subscribe("answers")
         for name, pid in cluster.processes():
             if name.startswith("im-"):

@@ -52,7 +52,8 @@ def _publisher(url: str, *files: Path) -> subprocess.Popen[str]:
 def main() -> None:
     if sys.argv[1:2] == ["--publish"]:
         url, times, addresses = sys.argv[2:]
-        return publish(url, Path(times), Path(addresses))
+        publish(url, Path(times), Path(addresses))
+        return
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--times", "--addresses", "--out"):
         parser.add_argument(name, type=Path, required=True)
@@ -71,7 +72,7 @@ def main() -> None:
         publisher.wait(30)
         rows = running.status()["rows"]["answers"]
     say(answers=rows, records_per_instance_cpu_s=asked.records / used.of_instance_managers(), **used.rates(asked.records))
-    return None
+    return
 
 
 if __name__ == "__main__":

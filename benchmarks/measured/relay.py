@@ -3,7 +3,8 @@
 Open loop: tuple i is to be created at start + i / rate, and is sent as soon as that moment has come, whatever the others do. Its
 latency runs from that moment until the subscriber has it. A tuple is the moment itself: eight bytes.
 
-`python -m benchmarks.measured.relay --rate 10000 [--seconds 6]`
+`python -m benchmarks.measured.relay --rate 10000 [--seconds 6] [--beside]`. With `--beside` a process computes without pause on
+the first of the two cores.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from multiprocessing.process import BaseProcess
 import numpy as np
 import zmq
 
+from benchmarks.measured.beside import beside
 from benchmarks.metering import say
 
 LEAD_NS = 200_000_000
@@ -90,9 +92,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--beside", action="store_true", help="a process that computes without pause on one of the cores")
     asked = parser.parse_args()
     here, there = two_cores()
-    with tempfile.TemporaryDirectory() as folder:
+    with beside(here, asked.beside), tempfile.TemporaryDirectory() as folder:
         first, second, last = (f"ipc://{folder}/{i}" for i in range(3))
         context = zmq.Context()
         socket = context.socket(zmq.PULL)

@@ -18,7 +18,7 @@ import typer
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
 from benchmarks.nexmark.generator import Events
-from benchmarks.nexmark.made import made, read
+from benchmarks.nexmark.made import event_files, read
 from benchmarks.nexmark.page import Circumstances, Outcome, line, page
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
@@ -127,7 +127,7 @@ def command(
 def _measured(
     queries: list[Nexmark], events: Events, runs: int, instances: int, beside: Path | None, work: Path
 ) -> tuple[list[Outcome], Circumstances]:
-    folder, load, outcomes = made(events, work), os.getloadavg()[0], []
+    folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
         answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))
         ours = stack.enter_context(version(ROOT, events, folder, answers, instances))

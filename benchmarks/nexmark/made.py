@@ -20,7 +20,7 @@ from benchmarks.nexmark.generator import NUMBER, Events
 BATCH_EVENTS = 20_000
 
 
-def made(events: Events, work: Path) -> Path:
+def event_files(events: Events, work: Path) -> Path:
     """The folder with the files of `events`, below `work`."""
     folder = work / f"nexmark-{events.count}-{events.rate:g}-{events.seed}-{events.first}"
     if not folder.exists():

@@ -71,7 +71,8 @@ class _Builder:
         self.plan, self.subquery, self.index, self.wiring = plan, subquery, index, wiring
         self.layout = Layout(plan)
         self.dead_letters = DeadLetters()
-        self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, wiring.state_limit, wiring.probe_rows, wiring.check_file)
+        limit = min(wiring.state_limit, plan.query.options.state_bytes_max or wiring.state_limit)
+        self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, limit, wiring.probe_rows, wiring.check_file)
         self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
         self.outputs: list[EdgeOutput] = []
         self.inner_outputs: list[tuple[Edge, EdgeOutput]] = []

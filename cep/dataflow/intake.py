@@ -54,7 +54,7 @@ class Taking:
 
 
 class Intake:
-    """`sources` with their nodes are turned round, so they are in any order."""
+    """What an instance takes next: a read of its sources in turn (`sources` is rotated), or an element of its inputs."""
 
     def __init__(self, inputs: Sequence[Input], sources: list[tuple[Source, Node]], quiet: Quiet, taking: Taking) -> None:
         self.inputs, self.sources, self.quiet, self.taking = inputs, sources, quiet, taking

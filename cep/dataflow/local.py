@@ -6,37 +6,31 @@ This is the shipped double of a cluster: deterministic, so that a failing schedu
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from cep.dataflow.build import STATE_FORMAT, Wiring, build
-from cep.dataflow.channel import Channel, Inbox
+from cep.dataflow.build import Wiring, build
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.layout import Layout
-from cep.dataflow.local_wires import CheckedChannel, LocalWires, Script
+from cep.dataflow.local_wires import LocalWires, Script
 from cep.dataflow.meter import Account, Meter
 from cep.dataflow.movement.checkpoint import Snapshot
-from cep.dataflow.movement.instance_move import Arrival, belongings
 from cep.dataflow.movement.movement import Movement
 from cep.dataflow.movement.owners import keep_of
 from cep.dataflow.operators.operator import AggregateOperator
 from cep.dataflow.operators.pre_aggregation import PROBE_ROWS
 from cep.dataflow.reports import waits_for
 from cep.dataflow.sources.published import PublishedSource
-from cep.dataflow.sources.publishers import Closing, Published, PublisherPartition
+from cep.dataflow.sources.publishers import Published
 from cep.dataflow.sources.source import ENOUGH_ROWS, Source
-from cep.elements import MIN_TIME, Batch, CheckpointBarrier, Element, MoveBarrier, State, TableBarrier
-from cep.errors import ProtocolError
+from cep.elements import Batch, Element, TableBarrier
 from cep.kernels.jit import nothing_compiles
 from cep.model.schema import Schema
-from cep.plan.moving import moving_together, why_it_stays
+from cep.plan.moving import moving_together
 from cep.plan.physical import PhysicalPlan
 from cep.plan.sources import source_of
-from cep.transport import wire
-from cep.transport.wire import Header
 
 
 @dataclass
@@ -52,11 +46,11 @@ class Outcome:
     steps: int = 0
 
 
-#: The Barrier of `LocalRun.run_until_barrier`.
+#: The Barrier at which a run pauses that another one goes on with (`LocalRun.restore`).
 BARRIER = 1
 
 
-def _through(instance: SubqueryInstance) -> bool:
+def is_through(instance: SubqueryInstance) -> bool:
     return instance.done and not any(output.blocked for output in instance.outputs)
 
 
@@ -86,8 +80,7 @@ class LocalRun:
         self.layout = Layout(plan)
         self.upstream = {run.plan.query.name: run for run in upstream}
         self._rerouting: list[tuple[SubqueryInstance, str, TableBarrier]] = []  # the instances that have not heard yet of a new table
-        self.relocating: Relocating | None = None
-        self.relocated: Counter[str] = Counter()  # subquery -> how often an instance of it has moved
+        self.between: Callable[[random.Random], bool] | None = None  # is called behind every step; says whether it did something
         self.wires = wires = LocalWires(plan, published or {}, credit_bytes, enough_rows, self.upstream)
         self.wiring = Wiring(
             wires.connect, wires.listen, wires.subscribe, wires, clock, state_limit, probe_rows, read_bytes, meter=self.meter
@@ -103,44 +96,7 @@ class LocalRun:
     def run(self, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
         """Raises RuntimeError when nothing can move any more: a deadlock."""
         outcome = Outcome()
-        self._run(random.Random(seed), outcome, self._is_over, steps_max)
-        return self.collect(outcome)
-
-    def run_moving(self, moves: Sequence[tuple[int, str, Sequence[int]]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
-        """As `run`, while buckets move. Of each move: how many turns after the one before it is named, whose table it is
-        (`cep.plan.moving.heads`), and the table. A table is named once the one before it holds everywhere."""
-        choose, outcome, versions = random.Random(seed), Outcome(), Counter[str]()
-        for turns, head, table in moves:
-            self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
-            self._run(choose, outcome, partial(self.has_moved, head, versions[head]), steps_max)
-            versions[head] += 1
-            self.reroute(head, versions[head], table)
-        self._run(choose, outcome, self._is_over, steps_max)
-        return self.collect(outcome)
-
-    def run_relocating(self, moves: Sequence[tuple[int, int]], seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
-        """As `run`, while instances move. Of each move: how many turns after the one before it is over it begins, and which of the
-        instances it is that can."""
-        choose, outcome = random.Random(seed), Outcome()
-        for number, (turns, which) in enumerate(moves, 1):
-            self._run(choose, outcome, partial(self._is_over, outcome, outcome.steps + turns), steps_max)
-            there = [i for i in self.instances if i.state == "running" and why_it_stays(self.plan, i.subquery) is None]
-            if there:
-                self.relocating = Relocating(self, there[which % len(there)], number)
-                self._run(choose, outcome, self.relocating.is_over, steps_max)
-        self._run(choose, outcome, self._is_over, steps_max)
-        return self.collect(outcome)
-
-    def run_until_barrier(self, turns: int, seed: int = 0, steps_max: int = 1_000_000) -> Outcome:
-        """Runs so many turns, then sends a Barrier from all sources, behind which every instance pauses; its state is then in
-        `snapshots[BARRIER]`, and what no source has read in `unread`."""
-        choose, outcome = random.Random(seed), Outcome()
-        self._run(choose, outcome, lambda: outcome.steps >= turns or all(map(_through, self.instances)), steps_max)
-        for instance in self.instances:
-            self.movement(instance).checkpoint.pause_at = BARRIER
-            if instance.sources and not instance.done:
-                self.movement(instance).begin(CheckpointBarrier(BARRIER))
-        self._run(choose, outcome, lambda: self.is_past(BARRIER) and self._is_empty(), steps_max)
+        self.drive(random.Random(seed), outcome, self.is_over, steps_max)
         return self.collect(outcome)
 
     def movement(self, instance: SubqueryInstance) -> Movement:
@@ -155,11 +111,12 @@ class LocalRun:
         taken = [movement.checkpoint.snapshots for movement in self.movements.values()]
         return [each[number] for each in taken if number in each]
 
-    def _is_over(self, outcome: Outcome | None = None, steps: int = 0) -> bool:
+    def is_over(self, outcome: Outcome | None = None, steps: int = 0) -> bool:
         """Is everything through, or has `outcome` taken so many `steps`?"""
-        return (outcome is not None and outcome.steps >= steps) or all(map(_through, self._all_instances()))
+        return (outcome is not None and outcome.steps >= steps) or all(map(is_through, self._all_instances()))
 
-    def _run(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int) -> None:
+    def drive(self, choose: random.Random, outcome: Outcome, until: Callable[[], bool], steps_max: int = 1_000_000) -> None:
+        """Turns, until `until` is true. Raises RuntimeError: nothing can move any more, or these were too many."""
         while not until():
             outcome.steps += 1
             outcome.open_panes_max = max([outcome.open_panes_max, *self._open_panes()])
@@ -169,7 +126,7 @@ class LocalRun:
                 waits = {i.name: waits_for(i, self.clock()) for i in self._all_instances()}
                 raise RuntimeError(f"nothing can move after {outcome.steps} turns: {waits}")
 
-    def _is_empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Nothing is on its way between instances."""
         on_the_way = any(output.blocked for instance in self.instances for output in instance.outputs)
         return not on_the_way and not any(inbox.queue for inbox in self.wires.inboxes.values())
@@ -235,7 +192,7 @@ class LocalRun:
             self._tell_tables(instance, choose)
             self.meter.charge(self.account)
             moved |= instance.step(lambda: choose.random() < 0.5)
-            moved |= self.relocating is not None and self.relocating.turn(choose)
+            moved |= self.between is not None and self.between(choose)
             moved |= any([channel.settle() for run in runs for channel in run.wires.channels])
         if not moved:
             for instance in order:  # what a real instance manager does every 100 ms
@@ -270,117 +227,3 @@ class LocalRun:
 
 def _without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     return {name: parts for name, parts in snapshot.items() if name not in names}
-
-
-# --- an instance that moves -----------------------------------------------------------------------------------------------
-
-
-class Relocating:
-    """The steps of `cep.dataflow.movement.instance_move` at turns that the schedule chooses: move `number` of `run`, of instance `old`.
-    Each of its senders hears of it at some turn."""
-
-    def __init__(self, run: LocalRun, old: SubqueryInstance, number: int) -> None:
-        self.run, self.old, self.number = run, old, number
-        self.place = (old.subquery, old.index)
-        self.barrier = MoveBarrier(number, *self.place, "elsewhere")
-        run.relocating, run.wires.move = self, number  # from now on what is built gets channels of this move
-        self.new, self.movement = build(run.plan, run.plan.subquery(old.subquery), old.index, run.wiring, arriving=True)
-        self.new.intake.enough_rows = old.intake.enough_rows
-        self.arrival = Arrival(self.new, self.movement.buckets, self._stray)
-        self._on_the_way: deque[State | MoveBarrier] = deque()
-        self._listen()
-        self._untold = [partial(self._redirect, sender) for sender in run.instances] + list(self._publishers())
-
-    def _listen(self) -> None:
-        """The receivers of the instance open the channels from its new place."""
-        for channel in self._present_channels():
-            sender, receiver = self._ends(channel)
-            if sender == self.place and receiver[0] != sender[0]:
-                self.run.movements[receiver].listen(channel.inbox, self._inbox_at(channel.inbox))
-
-    def _present_channels(self) -> list[CheckedChannel]:
-        """For each channel of the plan the last that was opened before this move."""
-        inner = [(self.run.wires.ids[channel.inbox], channel) for channel in self.run.wires.channels if channel.inbox in self.run.wires.ids]
-        return list({id_.planned: channel for id_, channel in inner if id_.move != self.number}.values())
-
-    def _ends(self, channel: CheckedChannel) -> tuple[tuple[str, int], tuple[str, int]]:
-        return self.run.wires.ends[self.run.wires.ids[channel.inbox].planned]
-
-    def _inbox_at(self, inbox: Inbox) -> Inbox:
-        """Of the channel that takes its place."""
-        return self.run.wires.inbox(self.run.wires.ids[inbox].at(self.number))
-
-    def _publishers(self) -> Iterator[Callable[[random.Random], None]]:
-        new = {source.stream: source for source, _ in self.new.sources if isinstance(source, PublishedSource)}
-        for source in (source for source, _ in self.old.sources if isinstance(source, PublishedSource)):
-            for name in source.publishers:
-                yield partial(self._redirect_publisher, source, new[source.stream], name)
-
-    def _redirect_publisher(self, old: PublishedSource, new: PublishedSource, name: str, choose: random.Random) -> None:
-        """It sends some of what it has sent and is not taken, and all that comes then, to the new place; unless it has closed."""
-        if name not in old.publishers:
-            return
-        publisher, inbox = old.publishers[name], Inbox(old.publishers[name].inbox.name, self.run.wires.credit_bytes)
-        queue = publisher.inbox.queue
-        for _ in range(choose.randint(0, len(queue))):
-            inbox.queue.appendleft(queue.pop())
-        if not queue or not isinstance(queue[-1][0], Closing):
-            queue.append((self.barrier, 0, MIN_TIME))
-            new.open(PublisherPartition(name, publisher.partition, inbox))
-
-    def _redirect(self, sender: SubqueryInstance, choose: random.Random) -> None:
-        """One that sends to the instance goes on at its new place."""
-        movement = self.run.movement(sender)
-        if sender is self.old and sender.sources and not sender.done:
-            movement.begin(self.barrier)
-        if sender.done:
-            return
-        ends = _place(sender), self.place
-        there = [channel for channel in self._present_channels() if self._ends(channel) == ends]
-        own: dict[Channel, Channel] = {channel: self._opened(channel) for channel in there}
-        movement.redirect(self.barrier, own)
-        mine, theirs = movement.buckets, self.movement.buckets
-        if mine is not None and theirs is not None and sender.subquery == self.old.subquery and sender is not self.old:
-            index = theirs.index
-            before = mine.channels[index], mine.inboxes[index]
-            channel = next(new for old, new in own.items() if old is before[0])
-            mine.meet(index, channel, self._inbox_at(before[1]))
-
-    def _opened(self, old: CheckedChannel) -> CheckedChannel:
-        return self.run.wires.open(self.run.wires.ids[old.inbox].at(self.number), old.format)
-
-    def turn(self, choose: random.Random) -> bool:
-        """Perhaps one more hears of it, perhaps a piece of state arrives. Was there something to come?"""
-        if self.run.movement(self.old).place.left is not None:
-            self._depart()
-        there = bool(self._untold or self._on_the_way)
-        if self._untold and choose.random() < 0.5:
-            self._untold.pop(choose.randrange(len(self._untold)))(choose)
-        if self._on_the_way and choose.random() < 0.5:
-            self.arrival.take(_sent(self._on_the_way.popleft()))
-        return there
-
-    def _depart(self) -> None:
-        movement = self.run.movement(self.old)
-        self._on_the_way.extend([*belongings(self.old, movement.buckets), self.barrier])
-        movement.place.depart()
-        self.run.instances[self.run.instances.index(self.old)], self.run.movements[self.place] = self.new, self.movement
-        self.run.relocated[self.old.subquery] += 1
-
-    def is_over(self) -> bool:
-        """The instance is at its new place; or it had nothing more to do before it could go."""
-        return not self._untold and (self.old.done if self.old.state != "moved" else self.new.state != "arriving")
-
-    def _stray(self, piece: State) -> None:
-        raise ProtocolError(f"a piece of state that no operator has: {piece.part!r}")
-
-
-def _place(instance: SubqueryInstance) -> tuple[str, int]:
-    return instance.subquery, instance.index
-
-
-def _sent(element: State | MoveBarrier) -> State | MoveBarrier:
-    """As it would come out of the bytes between two processes."""
-    found = wire.element_of(Header(wire.kind_of(element), 0), wire.body_of(element, STATE_FORMAT), STATE_FORMAT)
-    assert isinstance(found, State | MoveBarrier)
-    return found

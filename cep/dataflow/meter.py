@@ -90,7 +90,7 @@ class Meter:
 
 
 @dataclass(slots=True)
-class Stall:
+class CreditWait:
     """How long something has waited in all, in ns of the meter's clock."""
 
     since: int | None = None

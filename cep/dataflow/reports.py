@@ -38,10 +38,10 @@ def _slowest_input(instance: SubqueryInstance, now_us: int) -> str:
     waiting = [(source.watermark, source.waits_for(now_us)) for source, _ in instance.sources]
     waiting += [(i.merge.combined, _described(i.merge)) for i in instance.inputs]
     watermark, slowest = min(waiting, default=(MAX_TIME, "nothing"))
-    ends = [node.stateful.next_end for node in instance.nodes if node.stateful is not None]
-    end = min((end for end in ends if end is not None), default=None)
-    if end is not None:
-        return f"watermark {describe_time(end)}, which ends a window; now {describe_time(watermark)}; slowest: {slowest}"
+    ends = [(node.stateful.next_end, node.operator.name) for node in instance.nodes if node.stateful is not None]
+    if answering := [(end, name) for end, name in ends if end is not None]:
+        end, name = min(answering)
+        return f"watermark {describe_time(end)}, at which operator {name!r} answers; now {describe_time(watermark)}; slowest: {slowest}"
     return slowest if watermark == MIN_TIME else f"{slowest}, at watermark {describe_time(watermark)}"
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cep.errors import QueryError
+from cep.errors import QueryError, meant
 from cep.model.limits import shown
 
 T = TypeVar("T")
@@ -42,6 +42,13 @@ def kind_in(document: object, key: str, kinds: Mapping[str, T]) -> T | None:
     """What `document[key]` chooses among; None where it chooses nothing, whatever it is."""
     kind = document.get(key) if isinstance(document, dict) else None
     return kinds.get(kind) if isinstance(kind, str) else None
+
+
+def kind_meant(document: object, key: str, kinds: Mapping[str, object]) -> str:
+    """What a message begins with where `document[key]` is none of `kinds` and near to one; else nothing."""
+    kind = document.get(key) if isinstance(document, dict) else None
+    near = meant(kind, kinds) if isinstance(kind, str) and kind not in kinds else ""
+    return f"unknown {key} {kind!r}{near}: " if near else ""
 
 
 class Checked:

@@ -17,6 +17,8 @@ def parse_duration(text: str | timedelta, what: str = "duration") -> int:
     if isinstance(text, timedelta):
         return _within(text // timedelta(microseconds=1), what)
     match = _PATTERN.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None and isinstance(text, str) and _PATTERN.fullmatch(text.strip().removeprefix("-")):
+        raise QueryError(f"{what}: expected zero or more, got {shown(text)}")
     if match is None:
         raise QueryError(f"{what}: expected a whole number and a unit of {', '.join(UNITS_US)} such as '30s', got {shown(text)}")
     return _within(int(match[1]) * UNITS_US[match[2]], what)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep.errors import QueryError, meant
-from cep.model.limits import NESTED_MAX
+from cep.model.limits import NESTED_MAX, shown
 from cep.model.references import split_reference
 from cep.model.schema import BOOL, FLOAT64, INT64, STRING, DataType, parse_type
 
@@ -20,6 +20,8 @@ ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 COMPARISON = ("=", "!=", "<", "<=", ">", ">=")
 BOOLEAN = ("and", "or")
 UNARY = ("-", "not", "is_null")
+_BINARY = ARITHMETIC + COMPARISON + BOOLEAN
+_OPERATORS = tuple(dict.fromkeys((*_BINARY, *UNARY)))
 _AROUND = 4  # levels of an operator's document around its expressions, and the last one of theirs
 #: name -> (fewest arguments, most; None: any number). Clock functions read the clock of the instance, per batch.
 FUNCTIONS: dict[str, tuple[int, int | None]] = {
@@ -47,6 +49,12 @@ class Expr:
 
     __slots__ = ()
     __hash__ = object.__hash__
+
+    if not TYPE_CHECKING:  # type checkers see themselves what there is not
+
+        def __getattr__(self, name):
+            near = "" if name.startswith("_") else meant(name, (each for each in dir(Expr) if not each.startswith("_")))
+            raise AttributeError(f"an expression has no method {name!r}{near}")
 
     def __add__(self, other: object) -> Expr:
         return Binary("+", self, as_expr(other))
@@ -527,7 +535,9 @@ def from_json(document: Any, pointer: str = "") -> Expr:
             return _literal_from_json(value, rest.get("type"), pointer)
         case {"op": str(op), "args": [arg]} if op in UNARY:
             return Unary(op, from_json(arg, f"{pointer}/args/0"))
-        case {"op": str(op), "args": [left, right]} if op in ARITHMETIC + COMPARISON + BOOLEAN:
+        case {"op": str(op), **rest} if op not in _OPERATORS:
+            raise QueryError(f"there is no operator {op!r}{meant(op, _OPERATORS)}; there are {', '.join(_OPERATORS)}", f"{pointer}/op")
+        case {"op": str(op), "args": [left, right]} if op in _BINARY:
             return Binary(op, from_json(left, f"{pointer}/args/0"), from_json(right, f"{pointer}/args/1"))
         case {"cast": arg, "to": to} | {"try_cast": arg, "to": to}:
             key = "cast" if "cast" in document else "try_cast"
@@ -544,15 +554,19 @@ def from_json(document: Any, pointer: str = "") -> Expr:
             return Udf(function, given, _type(returns, f"{pointer}/returns"), returns.endswith("?"))
         case {"udf": _, **rest} if not rest.keys() >= {"args", "returns"}:
             raise QueryError(f"a call of a user's function lacks {'args' if 'args' not in rest else 'returns'!r}", pointer)
+        case {"call": "cast" | "try_cast" as function}:
+            raise QueryError(f'a cast is {{"{function}": an expression, "to": a type}}, got {shown(document)}', f"{pointer}/call")
         case {"call": str(function), **rest} if function not in FUNCTIONS:
             raise QueryError(
                 f"there is no function {function!r}{meant(function, FUNCTIONS)}; there are {', '.join(FUNCTIONS)}", f"{pointer}/call"
             )
-    raise QueryError(
-        "no expression: expected column, literal, op with args, cast, try_cast, udf with args and returns, or call with args of "
-        f"{', '.join(FUNCTIONS)}; got {document!r}",
-        pointer,
-    )
+        case {"op": str(op)}:
+            few = [str(count) for count, ops in ((1, UNARY), (2, _BINARY)) if op in ops]
+            raise QueryError(f"operator {op!r} takes {' or '.join(few)} args, in a list; got {shown(document)}", pointer)
+        case {"call": str(function)}:
+            raise QueryError(f"function {function!r} lacks args, a list of expressions; got {shown(document)}", pointer)
+    calls = '{"op", "args"}, {"call", "args"}, {"cast", "to"}, {"try_cast", "to"} or {"udf", "args", "returns"}'
+    raise QueryError(f'no expression: expected {{"column": name}}, {{"literal": value}}, {calls}; got {shown(document)}', pointer)
 
 
 def _type(text: object, pointer: str) -> DataType:

@@ -9,6 +9,17 @@ from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.schema import DataType
+
+
+class AnyType:
+    """Files that hold values of every type."""
+
+    __slots__ = ()
+
+    def refuses(self, type_: DataType) -> str:
+        return ""
+
 
 _STRINGS = tuple[str, ...]
 _JSON = {str: "string", bool: "boolean", int: "integer"}
@@ -25,7 +36,8 @@ def from_json(document: Any, formats: Mapping[str, Any], pointer: str) -> Any:
         raise QueryError(f'expected {{"format": one of {", ".join(formats)}, ...}}, got {document!r}', pointer)
     format_ = document.get("format", next(iter(formats)))
     if not isinstance(format_, str) or format_ not in formats:
-        raise QueryError(f"format: expected one of {', '.join(formats)}, got {format_!r}", f"{pointer}/format")
+        expected = f"one of {', '.join(formats)}"
+        raise QueryError(f"format: expected {expected}, got {format_!r}{meant(format_, formats)}", f"{pointer}/format")
     cls = formats[format_]
     given = {key: value for key, value in document.items() if key != "format"}
     _check(given, cls, pointer)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, overload
 
 from cep.errors import QueryError, escaped, meant
+from cep.model.checked import kind_meant
 from cep.model.expr import ColumnRef, Expr
 from cep.model.limits import shown
 from cep.model.references import split_reference
@@ -296,7 +297,8 @@ def window_end() -> Function:
 
 
 def result_field(name: str, function: Function, column: Field | None, by: Field | None = None) -> Field:
-    """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit."""
+    """The field that `function` yields of `column`, compared by `by`. Raises QueryError where a type does not fit; if it is that of `by`,
+    its pointer says so."""
     if function.name == "count":
         return Field(name, INT64)
     if function.name in ("window_start", "window_end"):
@@ -307,7 +309,7 @@ def result_field(name: str, function: Function, column: Field | None, by: Field 
     if function.name in _NO_LISTS and column.type.is_list:
         raise QueryError(f"{function.name}({column.name}): lists are not comparable, got {column.type}")
     if by is not None and by.type.is_list:
-        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}")
+        raise QueryError(f"{function.name}: by {by.name}: lists are not comparable, got {by.type}", "/by")
     match function.name:
         case "sum" if column.type != FLOAT64:
             return Field(name, INT64, True)  # a sum that does not fit int64 is NULL (rule 5.7)
@@ -341,7 +343,8 @@ def from_json(document: object, pointer: str = "") -> Function:
     if isinstance(document, dict) and ":" in str(document.get("function")):
         return _user_from_json(document, pointer)
     if not isinstance(document, dict) or not isinstance(document.get("function"), str) or document["function"] not in FUNCTIONS:
-        raise QueryError(f'expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {shown(document)}', pointer)
+        said = kind_meant(document, "function", FUNCTIONS)
+        raise QueryError(f'{said}expected {{"function": one of {", ".join(FUNCTIONS)}, "column": ...}}, got {shown(document)}', pointer)
     name, column, by = document["function"], document.get("column"), document.get("by")
     wanted = FUNCTIONS[name]
     for key, value in (("column", column), ("by", by)):

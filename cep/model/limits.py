@@ -82,8 +82,8 @@ NAME_CHARS_MAX = 1000
 #: Characters of a path in ZooKeeper: three such names, escaped.
 PATH_CHARS_MAX = 40_000
 
-#: Bytes of an endpoint: a path of a Unix socket ends at 107, a host's name at 253.
-ENDPOINT_BYTES_MAX = 300
+#: Bytes of an endpoint: a path of a Unix socket ends at 107, a host's name at 63, and its address at 253 and a port.
+ENDPOINT_BYTES_MAX = 440
 
 #: Characters of why something failed: a function's error may hold all that it was given, and it is written to ZooKeeper.
 CAUSE_CHARS_MAX = 20_000
@@ -99,9 +99,10 @@ PORT_MAX = 65_535
 #: Digits of a whole number in a text: int64 has 19, and reading a longer one takes time with the square of its length.
 DIGITS_MAX = 19
 
-_UNPRINTABLE = r"\x00-\x1f\x7f\ud800-\udfff"
-_ADDRESS = rf"[^\s/@{_UNPRINTABLE}]+:([0-9]{{1,5}})"
-_ENDPOINT = re.compile(rf"ipc://[^{_UNPRINTABLE}]+|tcp://{_ADDRESS}|link://[A-Za-z0-9._-]{{1,63}}@(?:{_ADDRESS})?/[^{_UNPRINTABLE}]+")
+_ENDPOINT = re.compile(
+    r"ipc://[^\x00-\x1f\x7f\ud800-\udfff]+"
+    r"|link://[A-Za-z0-9][A-Za-z0-9._-]{0,62}@(?:[^\s/\x00-\x1f\x7f\ud800-\udfff]+:([0-9]{1,5}))?/[^\x00-\x1f\x7f\ud800-\udfff]+"
+)
 
 
 def odd_time(allowed: tuple[int, int]) -> str:
@@ -129,8 +130,8 @@ def check_name(kind: str, name: str, pointer: str) -> None:
 def checked_endpoint(endpoint: str, pointer: str = "") -> str:
     """`endpoint`, if something could be reached there. Raises QueryError."""
     match = _ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
-    if match is None or len(endpoint.encode()) > ENDPOINT_BYTES_MAX or int(match[1] or match[2] or 0) > PORT_MAX:
-        raise QueryError(f"endpoint: expected ipc:///PATH, tcp://HOST:PORT or link://NAME@HOST:PORT/PATH, got {shown(endpoint)}", pointer)
+    if match is None or len(endpoint.encode()) > ENDPOINT_BYTES_MAX or int(match[1] or 0) > PORT_MAX:
+        raise QueryError(f"endpoint: expected ipc:///PATH or link://HOST@ADDRESS:PORT/PATH, got {shown(endpoint)}", pointer)
     return endpoint
 
 

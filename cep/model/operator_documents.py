@@ -9,7 +9,7 @@ from typing import Any
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
-from cep.model.checked import kind_in
+from cep.model.checked import kind_in, kind_meant
 from cep.model.contract.forms import Form
 from cep.model.expr import Expr
 from cep.model.limits import shown
@@ -50,7 +50,10 @@ def from_json(document: Any, pointer: str = "", planned: bool = False) -> Operat
     expressions.check_nested(document, pointer)
     kind: type[Any] | None = kind_in(document, "type", {**TYPES, **PLANNED} if planned else TYPES)
     if kind is None or not isinstance(document.get("name"), str):
-        raise QueryError(f'expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {shown(document)}', pointer)
+        said = kind_meant(document, "type", TYPES)
+        raise QueryError(
+            f'{said}expected an operator {{"name": ..., "type": one of {", ".join(TYPES)}, ...}}, got {shown(document)}', pointer
+        )
     _check_keys(document, kind, pointer)
     read: dict[str, Any] = {}
     for key, form in kind.keys().items():

@@ -14,6 +14,7 @@ from cep.model.limits import (
     CHECKPOINT_US,
     CHECKPOINT_US_MAX,
     CHECKPOINT_US_MIN,
+    HELD_BYTES_MAX,
     INSTANCES_MAX,
     WINDOWS_PER_ROW,
     WINDOWS_PER_ROW_MAX,
@@ -29,6 +30,8 @@ MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
 HOSTS = ("spread", "packed")
 RECOVER = ("off", "on-commit", "at-once")
+_NUMBERS = ("replicas", "parallelism", "buckets", "windows_per_row_max", "state_bytes_max")
+_MAY_BE_NONE = ("parallelism", "state_bytes_max")
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
 
 
@@ -59,6 +62,8 @@ class Options:
     hosts: str = "spread"  # it may run on all hosts of the cluster; packed: on one, that with the most room
     recover: str = "off"  # what becomes of it when an instance manager dies; on-commit: it goes on from its last checkpoint
     checkpoint: int = CHECKPOINT_US  # so often it takes one, where it recovers, µs; less often where that would cost too much
+    #: What the state of an operator may take in an instance before the query fails; None: what the cluster allows, which holds anyway.
+    state_bytes_max: int | None = None
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
     parallelism_of: tuple[tuple[str, int], ...] = ()
 
@@ -116,6 +121,7 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "hosts": options.hosts,
         "recover": options.recover,
         "checkpoint": format_duration(options.checkpoint),
+        "state_bytes_max": options.state_bytes_max,
     }
 
 
@@ -189,6 +195,7 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["hosts"],
         merged["recover"],
         parse_duration(merged["checkpoint"], "checkpoint"),
+        merged["state_bytes_max"],
         tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
     )
 
@@ -216,10 +223,10 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
             _check_option(key, 0 if instances is None or isinstance(instances, dict) else instances, f"{pointer}/{escaped(subquery)}")
         return
     positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if key in ("replicas", "parallelism", "buckets", "windows_per_row_max") and not positive and (key, value) != ("parallelism", None):
+    if key in _NUMBERS and not positive and not (value is None and key in _MAY_BE_NONE):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
     bounds = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}
-    most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX}).get(key)
+    most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX, "state_bytes_max": HELD_BYTES_MAX}).get(key)
     if most is not None and value is not None and value > most:
         raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):

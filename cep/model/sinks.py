@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from cep.model import file_documents
-from cep.model.file_documents import check_separator
+from cep.model.file_documents import AnyType, check_separator
 from cep.model.schema import DataType
 
 
@@ -65,7 +65,7 @@ class TextSink:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSink:
+class ArrowSink(AnyType):
     """The IPC stream format of Arrow."""
 
     format: ClassVar[str] = "arrow"
@@ -73,12 +73,9 @@ class ArrowSink:
     overwrite: bool = False
     suffix: ClassVar[str] = "arrows"
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class JsonLinesSink:
+class JsonLinesSink(AnyType):
     """JSON Lines, an object a line, as sources of JSON Lines read it."""
 
     format: ClassVar[str] = "jsonl"
@@ -86,21 +83,15 @@ class JsonLinesSink:
     overwrite: bool = False
     suffix: ClassVar[str] = "jsonl"
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetSink:
+class ParquetSink(AnyType):
     """Parquet."""
 
     format: ClassVar[str] = "parquet"
     folder: str
     overwrite: bool = False
     suffix: ClassVar[str] = "parquet"
-
-    def refuses(self, type_: DataType) -> str:
-        return ""
 
 
 #: Formats that outputs are written in, by name; a document that names none is of the first. How a format is written is said in

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -11,10 +11,11 @@ from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
 from cep.model import file_documents
 from cep.model.duration import format_duration, parse_duration
-from cep.model.expr import ColumnRef, Expr
-from cep.model.file_documents import check_separator
+from cep.model.expr import Call, ColumnRef, Expr, Udf
+from cep.model.file_documents import AnyType, check_separator
 from cep.model.limits import BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, EVENT_TIMES, checked, shown
 from cep.model.schema import DataType, Schema
+from cep.model.types import Typed, typed
 
 BLOCK_BYTES = 64 << 20
 USUAL_TIMES = next(iter(EVENT_TIMES))
@@ -66,7 +67,7 @@ class TextFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonLinesFiles:
+class JsonLinesFiles(AnyType):
     """JSON Lines: an object a line, whose members are the fields; others are not looked at. A block, of `block_bytes`, is a partition."""
 
     format: ClassVar[str] = "jsonl"
@@ -77,12 +78,9 @@ class JsonLinesFiles:
         _check_paths(self)
         _check_block_bytes(self.block_bytes)
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class ParquetFiles:
+class ParquetFiles(AnyType):
     """Parquet, whose columns are the fields; others are not read. A row group is a partition."""
 
     format: ClassVar[str] = "parquet"
@@ -91,12 +89,9 @@ class ParquetFiles:
     def __post_init__(self) -> None:
         _check_paths(self)
 
-    def refuses(self, type_: DataType) -> str:
-        return ""
-
 
 @dataclass(frozen=True, slots=True)
-class ArrowFiles:
+class ArrowFiles(AnyType):
     """The IPC file format of Arrow, whose columns are the fields; others are not read. A record batch is a partition."""
 
     format: ClassVar[str] = "arrow"
@@ -104,9 +99,6 @@ class ArrowFiles:
 
     def __post_init__(self) -> None:
         _check_paths(self)
-
-    def refuses(self, type_: DataType) -> str:
-        return ""
 
 
 #: Formats that streams are read from, by name; a document that names none is of the first. How a format is read is said in
@@ -160,6 +152,8 @@ class Stream:
                     f"event_time of stream {self.name!r}: no field {name!r}{meant(name, self.schema.names)}; the stream has {self.schema}",
                     "/event_time",
                 )
+        if self.event_time is not None:
+            _check_event_time(f"event_time of stream {self.name!r}", self.event_time, self.schema)
 
     def _check_quiet(self) -> None:
         """What happens while nothing is published."""
@@ -195,6 +189,26 @@ class Stream:
     def event_time_column(self) -> str | None:
         """The column that is the event time, if the declaration is one plain column."""
         return self.event_time.name if isinstance(self.event_time, ColumnRef) else None
+
+
+def _check_event_time(where: str, event_time: Expr, schema: Schema) -> None:
+    """Raises QueryError: it is no timestamp that publishers can compute of a row."""
+    try:
+        tree = typed(event_time, schema.by_name)
+    except QueryError as error:
+        raise QueryError(f"{where}: {error.message}", f"/event_time{error.pointer}") from None
+    if tree.type.name != "timestamp":
+        raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", "/event_time")
+    if _has(
+        tree, lambda expr: isinstance(expr, Call) and expr.function == "now"
+    ):  # what is late is a function of the data alone (rule 4.7)
+        raise QueryError(f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", "/event_time")
+    if _has(tree, lambda expr: isinstance(expr, Udf)):  # publishers compute it too, which may be anywhere
+        raise QueryError(f"{where}: a user's function does not run in publishers; compute the time before you publish", "/event_time")
+
+
+def _has(tree: Typed, wanted: Callable[[Expr], bool]) -> bool:
+    return wanted(tree.expr) or any(_has(arg, wanted) for arg in tree.args)
 
 
 def to_json(stream: Stream) -> dict[str, Any]:

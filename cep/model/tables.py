@@ -9,7 +9,8 @@ from typing import Any
 from cep.errors import QueryError
 from cep.model.schema import Schema
 
-FORMATS = ("parquet", "arrow", "csv")
+#: By how the name of a file ends.
+FORMATS = {"parquet": "parquet", "arrow": "arrow", "feather": "arrow", "csv": "csv"}
 #: A document goes through REST and ZooKeeper whole.
 INLINE_BYTES_MAX = 256 << 10
 
@@ -31,7 +32,7 @@ class StaticTable:
     def __post_init__(self) -> None:
         if (self.path is None) == (self.data is None):
             raise QueryError("a static table has either a path or data")
-        if self.path is not None and self.format not in FORMATS:
+        if self.path is not None and _ending(self.path) not in FORMATS:
             raise QueryError(f"table {self.path!r}: expected a name that ends with .{', .'.join(FORMATS)}", "/path")
         if self.data is not None and len(self.data) > INLINE_BYTES_MAX:
             raise QueryError(
@@ -42,7 +43,11 @@ class StaticTable:
 
     @property
     def format(self) -> str:
-        return "arrow" if self.path is None else self.path.rpartition(".")[2].replace("feather", "arrow")
+        return "arrow" if self.path is None else FORMATS[_ending(self.path)]
+
+
+def _ending(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def to_json(table: StaticTable) -> dict[str, Any]:

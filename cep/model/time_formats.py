@@ -44,6 +44,8 @@ def read(value: object) -> str:
     """A format that says one instant, which `parse_time` takes. Raises ValueError."""
     text = written(value)
     letters = [chr(code - DIRECTIVE) for code in program(text) if code >= DIRECTIVE]
+    if not letters:
+        raise ValueError("a format with a directive, such as '%Y-%m-%d', since a text without says no instant")
     if len(set(letters)) < len(letters):
         raise ValueError("a format in which no directive stands twice")
     if "j" in letters and not {"m", "d"}.isdisjoint(letters):

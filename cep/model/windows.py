@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from math import gcd
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import expr as expressions
-from cep.model.checked import kind_in
-from cep.model.duration import format_duration, parse_duration, signed_duration
+from cep.model.checked import kind_in, kind_meant
+from cep.model.duration import format_duration, signed_duration
 from cep.model.expr import Expr, as_expr
 from cep.model.limits import SPAN_US_MAX, WINDOW_ROWS_MAX, shown
 
@@ -30,11 +30,12 @@ class TimeWindow:
         check_span(self.size, "window size", "/size")
         if not 0 < self.advance <= self.size:
             raise QueryError(
-                f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), got {self.advance} µs",
+                f"window advance must be greater than zero and at most the size ({format_duration(self.size)}), "
+                f"got {format_duration(self.advance)}",
                 "/advance",
             )
         if not 0 <= self.offset < self.advance:
-            raise QueryError(f"window offset must be from 0 to before the advance ({self.advance} µs), got {self.offset} µs", "/offset")
+            raise QueryError(f"window offset must be from 0 to before the advance, got {self!r}", "/offset")
 
     @property
     def pane(self) -> int:
@@ -54,6 +55,10 @@ class TimeWindow:
         """int64[n]: the starts of the windows whose last instants are `last`."""
         return last + (1 - self.size)
 
+    def __repr__(self) -> str:
+        spans = [self.size] if self.advance == self.size else [self.size, self.advance]
+        return _call("TIME", *map(format_duration, spans), offset=format_duration(self.offset) if self.offset else None)
+
 
 @dataclass(frozen=True, slots=True)
 class CumulateWindow:
@@ -71,7 +76,7 @@ class CumulateWindow:
                 f"window size must be a multiple of the step ({format_duration(self.step)}), got {format_duration(self.size)}", "/size"
             )
         if not 0 <= self.offset < self.size:
-            raise QueryError(f"window offset must be from 0 to before the size ({self.size} µs), got {self.offset} µs", "/offset")
+            raise QueryError(f"window offset must be from 0 to before the size, got {self!r}", "/offset")
 
     @property
     def pane(self) -> int:
@@ -91,6 +96,10 @@ class CumulateWindow:
         """int64[n]: the starts of the windows whose last instants are `last`."""
         return (last - self.offset) // self.size * self.size + self.offset
 
+    def __repr__(self) -> str:
+        spans = format_duration(self.step), format_duration(self.size)
+        return _call("CUMULATE", *spans, offset=format_duration(self.offset) if self.offset else None)
+
 
 @dataclass(frozen=True, slots=True)
 class SizeWindow:
@@ -105,6 +114,9 @@ class SizeWindow:
         if not _is_whole(self.advance) or not 0 < self.advance <= self.size:
             raise QueryError(f"window advance: expected 1 to {self.size} rows, the size, got {self.advance!r}", "/advance")
 
+    def __repr__(self) -> str:
+        return _call("SIZE", self.size, *([] if self.advance == self.size else [self.advance]))
+
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
@@ -114,6 +126,9 @@ class SessionWindow:
 
     def __post_init__(self) -> None:
         check_span(self.gap, "session gap", "/gap")
+
+    def __repr__(self) -> str:
+        return _call("SESSION", format_duration(self.gap))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +161,10 @@ class UnboundedWindow:
                 "/ttl",
             )
 
+    def __repr__(self) -> str:
+        every = [] if self.advance is None else [format_duration(self.advance)]
+        return f"UNBOUNDED({''.join(f'{each!r}, ' for each in every)}ttl={None if self.ttl is None else format_duration(self.ttl)!r})"
+
 
 @dataclass(frozen=True, slots=True)
 class TrailingWindow:
@@ -157,15 +176,37 @@ class TrailingWindow:
 
     def __post_init__(self) -> None:
         if (self.size is None) == (self.rows is None):
-            raise QueryError("a trailing window: expected either a size or a number of rows")
+            key, got = ("size", "neither") if self.size is None else ("rows", "both")
+            raise QueryError(
+                f'a trailing window: expected either a size or a number of rows, TRAILING("10m") or TRAILING(rows=100); got {got}',
+                f"/{key}",
+            )
         if self.size is not None:
             check_span(self.size, "window size", "/size")
         if self.rows is not None and (not _is_whole(self.rows) or not 0 < self.rows <= WINDOW_ROWS_MAX):
             raise QueryError(f"window rows: expected 1 to {WINDOW_ROWS_MAX}, got {self.rows!r}", "/rows")
 
+    def __repr__(self) -> str:
+        return _call("TRAILING", *([] if self.size is None else [format_duration(self.size)]), rows=self.rows)
+
+
+def _call(name: str, *given: object, **named: object) -> str:
+    """A window as users write it, which is what messages show of one. What is None is left out."""
+    return f"{name}({', '.join([*map(repr, given), *(f'{key}={value!r}' for key, value in named.items() if value is not None)])})"
+
 
 def _is_whole(rows: object) -> bool:
     return isinstance(rows, int) and not isinstance(rows, bool)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWindow:
+    """A window as the builder is given it that has `emit_partial` said of it, which is the aggregate's (`Aggregate.emit_partial`)."""
+
+    window: SizeWindow
+
+    def __repr__(self) -> str:
+        return f"{self.window!r} with emit_partial"
 
 
 #: Windows of event time alone, made of whole panes.
@@ -178,15 +219,15 @@ AnyWindow = Window | TrailingWindow
 def check_span(us: int, what: str, pointer: str) -> None:
     """Raises QueryError for a span of event time that no window may have."""
     if not 0 < us <= SPAN_US_MAX:
-        raise QueryError(f"{what} must be greater than zero and at most {SPAN_US_MAX} µs, got {us} µs", pointer)
+        raise QueryError(f"{what} must be greater than zero and at most {SPAN_US_MAX} µs, got {format_duration(us)}", pointer)
 
 
 def TIME(size: str | timedelta, advance: str | timedelta | None = None, *, offset: str | timedelta = "0s") -> TimeWindow:
     """Tumbling `TIME("30s")` or sliding `TIME("30s", "10s")`; windows begin at `offset`, which may be negative, and whole advances from it:
     `TIME("1d", offset="-2h")` begins at 22:00 UTC, which is midnight two hours east."""
-    size_us = parse_duration(size, "window size")
+    size_us = signed_duration(size, "window size")
     return _aligned(
-        size_us, size_us if advance is None else parse_duration(advance, "window advance"), signed_duration(offset, "window offset")
+        size_us, size_us if advance is None else signed_duration(advance, "window advance"), signed_duration(offset, "window offset")
     )
 
 
@@ -197,19 +238,24 @@ def _aligned(size: int, advance: int, offset: int) -> TimeWindow:
 
 def CUMULATE(step: str | timedelta, size: str | timedelta, *, offset: str | timedelta = "0s") -> CumulateWindow:
     """`CUMULATE("10m", "1h")`: every ten minutes what there is since the hour began. Hours begin at `offset`, as those of `TIME`."""
-    size_us = parse_duration(size, "window size")
+    size_us = signed_duration(size, "window size")
     shift = signed_duration(offset, "window offset")
-    return CumulateWindow(parse_duration(step, "window step"), size_us, shift % size_us if size_us > 0 else 0)
+    return CumulateWindow(signed_duration(step, "window step"), size_us, shift % size_us if size_us > 0 else 0)
 
 
-def SIZE(size: int, advance: int | None = None) -> SizeWindow:
-    """Tumbling `SIZE(100)` or sliding `SIZE(100, 10)`, in rows of each group."""
-    return SizeWindow(size, size if advance is None else advance)
+@overload
+def SIZE(size: int, advance: int | None = None) -> SizeWindow: ...
+@overload
+def SIZE(size: int, advance: int | None = None, *, emit_partial: bool) -> SizeWindow | PartialWindow: ...
+def SIZE(size: int, advance: int | None = None, *, emit_partial: bool = False) -> SizeWindow | PartialWindow:
+    """Tumbling `SIZE(100)` or sliding `SIZE(100, 10)`, in rows of each group. `emit_partial`: as that of `aggregate`."""
+    made = SizeWindow(size, size if advance is None else advance)
+    return PartialWindow(made) if emit_partial else made
 
 
 def SESSION(gap: str | timedelta) -> SessionWindow:
     """`SESSION("5m")`."""
-    return SessionWindow(parse_duration(gap, "session gap"))
+    return SessionWindow(signed_duration(gap, "session gap"))
 
 
 def TRANSACTION(open: Expr, close: Expr) -> TransactionWindow:
@@ -219,12 +265,12 @@ def TRANSACTION(open: Expr, close: Expr) -> TransactionWindow:
 
 def UNBOUNDED(every: str | timedelta | None = None, *, ttl: str | timedelta | None) -> UnboundedWindow:
     """An answer for each tuple, or `every` so often. `ttl` has to be said: `ttl=None` keeps every group for ever."""
-    return UnboundedWindow(*(None if span is None else parse_duration(span, name) for span, name in ((every, "every"), (ttl, "ttl"))))
+    return UnboundedWindow(*(None if span is None else signed_duration(span, name) for span, name in ((every, "every"), (ttl, "ttl"))))
 
 
 def TRAILING(size: str | timedelta | None = None, *, rows: int | None = None) -> TrailingWindow:
     """For `over`: `TRAILING("10m")`, what was up to ten minutes before each tuple; `TRAILING(rows=100)`, the last hundred tuples."""
-    return TrailingWindow(None if size is None else parse_duration(size, "window size"), rows)
+    return TrailingWindow(None if size is None else signed_duration(size, "window size"), rows)
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -254,7 +300,8 @@ def to_json(window: AnyWindow) -> dict[str, Any]:
 def from_json(document: object, pointer: str = "") -> AnyWindow:
     found = kind_in(document, "type", _READERS)
     if not isinstance(document, dict) or found is None:
-        raise QueryError(f'expected {{"type": one of {", ".join(_READERS)}, ...}}, got {shown(document)}', pointer)
+        said = kind_meant(document, "type", _READERS)
+        raise QueryError(f'{said}expected {{"type": one of {", ".join(_READERS)}, ...}}, got {shown(document)}', pointer)
     type_, (reader, needed, optional) = document["type"], found
     for key in document.keys() - needed - optional - {"type"}:
         keys = ", ".join(sorted(needed | optional))
@@ -269,9 +316,10 @@ def from_json(document: object, pointer: str = "") -> AnyWindow:
         raise error.under(pointer) from None
 
 
-def _span(document: Mapping[str, Any], key: str, what: str, parse: Callable[[str, str], int] = parse_duration) -> int:
+def _span(document: Mapping[str, Any], key: str, what: str) -> int:
+    """A duration; whether it may be negative, the window says."""
     try:
-        return parse(str(document[key]), what)
+        return signed_duration(str(document[key]), what)
     except QueryError as error:
         raise error.under(f"/{key}") from None
 
@@ -284,12 +332,12 @@ def _rows(document: Mapping[str, Any], key: str) -> int:
 
 
 def _time(d: Mapping[str, Any]) -> TimeWindow:
-    offset = _span(d, "offset", "window offset", signed_duration) if "offset" in d else 0
+    offset = _span(d, "offset", "window offset") if "offset" in d else 0
     return _aligned(_span(d, "size", "window size"), _span(d, "advance" if "advance" in d else "size", "window advance"), offset)
 
 
 def _cumulate(d: Mapping[str, Any]) -> CumulateWindow:
-    size, offset = _span(d, "size", "window size"), _span(d, "offset", "window offset", signed_duration) if "offset" in d else 0
+    size, offset = _span(d, "size", "window size"), _span(d, "offset", "window offset") if "offset" in d else 0
     return CumulateWindow(_span(d, "step", "window step"), size, offset % size if size > 0 else 0)
 
 

@@ -9,9 +9,9 @@ within a node, and of two hosts (`cep.model.hosts`); inside one worker it is 0, 
 Capacity is relative to the idlest worker's. Crowding keeps queries from piling up on the first core: beside a distance it is
 small, so it decides between places that are equally near, or where one is much busier than another.
 
-Traffic is estimated in units of what one stream brings, before anything has run: an operator yields what it reads, an
-Aggregate a tenth (AFTER_AGGREGATE) of it, a partial stage a fifth (PARTIAL). The load of an instance is what comes
-into it. What is outside the plan, publishers and subscribers, has no known place and costs nothing.
+Traffic is estimated in units of what one stream brings, before anything has run: an operator yields what it says of itself
+(`expected_yield`: an Aggregate a tenth of what it reads), a partial stage a fifth (PARTIAL). The load of an instance is what
+comes into it. What is outside the plan, publishers and subscribers, has no known place and costs nothing.
 
 The search starts from each node in turn, with workers in order of distance, and from the emptiest workers; then it
 moves one subquery at a time, all its instances at once, as long as that gains. `numa=False` is the paper's baseline:
@@ -29,11 +29,9 @@ import numpy.typing as npt
 
 from cep.errors import PlacementError
 from cep.model.hosts import Machines
-from cep.model.operators import Aggregate
 from cep.plan.physical import Edge, Instance, PhysicalPlan, Worker, channel_pairs
 from cep.plan.split import topological
 
-AFTER_AGGREGATE = 0.1
 PARTIAL = 0.2
 GAIN_MIN = 1e-9  # less is rounding
 STARTS_MAX = 4
@@ -222,7 +220,7 @@ def estimated(plan: PhysicalPlan) -> dict[str, float]:
     flow = dict.fromkeys(plan.streams, 1.0)
     for name, operator in topological(plan.query).items():
         taken = sum(flow[input_] for input_ in operator.inputs)
-        flow[name] = taken * (AFTER_AGGREGATE if isinstance(operator, Aggregate) else 1.0)
+        flow[name] = taken * operator.expected_yield
     return {edge.name: flow[edge.producer] * (PARTIAL if edge.partial else 1.0) for edge in plan.edges}
 
 

@@ -95,7 +95,7 @@ def _growth(known: Stream, given: Stream) -> str:
     return f"stream {given.name!r} has more columns, which this query does not declare: {known.schema}" if len(now) < len(before) else ""
 
 
-def _cut(plan: PhysicalPlan) -> PhysicalPlan:
+def _split(plan: PhysicalPlan) -> PhysicalPlan:
     return replace(plan, subqueries=split(plan.query))
 
 
@@ -109,5 +109,5 @@ def _count_channels(plan: PhysicalPlan) -> PhysicalPlan:
     return plan
 
 
-_REWRITES: tuple[Rewrite, ...] = (check_recovery, _cut, parallelize, connect_subqueries, _count_channels, pre_aggregate)
+_REWRITES: tuple[Rewrite, ...] = (check_recovery, _split, parallelize, connect_subqueries, _count_channels, pre_aggregate)
 """All but the placement: they know the number of workers, not where those are."""

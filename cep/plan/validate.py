@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from cep.errors import QueryError, meant
-from cep.model.expr import Call, Udf
 from cep.model.growth import wider
 from cep.model.limits import OPERATORS_MAX, check_name
 from cep.model.operators import Operator
 from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.types import Typed, typed
 from cep.plan.expand import expanded, in_full
 from cep.plan.overlap import check_overlap
 
@@ -94,8 +92,12 @@ def _check_names(query: Query) -> None:
         if kind in _ADDRESSED:
             check_name(kind, name, pointer)
         if name in seen:
-            raise QueryError(f"the name {name!r} is given twice: to {seen[name]} and to {kind}", pointer)
+            raise QueryError(f"the name {name!r} is given twice: to {_both(seen[name], kind)}", pointer)
         seen[name] = kind
+
+
+def _both(one: str, other: str) -> str:
+    return f"{one} and to {other}" if one != other else f"two {one.partition(' ')[2]}{'es' if one.endswith('h') else 's'}"
 
 
 _ADDRESSED = ("a stream", "an output stream", "the late stream")
@@ -117,31 +119,6 @@ def _check_declarations(query: Query, known: Mapping[str, Stream]) -> None:
             wider(known.get(stream.name, stream), stream)
         except QueryError as error:
             raise error.under(f"/streams/{i}") from None
-        _check_event_time(stream, f"/streams/{i}/event_time")
-
-
-def _check_event_time(stream: Stream, pointer: str) -> None:
-    if stream.event_time is None:
-        return
-    where = f"event_time of stream {stream.name!r}"
-    try:
-        tree = typed(stream.event_time, stream.schema.by_name)
-    except QueryError as error:
-        raise QueryError(f"{where}: {error.message}", pointer + error.pointer) from None
-    if tree.type.name != "timestamp":
-        raise QueryError(f"{where}: expected a timestamp, got {tree.type}; declare it as such, or cast it", pointer)
-    if _reads_clock(tree):  # what is late is a function of the data alone (rule 4.7)
-        raise QueryError(f"{where}: now() is no part of a row; leave event_time out to stamp rows at ingestion", pointer)
-    if _calls_user(tree):  # publishers compute it too, which may be anywhere
-        raise QueryError(f"{where}: a user's function does not run in publishers; compute the time before you publish", pointer)
-
-
-def _reads_clock(tree: Typed) -> bool:
-    return (isinstance(tree.expr, Call) and tree.expr.function == "now") or any(map(_reads_clock, tree.args))
-
-
-def _calls_user(tree: Typed) -> bool:
-    return isinstance(tree.expr, Udf) or any(map(_calls_user, tree.args))
 
 
 def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
@@ -152,9 +129,9 @@ def _sources(query: Query, known: Mapping[str, Stream]) -> dict[str, Stream]:
     read = {}
     for reader, name, pointer in _reads(query):
         if name not in operators and name not in there:
-            names = ", ".join(map(repr, sorted(operators | there.keys()))) or "none"
+            names, near = ", ".join(map(repr, sorted(operators | there.keys()))) or "none", meant(name, [*operators, *there])
             raise QueryError(
-                f"{reader} reads {name!r}, which is no operator and no stream{meant(name, [*operators, *there])}; there are {names}",
+                f"{reader} reads {name!r}, which is no operator and no declared stream{near}; there are {names}",
                 pointer,
             )
         if name not in operators:

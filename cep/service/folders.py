@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cep.errors import QueryError
+from cep.errors import ClusterError, QueryError
+
+
+def check_folders(setting: str, folders: Iterable[str | Path]) -> None:
+    """Raises ClusterError, which names the setting: one is not there, or is no folder."""
+    for folder in folders:
+        if not Path(folder).is_dir():
+            what = "is no folder" if Path(folder).exists() else "does not exist"
+            raise ClusterError(f"{setting}: the folder {str(folder)!r} {what}")
 
 
 def inside(path: str, folders: Iterable[str | Path], pointer: str = "") -> Path:

@@ -11,7 +11,7 @@ from cep.transport import wire
 from cep.transport.ipc import MessageLayout
 from cep.transport.wire import HEADER_BYTES, Header
 
-_HEAD_BYTES = 8 + HEADER_BYTES  # how long the body is, and the header
+HEAD_BYTES = 8 + HEADER_BYTES  # before the body of a message: how long that is, and the header
 _KIND_BYTES = 2  # of a header, its version and kind
 
 
@@ -57,7 +57,7 @@ class Coalescer:
 
     def _following(self, before: Header, found: memoryview, begin: int, at: int, end: int) -> tuple[Header, int, int] | None:
         """(header, where its body begins, rows) of the message at `at`, if it is the next batch of the same channel and whole."""
-        body = at + _HEAD_BYTES
+        body = at + HEAD_BYTES
         if body > end or found[at + 8 : at + 8 + _KIND_BYTES] != found[begin - HEADER_BYTES : begin - HEADER_BYTES + _KIND_BYTES]:
             return None
         header, size = wire.unpack_from(found, at + 8), int.from_bytes(found[at : at + 8], "little")

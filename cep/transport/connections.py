@@ -18,15 +18,14 @@ import numpy as np
 
 from cep.errors import ProtocolError
 from cep.transport import wire
-from cep.transport.coalescing import Coalescer
-from cep.transport.wire import HEADER_BYTES, Header
+from cep.transport.coalescing import HEAD_BYTES, Coalescer
+from cep.transport.wire import Header
 
 SEND_BYTES = 1 << 20  # that the kernel may hold for a peer; it grants less
 BODY_BYTES_MAX = 256 << 20  # batches are cut to a megabyte, if a row is no longer (16 MiB at most)
 READ_BYTES = 4 << 20  # of one peer, before others are looked at
 RETRY_S = 0.1
 SIZE = _CHANNEL = Struct("<Q")
-_HEAD_BYTES = SIZE.size + HEADER_BYTES
 _CHANNEL_AT = SIZE.size + 8  # the header's second word
 
 Message = tuple[Header, Any]
@@ -174,13 +173,13 @@ class Incoming:
 
     def _take(self, found: memoryview, end: int, inbound: Inbound, arrived: deque[Message | ProtocolError]) -> None:
         at, takers = 0, inbound.takers
-        while end - at >= _HEAD_BYTES:
+        while end - at >= HEAD_BYTES:
             if takers and (taker := takers.get(_CHANNEL.unpack_from(found, at + _CHANNEL_AT)[0])) is not None:
                 behind = taker(inbound.bytes, at, end)
                 if behind > at:
                     at, inbound.used = behind, True
                     continue
-            begin = at + _HEAD_BYTES
+            begin = at + HEAD_BYTES
             (size,) = SIZE.unpack_from(found, at)
             header = wire.unpack_from(found, at + SIZE.size)
             if size > BODY_BYTES_MAX:

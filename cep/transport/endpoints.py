@@ -39,21 +39,21 @@ class Endpoint:
     address: str = ""
 
     @staticmethod
-    def parse(text: str) -> Endpoint:
-        """Raises ProtocolError: it is none."""
+    def parse(text: str, own: bool = False) -> Endpoint:
+        """`own`: its port may be 0, for one that the system chooses. Raises ProtocolError: it is none."""
         if text.startswith(LOCAL_SCHEME):
             found = Endpoint(text.removeprefix(LOCAL_SCHEME))
         elif (match := _LINK.fullmatch(text)) is not None:
             found = Endpoint(match["path"], match["host"], match["address"])
         else:
             raise ProtocolError(f"endpoint: expected {LOCAL_SCHEME}PATH or {LINK_SCHEME}HOST@ADDRESS:PORT/PATH, got {text[:200]!r}")
-        found._check(text)
+        found._check(text, 0 if own else 1)
         return found
 
-    def _check(self, text: str) -> None:
+    def _check(self, text: str, port_min: int) -> None:
         if not self.path.startswith("/") or "\0" in self.path or len(os.fsencode(self.path)) > PATH_BYTES_MAX:
             raise ProtocolError(f"endpoint {text[:200]!r}: expected an absolute path of at most {PATH_BYTES_MAX} bytes")
-        if self.address and not is_address(self.address):
+        if self.address and not is_address(self.address, port_min):
             raise ProtocolError(f"endpoint {text[:200]!r}: expected an address HOST:PORT, got {self.address[:100]!r}")
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ def host_of(endpoint: str) -> str:
     return Endpoint.parse(endpoint).host if endpoint.startswith(LINK_SCHEME) else ""
 
 
-def is_address(text: str) -> bool:
+def is_address(text: str, port_min: int = 1) -> bool:
     """Is it `HOST:PORT`, with brackets round an IPv6 address?"""
     found = _ADDRESS.fullmatch(text)
-    return found is not None and 0 < int(found["port"]) < 1 << 16
+    return found is not None and port_min <= int(found["port"]) < 1 << 16

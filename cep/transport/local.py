@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -22,29 +23,25 @@ import numpy as np
 from cep.errors import ProtocolError
 from cep.transport.coalescing import Coalescer
 from cep.transport.connections import RETRY_S, SIZE, Inbound, Incoming, Message, Outgoing
+from cep.transport.endpoints import LOCAL_SCHEME
 from cep.transport.ipc import MessageLayout
+from cep.transport.keyring import Speaker
 from cep.transport.peers import may_speak
 from cep.transport.wire import Header
 
-SCHEME = "ipc://"
 STAGING_BYTES = 256 << 10  # what is read at once
 GATHER_BYTES = 16 << 10  # a smaller body is copied behind its header: that is quicker than a list of two
 BACKLOG = 4096  # peers that knock at once
 LINGER_S = 1.0
-PATH_BYTES_MAX = 107
-
-
-def is_path(endpoint: str) -> bool:
-    """Is it an endpoint that a socket may have?"""
-    path = endpoint.removeprefix(SCHEME)
-    return endpoint.startswith(SCHEME + "/") and "\0" not in path and len(os.fsencode(path)) <= PATH_BYTES_MAX
 
 
 class LocalSockets:
     """See `cep.transport.sockets.Sockets`. `send`, `hang_up`, `wake` and `close` may come from any thread."""
 
+    speaker: Speaker | None = None  # the kernel has said whose processes these are
+
     def __init__(self, endpoint: str) -> None:
-        self.endpoint, self._path = endpoint, endpoint.removeprefix(SCHEME)
+        self.endpoint, self._path = endpoint, endpoint.removeprefix(LOCAL_SCHEME)
         with suppress(FileNotFoundError):
             os.unlink(self._path)  # of a process that was killed
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -58,6 +55,7 @@ class LocalSockets:
         self.inbound = Inbound(np.empty(STAGING_BYTES, np.uint8))
         self._arrived: deque[Message | ProtocolError] = deque()
         self._incoming: dict[int, Incoming] = {}
+        self._others: dict[int, Callable[[], None]] = {}  # by descriptor: what else is waited for
         self._lock = threading.RLock()  # of what follows; a signal's handler may wake a thread that has it
         self._outgoing: dict[str, Outgoing] = {}
         self._writing: dict[int, Outgoing] = {}  # by descriptor: those that wait for room
@@ -71,7 +69,7 @@ class LocalSockets:
         with self._lock:
             out = self._outgoing.get(endpoint)
             if out is None:
-                out = self._outgoing[endpoint] = Outgoing(endpoint.removeprefix(SCHEME))
+                out = self._outgoing[endpoint] = Outgoing(endpoint.removeprefix(LOCAL_SCHEME))
             size = 0 if body is None else len(body)
             head = SIZE.pack(size) + header.pack()
             if not size:
@@ -88,7 +86,7 @@ class LocalSockets:
         with self._lock:
             out = self._outgoing.get(endpoint)
             if out is None:
-                out = self._outgoing[endpoint] = Outgoing(endpoint.removeprefix(SCHEME))
+                out = self._outgoing[endpoint] = Outgoing(endpoint.removeprefix(LOCAL_SCHEME))
             out.send(bytes(messages))
             if out.pending:
                 self._wait(out)
@@ -175,6 +173,23 @@ class LocalSockets:
             self._look(min(left, RETRY_S) if self._watched or self._deaf_until else left)
             left = end - time.monotonic()
 
+    # for what waits here for more than Unix sockets (`cep.transport.linked`)
+
+    def watch(self, number: int, call: Callable[[], None]) -> None:
+        """`call` is called by the thread that looks while the descriptor is readable."""
+        self._others[number] = call
+        self._epoll.register(number, select.EPOLLIN)
+
+    def unwatch(self, number: int) -> None:
+        """The descriptor is about to be closed."""
+        del self._others[number]
+        self._epoll.unregister(number)
+
+    def look(self, timeout_s: float) -> bool:
+        """One look, at most so long. Has `wake` been called, or a message come?"""
+        self._woken = False
+        return self._look(min(timeout_s, RETRY_S) if self._watched or self._deaf_until else timeout_s) or self._woken
+
     def _look(self, timeout_s: float) -> bool:
         """Takes what there is to read, gives what there is room for. Has a message come?"""
         for number, _ in self._epoll.poll(timeout_s):
@@ -185,6 +200,8 @@ class LocalSockets:
                 self._woken = True
             elif number == self._listener.fileno():
                 self._accept()
+            elif (call := self._others.get(number)) is not None:
+                call()
             else:
                 with self._lock:
                     if (out := self._writing.get(number)) is not None:

@@ -1,7 +1,8 @@
 """The data plane between processes: an endpoint that takes what others send, and a way to each of theirs.
 
-`ipc://PATH` is for processes of one machine (`cep.transport.local`), `tcp://HOST:PORT` for those of several (`cep.transport.network`). A
-process's own endpoint decides which it speaks. Neither limits what is under way: the byte credits of `cep.dataflow.channel` do.
+A process whose endpoint is `ipc://PATH` has Unix sockets (`cep.transport.local`), in a cluster of one machine. One whose endpoint is
+`link://HOST@ADDRESS:PORT/PATH` has links to other hosts beside them (`cep.transport.linked`). What is under way is limited by the byte
+credits of `cep.dataflow.channel`, and on a link by its window, too.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import socket
 from typing import Any, Protocol
 
+from cep.errors import ProtocolError
+from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
 from cep.transport.ipc import MessageLayout
-from cep.transport.local import SCHEME, LocalSockets, is_path
-from cep.transport.network import NetworkSockets, is_address
+from cep.transport.keyring import Keyring, Speaker
+from cep.transport.linked import LinkSockets
+from cep.transport.local import LocalSockets
 from cep.transport.wire import Header
 
 KNOCK_S = 1.0  # between machines
@@ -21,6 +25,10 @@ class Sockets(Protocol):
     """A process's sockets: one thread receives; `send`, `hang_up` and `wake` may come from others if they take turns."""
 
     endpoint: str
+
+    @property
+    def speaker(self) -> Speaker | None:
+        """Whose key the message was sent under that was received last; None: a process of this host's, or there are no keys."""
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """Hands a message to the transport, which owns `body` until it has let go: it is never written to again."""
@@ -49,22 +57,36 @@ class Sockets(Protocol):
 
 
 def is_endpoint(endpoint: str, ours: str) -> bool:
-    """Is it an address that a process with the endpoint `ours` can send to?"""
-    return is_path(endpoint) if ours.startswith(SCHEME) else is_address(endpoint)
+    """Is it an endpoint that a process with the endpoint `ours` can send to?"""
+    try:
+        there, here = Endpoint.parse(endpoint), Endpoint.parse(ours)
+    except ProtocolError:
+        return False
+    return not there.host or bool(here.host)
 
 
-def open_sockets(endpoint: str) -> Sockets:
-    """Raises OSError: the endpoint cannot be had."""
-    return LocalSockets(endpoint) if endpoint.startswith(SCHEME) else NetworkSockets(endpoint)
+def open_sockets(endpoint: str, keyring: Keyring | None = None) -> Sockets:
+    """`keyring`: with CURVE on links; Unix sockets have the kernel's word for who speaks. Raises OSError: the endpoint cannot be had."""
+    return LocalSockets(endpoint) if endpoint.startswith(LOCAL_SCHEME) else LinkSockets(endpoint, keyring)
 
 
-def is_gone(endpoint: str) -> bool:
+def is_gone(endpoint: str, ours: str = "") -> bool:
     """Does no process listen there any more? Then its process has ended. One that is stopped or busy still listens: the kernel does for it.
+    Of another host than that of `ours` an address that refuses is one where no process listens; where nothing answers it may be cut off,
+    and that is no end. A client that has no address is never known to have gone.
 
     Looked for by a connection that says nothing: not more often than a process may find many of them waiting for it when it wakes up.
     """
+    there = Endpoint.parse(endpoint)
+    if not there.host or (ours and Endpoint.parse(ours).host == there.host):
+        return _is_path_dead(there.path)
+    return bool(there.address) and _refuses(there.address)
+
+
+def _is_path_dead(path: str) -> bool:
     try:
-        _knock(endpoint)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as knocking:
+            knocking.connect(path)
     except BlockingIOError:  # so many wait there already
         return False
     except OSError:
@@ -72,10 +94,12 @@ def is_gone(endpoint: str) -> bool:
     return False
 
 
-def _knock(endpoint: str) -> None:
-    if endpoint.startswith(SCHEME):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as knocking:
-            knocking.connect(endpoint.removeprefix(SCHEME))
-        return
-    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+def _refuses(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

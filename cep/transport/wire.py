@@ -44,6 +44,8 @@ VERSION = 2
 # version, kind, (6 bytes reserved), and then as in `Header`, 4 reserved behind the stream; a multiple of 8 bytes: what follows is aligned
 _HEADER = struct.Struct("<BB6xQQI4xQqqqqQ")
 HEADER_BYTES = _HEADER.size
+_SIZED = struct.Struct("<QBB6xQQI4xQqqqqQ")  # the length of the body before it, as messages lie behind each other
+SIZED_BYTES = _SIZED.size
 COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE, SWITCH = range(1, 10)
@@ -107,12 +109,26 @@ def unpack(frame: bytes | memoryview) -> Header:
 def unpack_from(frame: bytes | memoryview, at: int) -> Header:
     """The same of the bytes from `at` on, of which there are enough."""
     version, *fields = _HEADER.unpack_from(frame, at)
-    header = Header._make(fields)
+    return _checked(version, Header._make(fields))
+
+
+def _checked(version: int, header: Header) -> Header:
     if version != VERSION or header.kind not in _KINDS:
         raise ProtocolError(f"message header: expected version {VERSION} and a known kind, got version {version}, kind {header.kind}")
     if (header.sequence | header.record) >> COUNT_BITS:
         raise ProtocolError(f"message header: expected counts below 2^{COUNT_BITS}, got {header.sequence} and {header.record}")
     return header
+
+
+def pack_sized(size: int, header: Header) -> bytes:
+    """How long the body is, and the header."""
+    return _SIZED.pack(size, VERSION, *header)
+
+
+def unpack_sized_from(frame: bytes | memoryview, at: int) -> tuple[int, Header]:
+    """The same of the bytes from `at` on, of which there are enough. Raises ProtocolError."""
+    size, version, *fields = _SIZED.unpack_from(frame, at)
+    return size, _checked(version, Header._make(fields))
 
 
 def stream_id(name: str) -> int:

@@ -16,7 +16,7 @@ Rules, which every implementation keeps (`tests/cep/world/test_coordination.py` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -74,11 +74,13 @@ class Znode:
     Args:
         version: how often its data was set since it was created.
         owner: the session with which it goes; 0: it stays.
+        changed_ms: when it was set last, by ZooKeeper's clock, in ms since 1970.
     """
 
     data: bytes
     version: int
     owner: int
+    changed_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +184,20 @@ class Coordination(Protocol):
 
     def commit(self, transactions: Iterable[Sequence[Operation]]) -> list[FailedTransaction | None]:
         """Does each transaction as a whole or not at all, in their order; None: it was done. If one fails the others go on."""
+
+
+def write_ephemeral(coordination: Coordination, path: str, data: bytes) -> None:
+    """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
+    try:
+        coordination.create(path, data, ephemeral=True)
+        return
+    except NodeExists:
+        [there] = coordination.get([path])
+    try:
+        if isinstance(there, Znode) and there.owner == coordination.session:
+            coordination.set(path, data)
+            return
+        coordination.delete(path)
+    except NoNode:
+        pass  # it has just vanished
+    coordination.create(path, data, ephemeral=True)

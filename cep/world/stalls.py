@@ -161,8 +161,8 @@ class Stalls:
             self._slowest[key] = Stall(self._clock.wall_ns() / 1e9, place, cause, took_ns, had, by, garbage_ns)
 
     def report(self) -> dict[str, Any] | None:
-        """What there has been since `began`, and the slowest since the last report; None: nothing new. All the same every so often, for who
-        keeps the reports may have been started anew."""
+        """What there has been since `began`, and the slowest since the last report; None: nothing new. All the same every so often, for
+        the process that keeps the reports may have been started anew."""
         self._quiet = 0 if self._slowest else self._quiet + 1
         if self._quiet % TOLD_AGAIN:
             return None

@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterable
 from typing import Protocol
 
+from cep.world.confined import folder_of, open_to_read
+
 _MODE = 0o644
 
 
@@ -85,16 +87,20 @@ class DiskStore:
     """`Store` of the machine."""
 
     def open(self, path: str) -> File:
-        return DiskFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return DiskFile(open_to_read(path))
 
     def create(self, path: str, overwrite: bool = False) -> File:
-        return DiskFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if overwrite else os.O_EXCL), _MODE))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if overwrite else os.O_EXCL)
+        with folder_of(path) as (folder, name):
+            return DiskFile(os.open(name, flags, _MODE, dir_fd=folder))
 
     def rename(self, path: str, name: str) -> None:
-        os.rename(path, name)
+        with folder_of(path) as (source, old), folder_of(name) as (target, new):
+            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
 
     def remove(self, path: str) -> None:
-        os.unlink(path)
+        with folder_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

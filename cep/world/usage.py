@@ -6,8 +6,6 @@ import os
 import time
 from typing import Protocol
 
-from cep.world.clock import Clock
-
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -34,19 +32,3 @@ class SystemUsage:
 
     def resident_bytes(self) -> int:
         return int(os.pread(self._statm, 128, 0).split()[1]) * _PAGE_BYTES
-
-
-class ClockUsage:
-    """Of a process that has a core whenever time passes: the shipped double."""
-
-    def __init__(self, clock: Clock, resident_bytes: int = 0) -> None:
-        self._clock, self._resident_bytes = clock, resident_bytes
-
-    def thread_cpu_ns(self) -> int:
-        return self._clock.steady_ns()
-
-    def process_cpu_ns(self) -> int:
-        return self._clock.steady_ns()
-
-    def resident_bytes(self) -> int:
-        return self._resident_bytes

@@ -7,6 +7,7 @@ From it follow a user of ZooKeeper's digest scheme, and an access list with that
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ from cep.world.coordination import (
 
 T = TypeVar("T")
 
+Tls = tuple[str, str, str]
+"""Authority, certificate, key."""
+
 _USER = "cep"
 _STATES = {
     KazooState.CONNECTED: Connection.CONNECTED,
@@ -66,13 +70,14 @@ class ZooKeeperSession:
         hosts: `host:port,host:port`, with a path behind it where the tree begins there.
         timeout_s: how long a silent session lasts; so long an answer is awaited, too.
         secret: the file with the cluster's secret; None: ZooKeeper is open to all.
+        tls: files in PEM: the authority that ZooKeeper's certificate is to be of, our certificate, its key; None: without TLS.
 
     Raises:
-        ClusterError: the secret cannot be read.
+        ClusterError: the secret, or a file of TLS, cannot be read.
     """
 
-    def __init__(self, hosts: str, timeout_s: float, secret: str | None = None) -> None:
-        self._client, self._timeout_s = connect(hosts, timeout_s, secret), timeout_s
+    def __init__(self, hosts: str, timeout_s: float, secret: str | None = None, tls: Tls | None = None) -> None:
+        self._client, self._timeout_s = connect(hosts, timeout_s, secret, tls), timeout_s
 
     @property
     def session(self) -> int:
@@ -100,7 +105,7 @@ class ZooKeeperSession:
     def get(self, paths: Iterable[str], watch: NodeWatch | None = None) -> list[Znode | NodeRefused | None]:
         client = self._connected()
         asked = [client.get_async(path, _watching(watch)) for path in paths]
-        return [self._read(answer, lambda found: Znode(bytes(found[0]), found[1].version, found[1].ephemeralOwner)) for answer in asked]
+        return [self._read(answer, _znode) for answer in asked]
 
     def children(self, paths: Iterable[str], watch: NodeWatch | None = None) -> list[list[str] | NodeRefused | None]:
         client = self._connected()
@@ -170,23 +175,54 @@ class ZooKeeperSession:
         return None if answer.exception is None else _ours(answer.exception)
 
 
-def connect(hosts: str, session_timeout_s: float, secret: str | None = None) -> KazooClient:
+def connect(hosts: str, session_timeout_s: float, secret: str | None = None, tls: Tls | None = None) -> KazooClient:
     """A client, not started, that keeps trying to connect, with pauses so short that no session is lost to them.
 
-    Args:
-        secret: the file with the cluster's secret; None: ZooKeeper is open to all.
+    Args: as those of `ZooKeeperSession`.
 
     Raises:
-        ClusterError: the secret cannot be read.
+        ClusterError: the secret, or a file of TLS, cannot be read.
     """
-    logging.getLogger("kazoo.client").setLevel(logging.ERROR)  # it tells of every attempt to reconnect
+    told = logging.getLogger("kazoo.client")
+    told.setLevel(logging.WARNING)
+    told.addFilter(_TOLD)
     own: dict[str, Any] = {} if secret is None else _credentials(Path(secret))
     return KazooClient(
         hosts,
         timeout=session_timeout_s,
         connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_jitter=0.2, max_delay=0.5),
         **own,
+        **({} if tls is None else _secured(tls)),
     )
+
+
+def _secured(tls: Tls) -> dict[str, Any]:
+    """kazoo reads the files at every attempt to connect, so that a renewed certificate counts from the next one on; and would try for ever
+    where they are wrong, so they are read here first. It checks the server's name only where it is told to."""
+    authority, certificate, key = tls
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        context.load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise ClusterError(f"TLS with ZooKeeper cannot begin: {', '.join(tls)}: {error}") from None
+    return {"use_ssl": True, "ca": authority, "certfile": certificate, "keyfile": key, "verify_certs": True, "check_hostname": True}
+
+
+class _Told(logging.Filter):
+    """Of what kazoo says of every attempt to connect: why TLS is not begun, once, and not again until that is for another reason."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        before, self._last = self._last, record.getMessage() if "SSL" in record.getMessage() else self._last
+        return self._last != before
+
+
+_TOLD = _Told()
 
 
 def _credentials(file: Path) -> dict[str, Any]:
@@ -208,6 +244,11 @@ class _Watching:
     def __call__(self, event: WatchedEvent) -> None:
         if event.type != EventType.NONE:  # that one says that the connection is lost, which the listener says too
             self.watch(event.path)
+
+
+def _znode(found: Any) -> Znode:
+    data, stat = found
+    return Znode(bytes(data), stat.version, stat.ephemeralOwner, stat.mtime)
 
 
 def _watching(watch: NodeWatch | None) -> _Watching | None:

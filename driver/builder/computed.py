@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from cep.errors import QueryError
 from cep.model.contract.operator import Fields
 from cep.model.expr import ColumnRef, Expr, columns_of
-from cep.model.functions import Computed, Function
+from cep.model.functions import WITH_BY, Computed, Function
 from cep.model.windows import TransactionWindow, Window
 
 Named = tuple[tuple[str, Function], ...]
@@ -29,9 +29,12 @@ def named_functions(*given: Mapping[str, Function] | None) -> Named:
     found = {name: function for each in given for name, function in (each or {}).items()}
     for name, function in found.items():
         if isinstance(function, Mapping):
+            called = next(iter(function.values())).name
+            by = ", by=..." * (called in WITH_BY)
             raise QueryError(
-                f"field {name!r}: expected a function, got those of {len(function)} columns by name; write **first([...]) in place of "
-                f"{name}=first([...]), and {{'{name}': 'COLUMN'}} in place of a list where a name is to be another than its column's"
+                f"field {name!r}: expected a function, got those of {len(function)} columns by name; write **{called}([...]{by}) in place "
+                f"of {name}={called}([...]{by}), and {{'{name}': 'COLUMN'}} in place of a list where a name is to be another than that of "
+                "its column"
             )
     return tuple(found.items())
 

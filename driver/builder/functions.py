@@ -52,7 +52,7 @@ def _annotated(function: str | Callable[..., Any]) -> object:
 
 
 def reference_of(function: str | Callable[..., Any]) -> str:
-    """ "module:name" of a function or class. Raises QueryError where no other process could find it; says what to do."""
+    """The reference of a function or class, "module:name". Raises QueryError where no other process could find it; says what to do."""
     if isinstance(function, str):
         split_reference(function)
         return function
@@ -63,11 +63,11 @@ def reference_of(function: str | Callable[..., Any]) -> str:
     if not callable(function) or not isinstance(module, str) or not isinstance(name, str):
         raise QueryError(f"expected a function or 'module:name', got {function!r}")
     if "<" in name or module == "__main__":
-        raise QueryError(_where_to(name, module))
+        raise QueryError(_where_to(name))
     return f"{module}:{name}"
 
 
-def _where_to(name: str, module: str) -> str:
+def _where_to(name: str) -> str:
     """What to do with a function that only this process knows."""
     what = "a lambda has no name" if "<lambda>" in name else f"function {name.rpartition('.')[2]!r} is known to this process only"
     name = "f" if "<lambda>" in name else name.rpartition(".")[2]

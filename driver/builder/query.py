@@ -15,11 +15,11 @@ from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec
 
 from cep.dataflow.operators.static_table import check_inline
-from cep.errors import QueryError
+from cep.errors import QueryError, escaped
 from cep.model import query as model
 from cep.model import sinks
 from cep.model.duration import parse_duration, signed_duration
-from cep.model.expr import Expr
+from cep.model.expr import ColumnRef, Expr
 from cep.model.functions import Computed, Function
 from cep.model.operators import (
     Aggregate,
@@ -47,7 +47,8 @@ from cep.model.operators import (
 )
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from cep.model.windows import TimeWindow, TrailingWindow, Window
+from cep.model.types import text_of
+from cep.model.windows import PartialWindow, TimeWindow, TrailingWindow, Window
 from cep.plan.planner import check_plannable
 from driver.builder.computed import computed_first, named_functions
 from driver.builder.functions import reference_of
@@ -85,6 +86,20 @@ def _operator(method: Added[P]) -> Added[P]:
     return adding
 
 
+def _bound(span: str | timedelta | None, what: str) -> int | None:
+    return None if span is None else signed_duration(span, what)
+
+
+def _expression_over(field_: str, function: Computed) -> QueryError:
+    of = "..., " * (len(function.expressions) > 1)
+    example = f'.map("values", ..., {field_}_of={text_of(next(each for each in function.expressions if not isinstance(each, ColumnRef)))})'
+    return QueryError(
+        f"field {field_!r}: {function.name} takes columns here, for an over's tuples go on with all of theirs; compute the expression in a "
+        f'map before, such as {example}, and write {function.name}({of}"{field_}_of")',
+        f"/functions/{escaped(field_)}",
+    )
+
+
 @dataclass(frozen=True)
 class Query:
     """A query under construction. Operators read what stands before them; `at` goes back to something named.
@@ -115,12 +130,12 @@ class Query:
     @_operator
     def map(self, name: str, fields: Mapping[str, object] | None = None, /, **named: object) -> Query:
         """One tuple for each tuple, with exactly these fields: expressions or constants."""
-        return self._then(Map(name, self._input(name), computed_fields(fields, named)))
+        return self._then(Map(name, self._input(), computed_fields(fields, named)))
 
     @_operator
     def filter(self, name: str, condition: Expr, /) -> Query:
         """Keeps the tuples for which `condition` is true."""
-        return self._then(Filter(name, self._input(name), expression("condition", condition)))
+        return self._then(Filter(name, self._input(), expression("condition", condition)))
 
     @_operator
     def union(self, name: str, *inputs: str) -> Query:
@@ -131,17 +146,17 @@ class Query:
     def demux(self, name: str, cases: Mapping[str, Expr], /, otherwise: str | None = None) -> Query:
         """Every tuple into each branch whose condition is true, or into `otherwise`; go on with `at("name.branch")`."""
         conditions = computed_fields(cases)
-        return self._then(Demux(name, self._input(name), conditions, otherwise))
+        return self._then(Demux(name, self._input(), conditions, otherwise))
 
     @_operator
     def flat_map(self, name: str, fields: Mapping[str, object] | None = None, /, *, explode: str, **named: object) -> Query:
         """As `map`, and then one tuple for each element of the list in field `explode`, which becomes the element."""
-        return self._then(FlatMap(name, self._input(name), computed_fields(fields, named), explode))
+        return self._then(FlatMap(name, self._input(), computed_fields(fields, named), explode))
 
     @_operator
     def delay(self, name: str, by: str | timedelta, /) -> Query:
         """The same tuples, `by` later in event time."""
-        return self._then(Delay(name, self._input(name), parse_duration(by, "delay")))
+        return self._then(Delay(name, self._input(), parse_duration(by, "delay")))
 
     @_operator
     def deduplicate(
@@ -157,9 +172,9 @@ class Query:
         """The first of the tuples with equal `by`, and the next that is more than `ttl` after it, and so on. `ttl=None`: the first ever.
         `keep="last"`: of each `window` the last, once the window is over."""
         if keep == "first" and ttl is not ... and window is None:
-            return self._then(Deduplicate(name, self._input(name), column_names(by), time_to_live(ttl)))
+            return self._then(Deduplicate(name, self._input(), column_names(by), time_to_live(ttl)))
         if keep == "last" and ttl is ... and window is not None:
-            return self._then(KeepLast(name, self._input(name), window, column_names(by)))
+            return self._then(KeepLast(name, self._input(), window, column_names(by)))
         raise QueryError(f"operator {name!r}: deduplicate has a ttl, or None for ever; or keep='last' and a window=TIME(\"1m\")", "/keep")
 
     @_operator
@@ -185,7 +200,7 @@ class Query:
         begins = tuple((key, constant(key, value)) for key, value in by_name("state", state).items())
         changes = {key: update[key] for key in state if key in by_name("update", update)} | dict(update)
         found = StatefulMap(
-            name, self._input(name), column_names(by), time_to_live(ttl), begins, computed_fields(changes), computed_fields(fields)
+            name, self._input(), column_names(by), time_to_live(ttl), begins, computed_fields(changes), computed_fields(fields)
         )
         return self._then(found)
 
@@ -209,31 +224,31 @@ class Query:
             ttl: a group that no tuple touched for longer begins anew; None: never.
         """
         kept, given = (column_names(by), time_to_live(ttl)), column_names(columns, "columns")
-        return self._then(StatefulMap(name, self._input(name), *kept, (), (), (), reference_of(function), given, Schema.of(schema)))
+        return self._then(StatefulMap(name, self._input(), *kept, (), (), (), reference_of(function), given, Schema.of(schema)))
 
     @_operator
     def apply(self, name: str, function: str | Callable[[Any], Any], columns: Names, schema: Mapping[str, object], /) -> Query:
         """What a function makes of batches: it gets a `pyarrow.RecordBatch` of `columns` and returns one of `schema`, with as many rows,
         or with a column `__row` (int64) that says of which row each is made. It must treat every row by itself."""
-        return self._then(Apply(name, self._input(name), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
+        return self._then(Apply(name, self._input(), reference_of(function), column_names(columns, "columns"), Schema.of(schema)))
 
     @_operator
     def sort(self, name: str, window: TimeWindow | None = None, /, *, by: Names = (), order: Names = ()) -> Query:
         """The tuples of each window and group with their `rank` in the order of columns, "-column" for descending; without a
         window the tuples in stream order."""
-        return self._then(Sort(name, self._input(name), window, column_names(by), directions(order)))
+        return self._then(Sort(name, self._input(), window, column_names(by), directions(order)))
 
     @_operator
     def top(self, name: str, n: int, window: TimeWindow, /, *, by: Names = (), order: Names) -> Query:
         """The first `n` of what `sort` yields."""
-        return self._then(TopN(name, self._input(name), window, column_names(by), directions(order), n))
+        return self._then(TopN(name, self._input(), window, column_names(by), directions(order), n))
 
     @_operator
     def sample(
         self,
         name: str,
-        fraction: float | None = None,
         /,
+        fraction: float | None = None,
         *,
         n: int | None = None,
         window: TimeWindow | None = None,
@@ -243,16 +258,16 @@ class Query:
         """About `fraction` of the tuples; or `n` of each `window`, of each group of `by` if given. Which ones depends on where they stand
         in their stream and on `seed` alone: they are the same in every run over the same stream."""
         if fraction is not None and n is None and window is None and not by:
-            return self._then(Sample(name, self._input(name), float(fraction), seed))
+            return self._then(Sample(name, self._input(), float(fraction), seed))
         if fraction is None and n is not None and window is not None:
-            return self._then(SampleN(name, self._input(name), window, column_names(by), n, seed))
+            return self._then(SampleN(name, self._input(), window, column_names(by), n, seed))
         raise QueryError(f'operator {name!r}: a sample is a fraction, such as 0.01, or n=100 of a window=TIME("1m"), maybe by columns')
 
     @_operator
     def aggregate(
         self,
         name: str,
-        window: Window,
+        window: Window | PartialWindow,
         functions: Mapping[str, Function] | None = None,
         /,
         *,
@@ -262,7 +277,8 @@ class Query:
     ) -> Query:
         """Per window and group: the fields of `by`, then one field per function.
 
-        `emit_partial`: SIZE and TRANSACTION windows that are incomplete when the stream ends come out too, and are not only counted.
+        `emit_partial`: SIZE and TRANSACTION windows that are incomplete when the stream ends come out too, and are not only counted. It may
+        stand in the window, `SIZE(100, emit_partial=True)`.
 
         A function may take an expression where it names a column: `total=sum_(col("price") * col("n"))`. A map before it, `NAME_values`,
         computes it; a tuple on which that fails is a dead letter of the map.
@@ -270,10 +286,12 @@ class Query:
         Several columns of one row: `**arg_max(["price", "bidder"], by="price")`, or, with names of their own,
         `**last({"closing": "price", "seller": "id"})`.
         """
+        if isinstance(window, PartialWindow):
+            window, emit_partial = window.window, True
         found, keys = named_functions(functions, named), column_names(by)
         fields, found = computed_first(window, keys, found)
-        before = self._then(Map(f"{name}_values", self._input(name), fields)) if fields else self
-        return before._then(Aggregate(name, before._input(name), window, keys, found, emit_partial))
+        before = self._then(Map(f"{name}_values", self._input(), fields)) if fields else self
+        return before._then(Aggregate(name, before._input(), window, keys, found, emit_partial))
 
     @_operator
     def over(
@@ -290,13 +308,14 @@ class Query:
         """Every tuple with one field more per function: of the tuples of its group in the window that ends with it, `TRAILING("10m")` or
         `TRAILING(rows=100)`; or, `before=lag("price", 1)`, of the k-th tuple before it, NULL where there is none.
 
+        Functions take columns here; a map before it, with all columns that are to go on, computes what is none.
         `ttl`: a group that no tuple touched for longer begins anew; None: never.
         """
         found = named_functions(functions, named)
         for field_, function in found:
             if isinstance(function, Computed):
-                raise QueryError(f"field {field_!r}: {function.name} takes columns here; compute the expression in a map before")
-        return self._then(Over(name, self._input(name), window, column_names(by), found, time_to_live(ttl)))
+                raise _expression_over(field_, function)
+        return self._then(Over(name, self._input(), window, column_names(by), found, time_to_live(ttl)))
 
     def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
         """What stands before it leaves the query as the stream `stream`; and goes to files in `folder`, where one is named:
@@ -304,7 +323,7 @@ class Query:
         if folder is None and files:
             raise QueryError(f"output {stream!r}: {', '.join(files)} are of files, and there is no folder: output({stream!r}, folder=...)")
         sink = None if folder is None else sinks.from_json({"folder": str(Path(folder).absolute()), **files})
-        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(stream), sink)))
+        return replace(self, outputs=(*self.outputs, model.Output(stream, self._input(), sink)))
 
     def late(self, stream: str) -> Query:
         """Late rows leave the query as the stream `stream` instead of only being counted."""
@@ -332,7 +351,7 @@ class Query:
         """The document that REST and files take."""
         return model.to_json(self.value())
 
-    def _input(self, reader: str) -> str:
+    def _input(self) -> str:
         if self.current is None:
             raise QueryError(f"query {self.name!r} reads nothing: call source(...) first")
         return self.current
@@ -373,7 +392,7 @@ class Query:
             broadcast: the side of a theta join that every instance gets.
         """
         pairs = tuple(dict.fromkeys((*equal_columns(on), *((key, key) for key in column_names(by)))))
-        inputs = self._input(name), stream_name(right)
+        inputs = self._input(), stream_name(right)
         if window is not None and ttl is ...:
             return self._declaring(right)._then(
                 Join(name, *inputs, window, right_window or window, pairs, how, condition, prefix, broadcast)
@@ -390,8 +409,8 @@ class Query:
         self,
         name: str,
         right: Stream | str,
-        lower: str | timedelta,
-        upper: str | timedelta,
+        lower: str | timedelta | None,
+        upper: str | timedelta | None,
         *,
         on: On,
         how: str = "inner",
@@ -399,9 +418,9 @@ class Query:
         prefix: str = "",
     ) -> Query:
         """Pairs in which the right tuple's event time is from `lower` to `upper`, both included, after the left one's: "-5s" is before
-        it. The rest as in `join`."""
-        bounds = signed_duration(lower, "lower"), signed_duration(upper, "upper")
-        inputs = self._input(name), stream_name(right)
+        it. None: no bound, and the tuples of the other side (without `lower` the right one's) are kept for ever. The rest as in `join`."""
+        bounds = _bound(lower, "lower"), _bound(upper, "upper")
+        inputs = self._input(), stream_name(right)
         return self._declaring(right)._then(IntervalJoin(name, *inputs, *bounds, equal_columns(on), how, condition, prefix))
 
     @_operator
@@ -417,13 +436,13 @@ class Query:
     ) -> Query:
         """Each tuple with the last right one that is not later, and not more than `tolerance` earlier; `how` inner or left."""
         within = None if tolerance is None else parse_duration(tolerance, "tolerance")
-        return self._declaring(right)._then(AsOfJoin(name, self._input(name), stream_name(right), equal_columns(on), how, within, prefix))
+        return self._declaring(right)._then(AsOfJoin(name, self._input(), stream_name(right), equal_columns(on), how, within, prefix))
 
     @_operator
     def zip(self, name: str, right: Stream | str, *, prefix: str = "") -> Query:
         """The n-th tuple with the n-th of `right`, both in stream order, at the later of their times; those that have no partner when
         the streams end are counted. `prefix`: before the names of the right one's columns."""
-        return self._declaring(right)._then(Zip(name, self._input(name), stream_name(right), prefix))
+        return self._declaring(right)._then(Zip(name, self._input(), stream_name(right), prefix))
 
     @_operator
     def lookup(
@@ -446,7 +465,7 @@ class Query:
         """
         every = None if refresh is None else parse_duration(refresh, "refresh")
         changing = versions, every, by
-        return self._then(Lookup(name, self._input(name), static_table(table), equal_columns(on), how, prefix, *changing))
+        return self._then(Lookup(name, self._input(), static_table(table), equal_columns(on), how, prefix, *changing))
 
     def _declaring(self, read: Stream | str) -> Query:
         return self if isinstance(read, str) else replace(self.source(read), current=self.current)

@@ -8,7 +8,9 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from cep.errors import QueryError
+from cep.model.limits import shown
 from cep.model.schema import BINARY, BOOL, FLOAT64, INT32, INT64, STRING, TIMESTAMP, DataType, Field, Schema
+from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 
 TableLike: TypeAlias = pa.Table | StaticTable | tuple[str, Mapping[str, object]]
@@ -26,7 +28,13 @@ def static_table(table: TableLike) -> StaticTable:
             return inline_table(table)
         case (str(path), Mapping() as columns):
             return StaticTable(Schema.of(columns), path)
-    raise QueryError(f"table: expected a pyarrow.Table or (path, {{column: type}}), got {table!r:.200}", "/table")
+    if isinstance(table, Stream):
+        raise QueryError(
+            f"table: expected a pyarrow.Table or (path, {{column: type}}), got stream {table.name!r}; a table that a stream feeds is the "
+            "right side of as_of_join, which gives each tuple the last row that is not later",
+            "/table",
+        )
+    raise QueryError(f"table: expected a pyarrow.Table or (path, {{column: type}}), got {shown(table)}", "/table")
 
 
 def inline_table(table: pa.Table) -> StaticTable:

@@ -16,6 +16,7 @@ from typing import Any
 
 from cep.config import InstanceManagerConfig
 from cep.errors import CepError, ClusterError
+from cep.service.logs import begin_logging
 from driver.commands import INSTANCE_MANAGER, bound, environment
 from driver.processes.children import Children
 from driver.processes.events import Events
@@ -60,6 +61,7 @@ def run(config: AgentConfig) -> None:
     reports = config.managers[0].cluster.reports if config.managers else None
     if reports is None:
         raise ClusterError(f"agent {config.name!r}: expected instance managers whose cluster has a folder for reports")
+    begin_logging(config.name, config.managers[0].cluster.log)
     events = Events()
     events.listen()
     logs = None if config.logs is None else Path(config.logs)

@@ -12,6 +12,7 @@ Rules:
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -25,12 +26,14 @@ from pathlib import Path
 from typing import Any
 
 from cep.errors import ClusterError
+from cep.service.logs import about
 from cep.service.mark import Work, make_page, read_page
 from cep.service.reports import remove_report, write_report
 from driver.processes import process as processes
 from driver.processes.events import Events
 from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, Watch, at_death, state_of
 
+LOG = logging.getLogger(__name__)
 PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 STEADY_S = 30.0
 DEATHS_KEPT = 8
@@ -260,6 +263,8 @@ class Children:
         if self.starting:
             raise ClusterError(f"{child.name} {death.how}" + (f"; it said:\n{death.log}" if death.log else ""))
         self._look_at_disk()
+        query, place = (None, None) if death.blamed is None else (death.blamed.query, f"{death.blamed.subquery}/{death.blamed.instance}")
+        LOG.error("%s (process %d) %s", child.name, death.pid, death.how, extra=about(query, place, child=child.name))
         child.last.append(death)
         child.deaths += 1
         pause_s = child.pause_s(time.monotonic())

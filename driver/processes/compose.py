@@ -60,7 +60,7 @@ def _at_node(pattern: Mapping[str, Any], node: int, cores: str) -> dict[str, Any
 
 
 class _Whole(yaml.SafeDumper):
-    """Writes what is there twice twice."""
+    """Writes what occurs twice in full both times, with no alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

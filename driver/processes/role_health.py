@@ -9,34 +9,53 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import sys
+import tomllib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
+from driver.processes.key_folder import KeyFolder
 from driver.processes.run_folder import RunFolder, run_folder
+from driver.processes.zookeeper import is_ok
 
 _PATIENCE_S = 4.0
+T = TypeVar("T", int, str, bool)
 
 
 def zookeeper() -> str:
     """It answers."""
-    with closing(socket.create_connection(("127.0.0.1", int(os.environ.get("CEP_ZOOKEEPER_PORT", "2181"))), _PATIENCE_S)) as connection:
-        connection.sendall(b"ruok")
-        return _expected(connection.recv(4).decode(), "imok")
+    answers = is_ok("127.0.0.1", _told("zookeeper_port", 2181), _PATIENCE_S, _keys() if _told("zookeeper_tls", False) else None)
+    return _expected("imok" if answers else "another answer", "imok")
 
 
 def orchestrator() -> str:
     """It leads, or stands by for one that does."""
-    port = int(os.environ.get("CEP_REST_PORT", "8765"))
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    port = _told("rest_port", 8765)
+    connection = _connection(port)
     with closing(connection):
         connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
         answer = json.loads(connection.getresponse().read())
     _expected(answer["zookeeper"], "connected")
     return str(answer["role"])
+
+
+def _connection(port: int) -> http.client.HTTPConnection:
+    """With TLS where REST has it: its certificate is for 127.0.0.1 too, as `cep keys` makes them."""
+    keys = _keys()
+    if keys is None and not _told("tls_cert", ""):
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+    authority = _told("ca", "") or (str(keys.ca) if keys else None)
+    return http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_S, context=ssl.create_default_context(cafile=authority))
+
+
+def _keys() -> KeyFolder | None:
+    named = _told("keys", "")
+    return KeyFolder(Path(named)) if named else None
 
 
 def metric_server() -> str:
@@ -70,6 +89,14 @@ def spark_master() -> str:
 ROLES: dict[str, Callable[[], str]] = {
     role.__name__.replace("_", "-"): role for role in (zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master)
 }
+
+
+def _told(name: str, default: T) -> T:
+    """An option, as the role has it of its environment or file (`driver.configuration`, which takes longer to import)."""
+    if given := os.environ.get(f"CEP_{name.upper()}"):
+        return type(default)(given.lower() in ("1", "true", "yes", "on") if isinstance(default, bool) else given)
+    file = os.environ.get("CEP_CONFIG")
+    return type(default)(tomllib.loads(Path(file).read_text("utf-8-sig")).get(name, default) if file else default)
 
 
 def _run() -> RunFolder:

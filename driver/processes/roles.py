@@ -1,7 +1,7 @@
 """The roles of a cluster, each a command that becomes the process in question: for containers, and for users' own scripts.
 
-What they need to know stands in their options or, under the names given there, in the environment. A role runs in the foreground, logs to
-standard output and ends in order on SIGTERM. `driver.processes.supervisor` starts the same processes for a cluster of one user on one
+What they need to know stands in their flags, in the environment or in a file (`driver.configuration`). A role runs in the foreground, logs
+to standard output and ends in order on SIGTERM. `driver.processes.supervisor` starts the same processes for a cluster of one user on one
 machine.
 """
 
@@ -11,107 +11,78 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
-from cep.config import SESSION_TIMEOUT_S, TOKEN_VARIABLE, argument
+from cep.config import TOKEN_VARIABLE, ClusterConfig, argument
 from cep.errors import ClusterError
 from cep.machine import available_cores, read_topology
 from cep.model.topology import core_list
+from cep.service.folders import check_folders
 from driver.commands import environment, python
-from driver.processes import agent
+from driver.configuration import table
+from driver.configuration.flags import role_command
+from driver.configuration.told import Told
+from driver.processes import agent, joining
 from driver.processes.agent import AgentConfig
 from driver.processes.compose import compose_text, for_machine, read_compose
+from driver.processes.door import Door
 from driver.processes.java import java_home
+from driver.processes.joining import JoinConfig
+from driver.processes.reach import address_towards, checked_name, own_name
 from driver.processes.run_folder import RunFolder
 from driver.processes.site import Site, managers_of
 from driver.processes.zookeeper import ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
 
 _PANEL = "Roles of a cluster"
-
-RunFolderOption = Annotated[Path, typer.Option("--run", envvar="CEP_RUN", help="The folder that the processes of this machine share.")]
-Servers = Annotated[str, typer.Option("--zookeeper", envvar="CEP_ZOOKEEPER", help="ZooKeeper's servers, HOST:PORT,HOST:PORT.")]
-Data = Annotated[str, typer.Option(envvar="CEP_DATA", help="Folders under which files may be read and written, with colons.")]
-Modules = Annotated[str, typer.Option(envvar="CEP_MODULES", help="Modules whose functions queries may call, with commas.")]
-ModulePath = Annotated[str, typer.Option(envvar="CEP_MODULE_PATH", help="Folders in which modules are, with colons.")]
-Session = Annotated[float, typer.Option(envvar="CEP_SESSION_TIMEOUT", min=2, help="Seconds until a silent process counts as dead.")]
-KernelCacheOption = Annotated[
-    str | None, typer.Option(envvar="CEP_KERNEL_CACHE", help="Where compiled kernels are kept; default: the user's.")
-]
-FastPathOption = Annotated[
-    bool, typer.Option(envvar="CEP_FAST_PATH", help="Small messages take a fast path where they can; without it for bug reports.")
-]
-StockNumbaOption = Annotated[
-    bool, typer.Option(envvar="CEP_STOCK_NUMBA", help="Kernels are compiled as Numba does it, not by our own pipeline: for bug reports.")
-]
-
-_SERVER = "127.0.0.1:2181"
+_PLACES = ("zookeeper", "rest_host", "rest_port", "token")  # said of a site in words of their own
 
 
 def register(app: typer.Typer) -> None:
     """Adds the roles to the command line."""
-    for role in (init, zookeeper, orchestrator, metric_server, gateway, instance_managers, spark_master, spark_worker, compose):
-        app.command(rich_help_panel=_PANEL)(role)
+    for name, role in ROLES.items():
+        app.command(name, rich_help_panel=_PANEL)(role_command(name, role))
+    app.command(rich_help_panel=_PANEL)(compose)
 
 
-def init(
-    run: RunFolderOption,
-    user: Annotated[
-        int | None, typer.Option(envvar="CEP_UID", help="The user that the folder is to belong to; default: the one that runs this.")
-    ] = None,
-    group: Annotated[int | None, typer.Option(envvar="CEP_GID", help="Likewise.")] = None,
-) -> None:
+def init(told: Told) -> None:
     """Makes the run folder, with a token for REST, a secret for ZooKeeper and one for Spark. What is there already stays."""
+    run, user, group = _run(told), told["uid"], told["gid"]
     try:
-        RunFolder(run).prepare(os.getuid() if user is None else user, os.getgid() if group is None else group)
+        run.prepare(os.getuid() if user is None else user, os.getgid() if group is None else group)
     except OSError as error:
-        raise ClusterError(f"cannot make the run folder {run}: {error}") from None
-    print(f"the run folder is {run}, the token is in {run / 'token'}")
+        raise ClusterError(f"cannot make the run folder {run.path}: {error}") from None
+    print(f"the run folder is {run.path}, the token is in {run.path / 'token'}")
 
 
-def zookeeper(
-    host: Annotated[str, typer.Option(help="Where it listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 2181,
-    folder: Annotated[Path, typer.Option(envvar="CEP_ZOOKEEPER_DATA", help="Its data, which outlive it.")] = Path("zookeeper"),
-) -> None:
+def zookeeper(told: Told) -> None:
     """ZooKeeper, from the jars of PySpark."""
-    _become(ZooKeeper(folder, port, host, lasting=True).command(java_home(), spark_jars()))
+    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], True, _door(told).zookeeper_keys())
+    _become(server.command(java_home(), spark_jars()))
 
 
-def orchestrator(
-    run: RunFolderOption,
-    servers: Servers = _SERVER,
-    host: Annotated[str, typer.Option(envvar="CEP_REST_HOST", help="Where REST listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="CEP_REST_PORT", min=1, max=65535, help="REST's port.")] = 8765,
-    address: Annotated[str | None, typer.Option(envvar="CEP_REST_ADDRESS", help="The URL by which others reach it.")] = None,
-    data: Data = "",
-    modules: Modules = "",
-    module_path: ModulePath = "",
-    session_timeout: Session = SESSION_TIMEOUT_S,
-) -> None:
+def orchestrator(told: Told) -> None:
     """An orchestrator. Of several one leads; the others stand by."""
-    site = Site(
-        RunFolder(run), servers, host, port, address, _split(data, ":"), _split(modules, ","), _split(module_path, ":"), session_timeout
-    )
+    site = site_of(told)
+    check_folders("CEP_DATA, --data", site.told.get("data", ()))
+    check_folders("CEP_MODULE_PATH, --module-path", site.told.get("module_path", ()))
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
 
-def metric_server(run: RunFolderOption) -> None:
+def metric_server(told: Told) -> None:
     """The metric server: counts what the instance managers of this machine report."""
-    _become(python("orchestrator.metrics.server", argument(Site(RunFolder(run), _SERVER).cluster())))
+    _become(python("orchestrator.metrics.server", argument(site_of(told).cluster())))
 
 
-def gateway(
-    run: RunFolderOption,
-    url: Annotated[str, typer.Option(envvar="CEP_URL", help="The orchestrators' addresses, with commas.")] = "http://127.0.0.1:8765",
-) -> None:
+def gateway(told: Told) -> None:
     """The gateway: publishes and subscribes for clients of REST."""
-    site = Site(RunFolder(run), _SERVER, rest_url=url)
+    site = site_of(told, rest_url=told["url"])
     path = site.run.path / "gateway"
     with suppress(FileNotFoundError):
         path.unlink()  # of one that was killed
@@ -122,56 +93,62 @@ def gateway(
     _become([*python("driver.gateway", argument(site.cluster())), str(listener.fileno())], _secret(site))
 
 
-def instance_managers(
-    run: RunFolderOption,
-    servers: Servers = _SERVER,
-    node: Annotated[int | None, typer.Option(min=0, help="The NUMA node whose cores they are to have; default: all nodes.")] = None,
-    instances: Annotated[int | None, typer.Option(envvar="CEP_INSTANCES", min=1, help="How many; default: one for each core.")] = None,
-    data: Data = "",
-    modules: Modules = "",
-    module_path: ModulePath = "",
-    session_timeout: Session = SESSION_TIMEOUT_S,
-    kernel_cache: KernelCacheOption = None,
-    fast_path: FastPathOption = True,
-    stock_numba: StockNumbaOption = False,
-) -> None:
+def instance_managers(told: Told) -> None:
     """The instance managers of a machine, or of one of its NUMA nodes, kept up: one for each core, bound to it and its memory."""
-    site = Site(
-        RunFolder(run),
-        servers,
-        data=_split(data, ":"),
-        modules=_split(modules, ","),
-        module_path=_split(module_path, ":"),
-        session_timeout_s=session_timeout,
-        kernel_cache=kernel_cache,
-        fast_path=fast_path,
-        stock_numba=stock_numba,
-    )
-    topology = read_topology().restricted(available_cores())
+    topology, node = read_topology().restricted(available_cores()), told["node"]
     name = "instance-managers" if node is None else f"instance-managers-{node}"
-    agent.run(AgentConfig(name, managers_of(site, topology, node, instances)))
+    managers = managers_of(site_of(told), topology, node, told["instances"])
+    agent.run(AgentConfig(name, managers, hold_s=told["hold_s"]))
 
 
-def spark_master(
-    run: RunFolderOption,
-    host: Annotated[str, typer.Option(help="Where it listens, and how others reach it.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port.")] = 7077,
+def join(
+    told: Told, where: Annotated[str, typer.Argument(metavar="HOST:PORT", help="REST of the cluster: its address, or a URL.")]
 ) -> None:
+    """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
+    have moves to the other hosts."""
+    url = where if "://" in where else f"{'http' if told['ca'] is None else 'https'}://{where}"
+    parts = urlsplit(url)
+    if parts.hostname is None:
+        raise ClusterError(f"expected the address of a cluster's REST, HOST:PORT or a URL, got {where!r}")
+    given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
+    joining.run(
+        JoinConfig(
+            url=url,
+            token=told["token"],
+            ca=told["ca"],
+            name=checked_name(told["host_name"] or own_name()),
+            address=told["address"] or address_towards(parts.hostname, parts.port or table.PORT),
+            run=None if told["run"] is None else Path(told["run"]),
+            instances=told["instances"],
+            given=given,
+            hold_s=told["hold_s"],
+        )
+    )
+
+
+def spark_master(told: Told) -> None:
     """A master of Spark, for comparison; a process without the run folder's secret is turned away."""
-    _become(daemon(MASTER, host, port), daemon_environment(RunFolder(run)))
+    _become(daemon(MASTER, told["spark_host"] or "127.0.0.1", told["spark_port"]), daemon_environment(_run(told)))
 
 
-def spark_worker(
-    run: RunFolderOption,
-    master: Annotated[str, typer.Option(envvar="CEP_SPARK_MASTER", help="Its master.")] = "spark://127.0.0.1:7077",
-    host: Annotated[str | None, typer.Option(help="Where it listens; default: this machine's name.")] = None,
-    cores: Annotated[int, typer.Option(envvar="CEP_SPARK_CORES", min=1, help="Tasks at a time.")] = 1,
-    memory_mb: Annotated[int, typer.Option(envvar="CEP_SPARK_MEMORY_MB", min=512, help="For its executors.")] = 1024,
-    folder: Annotated[Path, typer.Option(help="Where executors keep what they need.")] = Path("/tmp/spark-worker"),
-) -> None:
+def spark_worker(told: Told) -> None:
     """A worker of Spark."""
-    size = ("--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(folder), master)
-    _become(daemon(WORKER, host or socket.gethostname(), 0, *size), daemon_environment(RunFolder(run)))
+    size = ("--cores", str(told["spark_cores"]), "--memory", f"{told['spark_memory_mb']}m")
+    where = ("--work-dir", told["spark_folder"], told["spark_master"])
+    _become(daemon(WORKER, told["spark_host"] or socket.gethostname(), 0, *size, *where), daemon_environment(_run(told)))
+
+
+ROLES: dict[str, Callable[..., None]] = {
+    table.INIT: init,
+    table.ZOOKEEPER: zookeeper,
+    table.ORCHESTRATOR: orchestrator,
+    table.METRICS: metric_server,
+    table.GATEWAY: gateway,
+    table.MANAGERS: instance_managers,
+    table.JOIN: join,
+    table.SPARK_MASTER: spark_master,
+    table.SPARK_WORKER: spark_worker,
+}
 
 
 def compose(
@@ -192,13 +169,28 @@ def compose(
         raise ClusterError(f"{file}: {error}") from None
 
 
+def site_of(told: Told, **more: str) -> Site:
+    """The cluster that a role is told of; what the role isn't told is as `ClusterConfig` has it."""
+    known = told.fields_of(ClusterConfig)
+    places = {name: known.pop(name) for name in _PLACES if name in known}
+    places.pop("token", None)
+    run = _run(told)
+    return Site(
+        run, places.pop("zookeeper", table.BY_NAME["zookeeper"].default), **places, told=known | more | _door(told).settings(run.tokens)
+    )
+
+
+def _door(told: Told) -> Door:
+    return Door(**told.fields_of(Door))
+
+
+def _run(told: Told) -> RunFolder:
+    return RunFolder(Path(told.required("run")))
+
+
 def _secret(site: Site) -> dict[str, str]:
     """The token, where no other user can read it."""
     return {TOKEN_VARIABLE: site.run.token()}
-
-
-def _split(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(each for each in text.split(separator) if each)
 
 
 def _become(command: list[str], more: Mapping[str, str] | None = None) -> None:

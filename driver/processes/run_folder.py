@@ -34,6 +34,16 @@ class RunFolder:
         return self.path / "spark"
 
     @property
+    def tokens(self) -> Path:
+        """Further tokens, of which `cep token` keeps the hashes; it need not be there."""
+        return self.path / "tokens"
+
+    @property
+    def keys(self) -> Path:
+        """What `cep keys` makes."""
+        return self.path / "keys"
+
+    @property
     def zookeeper_secret(self) -> Path:
         """By which the processes of the cluster are known to ZooKeeper: the same on all machines, for as long as ZooKeeper's data."""
         return self.path / "zookeeper-secret"

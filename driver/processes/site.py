@@ -1,10 +1,12 @@
-"""What a role of a cluster is told by its options and environment: one frozen value, from which each process's configuration is made."""
+"""A cluster as one machine of it sees it: one frozen value, from which each process's configuration is made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from cep.config import SESSION_TIMEOUT_S, ClusterConfig, InstanceManagerConfig
+from cep.config import ClusterConfig, InstanceManagerConfig
 from cep.errors import ClusterError
 from cep.model.topology import NumaNode, Topology, core_list
 from driver.processes.run_folder import RunFolder
@@ -19,47 +21,29 @@ class Site:
         run: the folder that the processes of this machine share.
         zookeeper: its servers, `host:port,host:port`.
         rest_host, rest_port: where an orchestrator answers.
-        rest_url: how others reach that one; for a gateway, all of them, with commas. None: as it listens.
-        data: folders under which file sources and outputs may be.
-        modules, module_path: whose functions queries may call, and where they are found.
-        kernel_cache: where compiled kernels are kept; None: the user's own.
-        fast_path, stock_numba: for bug reports, as in `cep.config.ClusterConfig`.
+        told: further fields of `cep.config.ClusterConfig`, as options have them (`driver.configuration.table`).
     """
 
     run: RunFolder
     zookeeper: str
     rest_host: str = "127.0.0.1"
     rest_port: int = 8765
-    rest_url: str | None = None
-    data: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    module_path: tuple[str, ...] = ()
-    session_timeout_s: float = SESSION_TIMEOUT_S
-    kernel_cache: str | None = None
-    fast_path: bool = True
-    stock_numba: bool = False
+    told: Mapping[str, Any] = field(default_factory=dict)
 
     def cluster(self) -> ClusterConfig:
         """What all processes of it agree on; without the token, which only servers and clients of REST need."""
-        return ClusterConfig(
-            home=str(self.run.path),
-            zookeeper=patient(self.zookeeper),
-            rest_host=self.rest_host,
-            rest_port=self.rest_port,
-            rest_url=self.rest_url,
-            metrics_in=self.run.socket("metrics-in"),
-            metrics_out=self.run.socket("metrics-out"),
-            data=self.data,
-            modules=self.modules,
-            module_path=self.module_path,
-            session_timeout_s=self.session_timeout_s,
-            kernel_cache=self.kernel_cache,
-            fast_path=self.fast_path,
-            stock_numba=self.stock_numba,
-            zookeeper_secret=str(self.run.zookeeper_secret),
-            gateway=str(self.run.path / "gateway"),
-            reports=str(self.run.reports),
-        )
+        places = {
+            "home": str(self.run.path),
+            "zookeeper": patient(self.zookeeper),
+            "rest_host": self.rest_host,
+            "rest_port": self.rest_port,
+            "metrics_in": self.run.socket("metrics-in"),
+            "metrics_out": self.run.socket("metrics-out"),
+            "zookeeper_secret": str(self.run.zookeeper_secret),
+            "gateway": str(self.run.path / "gateway"),
+            "reports": str(self.run.reports),
+        }
+        return ClusterConfig(**{**self.told, **places})
 
 
 def managers_of(site: Site, topology: Topology, node: int | None = None, count: int | None = None) -> tuple[InstanceManagerConfig, ...]:
@@ -74,7 +58,7 @@ def managers_of(site: Site, topology: Topology, node: int | None = None, count: 
         raise ClusterError(f"--node {node}: no core of that node is for this process; it has nodes {have or 'none'}")
     cluster, total = site.cluster(), count or len(places)
     return tuple(
-        InstanceManagerConfig(cluster, (name := _name(core, i // len(places))), core, at, site.run.socket(name))
+        InstanceManagerConfig(cluster, (name := _name(core, i // len(places))), core, at, site.run.socket(name), neighbours=total)
         for i, (core, at) in enumerate(places[i % len(places)] for i in range(total))
     )
 

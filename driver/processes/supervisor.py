@@ -17,34 +17,47 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from cep.config import (
     BUDGET_BYTES,
+    EVERYWHERE,
     GRACE_S,
+    LOG,
     SESSION_TIMEOUT_S,
     STATE_LIMIT_BYTES,
     TOKEN_VARIABLE,
     ClusterConfig,
     InstanceManagerConfig,
+    agreed,
     argument,
 )
-from cep.errors import CepError, ClusterError
+from cep.errors import CepError, ClusterError, meant
 from cep.machine import available_cores, core_quota, read_topology
+from cep.model.topology import Topology
+from cep.secret import Secret
+from cep.service.folders import check_folders
+from cep.service.logs import begin_logging
 from driver.builder.own_functions import MODULE
 from driver.commands import INSTANCE_MANAGER, bound, environment, python
+from driver.processes import host_keeper
 from driver.processes.children import Children
+from driver.processes.door import Door
 from driver.processes.events import Events
+from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.process import Home
+from driver.processes.reach import Reach, check_reach, checked_name, own_name
 from driver.processes.watch import HOLD_S
-from driver.processes.zookeeper import ZooKeeper, make_secret, reserve_port, spark_jars
+from driver.processes.zookeeper import HOST, ZooKeeper, make_secret, reserve_port, spark_jars
+from driver.streams.own_place import write_host
 
 INSTANCES_DEFAULT_MAX = 4
 
@@ -60,16 +73,21 @@ class LocalConfig:
         modules: the modules whose functions queries may call.
         module_path: folders in which they are found, behind those where Python looks anyway.
         own_functions: the source of one more such module, `driver.builder.own_functions`; empty: none.
-        token: what REST requests must carry; needed for a `rest_host` beyond loopback. Better given in the environment, as
+        token: what REST requests must carry; a `rest_host` beyond loopback needs it, or `tokens`. Better given in the environment, as
             TOKEN_VARIABLE: command lines can be read by every user of the machine.
+        host: the name of this host in a cluster of several; empty: as the machine is called.
+        address: at which other hosts reach this one, so that they may join; REST is there too, unless `rest_host` is beyond loopback.
+            None: the cluster is of one machine.
+        tokens, keys, tls_cert, tls_key, ca, insecure_http, zookeeper_tls: as in `driver.processes.door.Door`.
         rest_port: 0: any free one.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         folder: where the private folder is made; None: the temporary folder.
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
         instance_manager: the command of an instance manager, without its configuration.
-        fast_path, stock_numba: for bug reports, as in `cep.config.ClusterConfig`.
         hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
+
+    The others are as in `cep.config.ClusterConfig`.
     """
 
     instances: int | None = None
@@ -78,7 +96,15 @@ class LocalConfig:
     modules: tuple[str, ...] = ()
     module_path: tuple[str, ...] = ()
     own_functions: str = ""
-    token: str | None = None
+    token: Secret | None = None
+    tokens: str | None = None
+    keys: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    ca: str | None = None
+    insecure_http: bool = False
+    zookeeper_tls: bool = False
+    rest_url: str | None = None
     rest_host: str = "127.0.0.1"
     rest_port: int = 0
     rest_names: tuple[str, ...] = ()
@@ -94,16 +120,39 @@ class LocalConfig:
     hold_s: float = HOLD_S
     fast_path: bool = True
     stock_numba: bool = False
+    log: str = LOG
+    host: str = ""
+    address: str | None = None
+    queries_max: int | None = None
+    queries_of_client_max: int | None = None
+    publishers_max: int | None = None
+    subscribers_max: int | None = None
+    requests_per_s_max: float | None = None
+    memory_bytes_max: int | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
         """Raises ClusterError: an unknown field."""
+        known = [field.name for field in fields(LocalConfig)]
+        for name in document:
+            if name not in known:
+                raise ClusterError(f"a local cluster has no setting {name!r}{meant(name, known)}; there are {', '.join(known)}")
         lists = {key: tuple(value) for key, value in document.items() if isinstance(value, list)}
-        secret = {"token": os.environ[TOKEN_VARIABLE]} if TOKEN_VARIABLE in os.environ else {}
-        try:
-            return LocalConfig(**secret | document | lists)
-        except TypeError as error:
-            raise ClusterError(f"not the configuration of a local cluster: {error}") from None
+        token = document.get("token") or os.environ.get(TOKEN_VARIABLE)
+        return LocalConfig(**document | lists | {"token": Secret(token) if token else None}).reached()
+
+    def reached(self) -> LocalConfig:
+        """With all that follows from the address at which other hosts reach this one: REST is there too, and beyond loopback ZooKeeper
+        speaks TLS. Raises ClusterError: the host cannot be called so, or links would be open to all."""
+        if self.address is None:
+            return replace(self, host="")
+        rest_host = self.address if self.rest_host in ("127.0.0.1", "::1", "localhost") else self.rest_host
+        behind_tls = check_reach(self.address, self.keys is not None) or self.zookeeper_tls
+        return replace(self, host=checked_name(self.host or own_name()), rest_host=rest_host, zookeeper_tls=behind_tls)
+
+    @property
+    def door(self) -> Door:
+        return Door(self.keys, self.tls_cert, self.tls_key, self.ca, self.tokens, self.insecure_http, self.zookeeper_tls)
 
 
 class Supervisor:
@@ -113,8 +162,10 @@ class Supervisor:
         self.config, self.home = config, home
         self.events = Events()
         self._sockets: list[socket.socket] = []
+        self.reach = Reach(config.host, config.address)
+        self._managers: list[InstanceManagerConfig] = []
         self._input = b""
-        known = environment({TOKEN_VARIABLE: config.token} if config.token else {})
+        known = environment({TOKEN_VARIABLE: config.token.text} if config.token else {})
         facts = {"home": str(home.folder)}
         self.children = Children("supervisor", self.events, home.folder, home.make_reports(), known, facts, config.hold_s)
 
@@ -125,23 +176,31 @@ class Supervisor:
 
     def start(self) -> ClusterConfig:
         """Starts all processes. Raises ClusterError or OSError: a part is missing, or the REST port is taken."""
-        zookeeper_port, rest = reserve_port(), _listen(self.config.rest_host, self.config.rest_port)
+        where = self.config.address or HOST
+        zookeeper_port, rest = reserve_port(where), _listen(self.config.rest_host, self.config.rest_port)
         self._sockets += [zookeeper_port, rest]
-        zookeeper = ZooKeeper(self.home.folder / "zookeeper", zookeeper_port.getsockname()[1])
+        zookeeper = ZooKeeper(
+            self.home.folder / "zookeeper", zookeeper_port.getsockname()[1], where, keys=self.config.door.zookeeper_keys()
+        )
         cluster = self._cluster(zookeeper, rest)
+        if cluster.host:
+            write_host(self.home.folder, cluster.host)
         self.children.facts["rest"] = cluster.rest
         self.children.start("zookeeper", zookeeper.command(java_home(), spark_jars()))
         self.children.start("orchestrator", python("orchestrator", argument(cluster)), (rest.fileno(),))
-        for manager in instance_managers(self.config, cluster, self.home):
+        self._managers = instance_managers(self.config, cluster, self.home, self.reach)
+        for manager in self._managers:
             self.children.start(manager.id, bound(self.config.instance_manager, manager), mark=manager.mark)
         self._offer_gateway(cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
+        if cluster.host:
+            self.children.start("host", host_keeper.command(cluster, this_host(cluster, _topology())))
         return cluster
 
     def wait_ready(self, cluster: ClusterConfig) -> None:
         """Until REST answers and all instance managers are registered. Raises ClusterError: something died, or the time is over."""
         deadline = time.monotonic() + self.config.start_timeout_s
-        wanted = sum(name.startswith("im-") for name in self.children.running())
+        wanted = len(self._managers)
         patience_s = self.config.start_timeout_s / 60
         while not self.events.stopping and (health := _health(cluster, patience_s)).get("instance_managers", -1) < wanted:
             self.events.step(0.02)
@@ -156,33 +215,27 @@ class Supervisor:
         self.events.close()
         for each in self._sockets:
             each.close()
+        self.reach.close()
 
     def _cluster(self, zookeeper: ZooKeeper, rest: socket.socket) -> ClusterConfig:
         own = self.config
+        made: dict[str, Any] = {
+            "modules": own.modules + ((MODULE,) if own.own_functions else ()),
+            "module_path": own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
+            **own.door.settings(),
+        }
         return ClusterConfig(
             home=str(self.home.folder),
             zookeeper=zookeeper.hosts,
-            rest_host=own.rest_host,
             rest_port=rest.getsockname()[1],
-            metrics_in=self.home.socket("metrics-in"),
+            metrics_in=self.reach.endpoint(self.home.folder / "metrics-in"),
             metrics_out=self.home.socket("metrics-out"),
-            data=own.data,
-            modules=own.modules + ((MODULE,) if own.own_functions else ()),
-            module_path=own.module_path + ((self._write_own_functions(),) if own.own_functions else ()),
-            rest_names=own.rest_names,
-            token=own.token,
-            session_timeout_s=own.session_timeout_s,
-            grace_s=own.grace_s,
-            budget_bytes=own.budget_bytes,
-            state_limit_bytes=own.state_limit_bytes,
-            numa=own.numa,
-            kernel_cache=own.kernel_cache,
             rest_fd=rest.fileno(),
             zookeeper_secret=str(self._write_secret()),
             gateway=str(self.home.folder / "gateway"),
             reports=str(self.children.reports),
-            fast_path=own.fast_path,
-            stock_numba=own.stock_numba,
+            **agreed(own, "rest_port", *made),
+            **made,
         )
 
     def _write_secret(self) -> Path:
@@ -231,18 +284,29 @@ class Supervisor:
             _say({"error": f'expected {{"processes": true}}, got {line.decode(errors="replace")!r}'})
 
 
-def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home) -> list[InstanceManagerConfig]:
+def instance_managers(config: LocalConfig, cluster: ClusterConfig, home: Home, reach: Reach) -> list[InstanceManagerConfig]:
     """The instance managers that there will be: number i at the i-th core in order of nodes, beginning again when the cores are used up."""
-    topology = read_topology().restricted(available_cores())
-    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in topology.nodes for core in node.cores]
+    places: list[tuple[int | None, int | None]] = [(core, node.id) for node in _topology().nodes for core in node.cores]
     count = config.instances or min(INSTANCES_DEFAULT_MAX, _core_count(len(places)))
     places = places if config.numa else [(None, None)]
-    chosen = (places[i % len(places)] for i in range(count))
     marks = None if cluster.reports is None else Path(cluster.reports)
+    names = (f"{cluster.host}.im-{i}" if cluster.host else f"im-{i}" for i in range(count))
     return [
-        InstanceManagerConfig(cluster, f"im-{i}", *place, home.socket(f"im-{i}"), None if marks is None else str(marks / f"im-{i}.mark"))
-        for i, place in enumerate(chosen)
+        InstanceManagerConfig(
+            cluster,
+            name,
+            *places[i % len(places)],
+            reach.endpoint(home.folder / name),
+            None if marks is None else str(marks / f"{name}.mark"),
+            count,
+        )
+        for i, name in enumerate(names)
     ]
+
+
+def _topology() -> Topology:
+    """What of this machine is for us."""
+    return read_topology().restricted(available_cores())
 
 
 def _core_count(cores: int) -> int:
@@ -260,9 +324,8 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
     """What the orchestrator says of itself; empty where it says nothing within that time."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-    connection = http.client.HTTPConnection(everywhere.get(cluster.rest_host, cluster.rest_host), cluster.rest_port, timeout=timeout_s)
-    headers = {"Authorization": f"Bearer {cluster.token}"} if cluster.token else {}
+    connection = _connection(cluster, timeout_s)
+    headers = {"Authorization": f"Bearer {cluster.token.text}"} if cluster.token else {}
     try:
         connection.request("GET", "/health", headers=headers)
         return dict(json.loads(connection.getresponse().read()))
@@ -272,6 +335,16 @@ def _health(cluster: ClusterConfig, timeout_s: float) -> dict[str, Any]:
         connection.close()
 
 
+def _connection(cluster: ClusterConfig, timeout_s: float) -> http.client.HTTPConnection:
+    """To our own listening socket, so that no certificate has to prove it; it need not be for the address either."""
+    host = EVERYWHERE.get(cluster.rest_host, cluster.rest_host)
+    if cluster.tls_cert is None:
+        return http.client.HTTPConnection(host, cluster.rest_port, timeout=timeout_s)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return http.client.HTTPSConnection(host, cluster.rest_port, timeout=timeout_s, context=context)
+
+
 def _say(line: dict[str, Any]) -> None:
     with suppress(BrokenPipeError):  # no process listens any more: the end of stdin says so too
         os.write(sys.stdout.fileno(), json.dumps(line).encode() + b"\n")
@@ -279,16 +352,19 @@ def _say(line: dict[str, Any]) -> None:
 
 def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
+    check_folders("data, --data", config.data)
+    check_folders("module_path, --module-path", config.module_path)
     with ExitStack() as ending:
         home = Home.make(config.folder)
         ending.callback(home.leave, config.keep_home)
+        begin_logging("supervisor", config.log, file=home.folder / "supervisor.log")
         supervisor = Supervisor(config, home)
         ending.callback(supervisor.stop)
         supervisor.listen()
         cluster = supervisor.start()
         supervisor.wait_ready(cluster)
         if not supervisor.events.stopping:
-            told = {"rest": cluster.rest, "home": cluster.home, "zookeeper": cluster.zookeeper}
+            told = {"rest": cluster.rest, "ca": cluster.ca, "home": cluster.home, "zookeeper": cluster.zookeeper}
             _say({"ready": True, **told, "processes": supervisor.children.listing()})
         while not supervisor.events.stopping:
             supervisor.events.step()

@@ -20,10 +20,13 @@ import importlib.util
 import os
 import secrets
 import socket
+import ssl
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from cep.errors import ClusterError
+from driver.processes.key_folder import KeyFolder
 
 HOST = "127.0.0.1"
 TICK_MS = 1000
@@ -52,12 +55,14 @@ class ZooKeeper:
 
     Args:
         lasting: its data outlive this run: a write is answered when the disk has it.
+        keys: it speaks TLS alone, with the certificate in this folder, and with those alone that show one of its authority; None: without.
     """
 
     folder: Path
     port: int
     host: str = HOST
     lasting: bool = False
+    keys: KeyFolder | None = None
 
     @property
     def hosts(self) -> str:
@@ -85,8 +90,7 @@ class ZooKeeper:
     def _settings(self) -> dict[str, object]:
         return {
             "dataDir": self.folder / "data",
-            "clientPort": self.port,
-            "clientPortAddress": self.host,
+            **({"clientPort": self.port, "clientPortAddress": self.host} if self.keys is None else self._tls_settings(self.keys)),
             "tickTime": TICK_MS,
             "minSessionTimeout": 2 * TICK_MS,
             "maxSessionTimeout": SESSION_TIMEOUT_MS_MAX,
@@ -97,14 +101,39 @@ class ZooKeeper:
             "autopurge.purgeInterval": 1,
         }
 
+    def _tls_settings(self, keys: KeyFolder) -> dict[str, object]:
+        """Only Netty's connections can have TLS. A client's certificate names no host, so none is looked for in it."""
+        return {
+            "secureClientPort": self.port,
+            "secureClientPortAddress": self.host,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.clientAuth": "need",
+            "ssl.enabledProtocols": "TLSv1.3,TLSv1.2",
+            "ssl.hostnameVerification": "false",
+            "ssl.keyStore.location": keys.server_pem.resolve(),
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": keys.ca.resolve(),
+            "ssl.trustStore.type": "PEM",
+        }
+
     def serves(self, timeout_s: float = 1.0) -> bool:
         """Does it answer?"""
         try:
-            with socket.create_connection((self.host, self.port), timeout_s) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+            return is_ok(self.host, self.port, timeout_s, self.keys)
         except OSError:
             return False
+
+
+def is_ok(host: str, port: int, timeout_s: float, keys: KeyFolder | None = None) -> bool:
+    """Does the ZooKeeper there say that it is? Raises OSError: nothing does, or TLS with it is not begun."""
+    with ExitStack() as open_:
+        connection = open_.enter_context(socket.create_connection((host, port), timeout_s))
+        if keys is not None:
+            context = ssl.create_default_context(cafile=keys.ca)
+            context.load_cert_chain(keys.client, keys.client_key)
+            connection = open_.enter_context(context.wrap_socket(connection, server_hostname=host))
+        connection.sendall(b"ruok")
+        return connection.recv(4) == b"imok"
 
 
 def patient(servers: str) -> str:
@@ -142,7 +171,7 @@ def class_path(jars: Path) -> str:
 
 def reserve_port(host: str = HOST) -> socket.socket:
     """A socket that holds a free port for a server on this machine that reuses addresses. Keep it open."""
-    holder = socket.socket()
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     holder.bind((host, 0))
     return holder

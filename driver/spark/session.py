@@ -102,6 +102,9 @@ def private_spark(
             _forget()
 
 
+MASTERS_VARIABLE = "CEP_SPARK_MASTERS"
+
+
 class Sessions:
     """The Spark of this process: PySpark has one context at a time. It is started for the first caller and goes with the last."""
 
@@ -113,6 +116,7 @@ class Sessions:
 
     def acquire(self, master: str, folder: str | None = None) -> Spark:
         """The one with this master; `release` it. Raises ClusterError: another one is open, or it cannot start."""
+        check_master(master)
         with self._lock:
             if self._open is None:
                 spark = self._close.enter_context(private_spark(master, cores_of(master), folder=folder))
@@ -136,6 +140,13 @@ class Sessions:
 
 
 SESSIONS = Sessions()
+
+
+def check_master(master: str) -> None:
+    """Raises ClusterError: the operator of this machine has named the masters that programs may use, and this is none of them."""
+    named = [each for each in os.environ.get(MASTERS_VARIABLE, "").split(",") if each]
+    if named and master not in named:
+        raise ClusterError(f"Spark's master {master!r} is none of those that {MASTERS_VARIABLE} names: {', '.join(named)}")
 
 
 def cores_of(master: str) -> int:

@@ -236,7 +236,7 @@ def _event_time(stream: Stream) -> Column:
 
 
 def _is_row(stream: Stream) -> Column:
-    """Is it one, and not bad input?"""
+    """Is it a row, with an event time that its stream allows, and not bad input?"""
     time, (least, most) = functions.col(_EVENT), stream.times
     return time.isNotNull() & (time >= least) & (time <= most) & ~functions.col(_BAD)
 

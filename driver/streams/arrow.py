@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cep.dataflow.sources.arrow_values import instants_of
 from cep.dataflow.sources.lines import ROW_BYTES_MAX
-from cep.elements import MIN_TIME, describe_time
+from cep.elements import EVENT_TIME_MAX, MIN_TIME, describe_time, greatest_time
 from cep.errors import DataError, QueryError
 from cep.kernels.columns import from_arrow
 from cep.model.limits import odd_time
@@ -45,7 +45,9 @@ def record_batches(data: Any, stream: Stream) -> list[pa.RecordBatch]:
     if missing or extra:
         raise DataError(f"stream {stream.name!r} has {stream.schema}; missing fields: {missing}, unknown fields: {extra}")
     absent = pa.chunked_array([pa.nulls(table.num_rows)])
-    columns = [_column(table.column(f.name) if f.name in got else absent, f, stream.name) for f in stream.schema.fields]
+    columns = [
+        _column(table.column(f.name) if f.name in got else absent, f, stream.name, stream.event_time_column) for f in stream.schema.fields
+    ]
     for field, column in zip(stream.schema.fields, columns, strict=True):
         longest = _longest(column, field)
         if longest > ROW_BYTES_MAX:
@@ -121,9 +123,13 @@ def _table(data: Any, stream: Stream) -> pa.Table:
     )
 
 
-def _column(column: pa.ChunkedArray, field: Field, stream: str) -> pa.ChunkedArray:
+def _column(column: pa.ChunkedArray, field: Field, stream: str, event_time: str | None = None) -> pa.ChunkedArray:
+    """`event_time`: the column that is it, which every row has."""
     if column.null_count and not field.nullable:
-        row, said = pc.index(column.is_null(), True).as_py(), f"{column.null_count} NULLs where none is allowed (declare it {field.type}?)"
+        row, nulls = pc.index(column.is_null(), True).as_py(), "1 NULL" if column.null_count == 1 else f"{column.null_count} NULLs"
+        said = f'{nulls} where none is allowed (declare it "{field.type}?")'
+        if field.name == event_time:
+            said = f"the row has no {field.name!r}, which is its event time"
         raise DataError(f"stream {stream!r}, field {field}, row {row}: {said}", row, field.name)
     try:
         return _cast(column, field, stream)
@@ -269,3 +275,14 @@ def time_column(event_time: bool | str, stream: str, names: Iterable[str]) -> st
         what = f"stream {stream!r} has a column {name!r} of its own, which the event time would hide"
         raise QueryError(f"event_time: {what}; give another name: subscribe(..., event_time='happened_at')", "/event_time")
     return name
+
+
+def with_shown_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same with NULL in its last column, the event times, at the end of event time and behind it: no calendar has that instant."""
+    times = batch.column(batch.num_columns - 1)
+    values = from_arrow(times, TIMESTAMP_US).values
+    if not len(values) or greatest_time(values) < EVENT_TIME_MAX:
+        return batch
+    ended = pa.array(values >= EVENT_TIME_MAX)
+    shown = pc.if_else(ended, pa.scalar(None, times.type), times)
+    return pa.RecordBatch.from_arrays([*batch.columns[:-1], shown], schema=batch.schema)

@@ -23,11 +23,13 @@ from typing import Any
 
 from cep.errors import ProtocolError
 from cep.transport import wire
+from cep.transport.keyring import Keyring
 from cep.transport.sockets import Sockets, is_gone, open_sockets
 from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
 from driver.processes.process import Home
 from driver.streams.commands import Coalesce, Leave, Listen, Send, StreamCommand
+from driver.streams.own_place import ALONE, OwnPlace
 
 LOG = logging.getLogger(__name__)
 BEAT_NS = 1_000_000_000
@@ -55,10 +57,11 @@ class DataPlane:
         sockets: Sockets,
         clock: Clock | None = None,
         unique: Callable[[], str] = unique_name,
-        gone: Callable[[str], bool] = is_gone,
+        gone: Callable[[str], bool] | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self.sockets, self.clock, self.unique, self.is_gone, self.on_close = sockets, clock or SystemClock(), unique, gone, on_close
+        self.sockets, self.clock, self.unique, self.on_close = sockets, clock or SystemClock(), unique, on_close
+        self.is_gone = gone or partial(is_gone, ours=sockets.endpoint)
         self.id = wire.name_id(self.endpoint)  # of our heartbeat
         self.handlers: dict[int, Handler] = {}
         self.homes: dict[int, str] = {}  # channel -> the endpoint where it lives by our heartbeat
@@ -77,11 +80,11 @@ class DataPlane:
         self._tick_due = self._beat_due = 0
 
     @staticmethod
-    def open(folder: str | None = None) -> DataPlane:
-        """With its thread at work. `folder`: the private folder of a local cluster, taken down with it; None: one of our own, which
-        the next plane sweeps should we be killed."""
-        home = Home.make(folder)
-        plane = DataPlane(open_sockets(home.socket("in")), on_close=partial(home.leave, keep=False))
+    def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:
+        """With its thread at work. Our folder is taken down with it, or swept by the next plane should we be killed. `keyring`: for links,
+        in a cluster of several hosts that has keys."""
+        home = Home.make(place.folder)
+        plane = DataPlane(open_sockets(place.endpoint(home.folder / "in"), keyring), on_close=partial(home.leave, keep=False))
         plane.thread.start()
         return plane
 

@@ -220,7 +220,7 @@ class Publisher:
         with self.lock:
             self._obey(core.awake(asked.values(), self.plane.clock.steady_ns()))
 
-    # In the plane's thread
+    # In the thread that reads the plane: its own, or a caller that waits
 
     def _heard(self, header: Header, body: Any) -> None:
         with self.lock:

@@ -19,6 +19,7 @@ from cep.model.schema import Schema
 from cep.transport import wire
 from cep.transport.wire import Header
 from driver.rest import Rest
+from driver.streams.arrow import with_shown_times
 from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Answer, Inquiry
@@ -160,7 +161,7 @@ class Subscription:
             message = self._next(left)
             if message is not None:
                 if (batch := self.take(*message)) is not None:
-                    return self._with_following(message[0].channel, batch)
+                    return self._shown(self._with_following(message[0].channel, batch))
             elif deadline is not None and clock.steady_ns() >= deadline:
                 raise TimeoutError(f"stream {self.stream!r}: no batch within {timeout:g} s")
             else:
@@ -174,7 +175,7 @@ class Subscription:
             if (message := self._next(0)) is None:
                 return None
             if (batch := self.take(*message)) is not None:
-                return self._with_following(message[0].channel, batch)
+                return self._shown(self._with_following(message[0].channel, batch))
         self._end()
         return None
 
@@ -238,6 +239,9 @@ class Subscription:
             if commands:
                 self._obey(commands)
         return batch if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _shown(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return with_shown_times(batch) if self.core.options.event_time else batch
 
     def _arrived(self) -> Iterator[Message]:
         """What has come and waits for the reader."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cep.config import TOKEN_VARIABLE
+from cep.config import CA_VARIABLE, TOKEN_VARIABLE
 from driver import LocalCluster
 from driver.cluster import Cluster
 from driver.processes.run_folder import token_or_run_folders
@@ -45,8 +45,8 @@ class GivenCluster(Cluster):
 
 
 def given_cluster(url: str) -> GivenCluster:
-    """The one at `url`, with the token that the environment has for it."""
-    return GivenCluster(url, token_or_run_folders(os.environ.get(TOKEN_VARIABLE)))
+    """The one at `url`, of one host or several, with the token and the authority that the environment has for it."""
+    return GivenCluster(url, token_or_run_folders(os.environ.get(TOKEN_VARIABLE)), ca=os.environ.get(CA_VARIABLE) or None)
 
 
 @contextmanager

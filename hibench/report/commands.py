@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from driver.terminal import plain_console
 from hibench.errors import AnswersDiffer, OptionError, Regressed
 from hibench.records.options import CacheOption
 
@@ -64,9 +66,9 @@ def report(
         _expect_writable(option, file)
     records = chosen(runs or [], records_folder(records_cache(cache)))
     found = _figures(records)
-    console = Console()
+    console = plain_console()
     for line in write_files(found, files):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     wrong = [f"{run.record.id} ({run.label})" for run in found if not run.record.result.equal]
     if wrong:
         raise AnswersDiffer(f"ANSWERS DIFFER, or were not checked, in {', '.join(wrong)}: nothing measured there counts")
@@ -103,7 +105,7 @@ def compare(
     if json:
         print(documents.dumps(found.to_json(), indent=1))
     else:
-        _show(found, Console())
+        _show(found, plain_console())
     if found.worse or found.unequal:
         raise Regressed("; ".join([*(f"answers differ: {run}" for run in found.unequal), *(f"worse: {each}" for each in found.worse)]))
 
@@ -121,10 +123,10 @@ def _show(found: Compared, console: Console) -> None:
     for each in found.differences:
         change = "" if each.change is None else f"{100 * each.change:+.1f} %"
         values = [f"{value:,.4g}" if value < 1000 else f"{value:,.0f}" for value in (each.first, each.second)]
-        table.add_row(each.figure, *values, change, f"{100 * each.noise:.1f} %", "[red]worse[/red]" if each.worse else "")
+        table.add_row(each.figure, *values, change, f"{100 * each.noise:.1f} %", Text("worse", "red") if each.worse else "")
     console.print(table)
     for line in found.unlike:
-        console.print(f"not alike in {line}", highlight=False, markup=False)
+        console.print(f"not alike in {line}")
 
 
 def _expect_writable(option: str, file: Path | None) -> None:

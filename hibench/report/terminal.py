@@ -122,7 +122,7 @@ def show(report: ComparisonReport, console: Console) -> None:
     """The table, what its words mean, and the facts of machine and settings."""
     console.print(_table(report))
     for line in (*_ratios(report), *_definitions(report), *_facts(report)):
-        console.print(line, highlight=False, markup=False)
+        console.print(line)
 
 
 def expect_equal(report: ComparisonReport) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
+from driver.terminal import plain_console
 from hibench.options import Numa, WorkloadName, duration_ms, expect_writable
 from hibench.records.options import CacheOption, Disorder, EventRate, KeysOption, Seed
 from hibench.workloads import WORKLOADS
@@ -102,7 +102,7 @@ def _prepare(dataset: Dataset, cache: Path | None, partitions: int | None, reade
     from hibench.screen import Screen
 
     homes = None if readers is None else homes_for(dataset, readers, here())
-    folder, screen = records_cache(cache), Screen(Console(stderr=True))
+    folder, screen = records_cache(cache), Screen(plain_console(stderr=True))
     with locked(folder, lambda holder: screen.say(waiting(folder, holder))):
         with screen.step("prepare", dataset.events) as progress:
             prepared = prepare_dataset(folder, dataset, cores_usable(), progress, partitions, homes)
@@ -154,7 +154,7 @@ def search(
     limits = _limits(first, most, precision, attempts, probes)
     expect_writable("--json", json)
     result = _search(options, limits, _cells(grid, nodes, numa, instances), cache)
-    show_search(result, Console(stderr=str(json) == "-"))
+    show_search(result, plain_console(stderr=str(json) == "-"))
     if json is not None:
         result.write_json(Path("/dev/stdout") if str(json) == "-" else json)
     _expect_right_answers(result)
@@ -193,7 +193,7 @@ def report_of_numa(
     from hibench.numa.report import numa_report, write
     from hibench.searching.searching import show_search
 
-    console, found = Console(stderr=True), None
+    console, found = plain_console(stderr=True), None
     options = _probe_options(workload, keys, seed, window, warm_up, seconds, latency_limit, patience)
     limits, cells = _limits(first, most, precision, attempts, probes), _cells(True, nodes, Numa.both, instances)
     expect_writable("--output", output)
@@ -201,9 +201,9 @@ def report_of_numa(
         result = _search(options, limits, cells, cache)
         show_search(result, console)
         found = result.evidence()
-    report = numa_report(found, here(), lambda said: console.print(said, highlight=False), buffer_bytes)
+    report = numa_report(found, here(), console.print, buffer_bytes)
     write(report, output)
-    console.print(f"{output}: read it, and attach it to an issue of this project. It names no host and no user.", highlight=False)
+    console.print(f"{output}: read it, and attach it to an issue of this project. It names no host and no user.")
 
 
 def _search(options: ProbeOptions, limits: Limits, cells: list[Cell], cache: Path | None) -> SearchResult:
@@ -216,7 +216,7 @@ def _search(options: ProbeOptions, limits: Limits, cells: list[Cell], cache: Pat
     from hibench.screen import Screen
     from hibench.searching.searching import run_searches
 
-    folder, screen = records_cache(cache), Screen(Console(stderr=True))
+    folder, screen = records_cache(cache), Screen(plain_console(stderr=True))
     screen.say(_announced(options, limits, cells))
     with (
         locked(folder, lambda holder: screen.say(waiting(folder, holder))),

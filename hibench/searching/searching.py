@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hibench.runs.record import now_text
 from hibench.screen import Screen
 from hibench.searching.grid import Cell
 from hibench.searching.probing import Probe, ProbeOptions, cluster_of_cell, probed
-from hibench.searching.search import Found, Limits, Tried, found, next_rate
+from hibench.searching.search import Found, Limits, search_rates
 
 
 @dataclass(frozen=True)
@@ -106,25 +106,17 @@ def _searched(cell: Cell, options: ProbeOptions, limits: Limits, runs: Path, scr
     try:
         with cluster_of_cell(cell, scratch, options.patience_ms) as cluster:
 
-            def probe(rate: int) -> Probe:
+            def probe(rate: int) -> str:
                 with screen.step(f"{cell.name}: {rate:,}/s", options.dataset(rate).events) as progress:
-                    return probed(cluster, cell, options, rate, scratch, series, progress)
+                    done = probed(cluster, cell, options, rate, scratch, series, progress)
+                probes.append(Probe(rate, done.verdict, done.record and done.record.write(runs)))
+                screen.say(f"  {rate:,}/s: {done.verdict.why_not or f'sustained, latency p99 {done.verdict.p99_ms:,.1f} ms'}")
+                return done.verdict.why_not
 
-            probes = list(_probes(probe, limits, runs, screen))
+            result, _ = search_rates(probe, limits)
     except (PlacementError, QueryError) as error:
         return Searched(cell, None, impossible=str(error))
-    tried = [Tried(each.rate, each.verdict.why_not) for each in probes]
-    return Searched(cell, found(tried, limits), tuple(probes))
-
-
-def _probes(probe: Callable[[int], Probe], limits: Limits, runs: Path, screen: Screen) -> Iterator[Probe]:
-    tried: list[Tried] = []
-    while (rate := next_rate(tried, limits)) is not None:
-        done = probe(rate)
-        record = done.record and done.record.write(runs)
-        tried.append(Tried(rate, done.verdict.why_not))
-        screen.say(f"  {rate:,}/s: {done.verdict.why_not or f'sustained, latency p99 {done.verdict.p99_ms:,.1f} ms'}")
-        yield Probe(rate, done.verdict, record)
+    return Searched(cell, result, tuple(probes))
 
 
 def show_search(result: SearchResult, console: Console) -> None:

@@ -7,6 +7,8 @@ its process has ended, the stream does not end as if it were complete: its query
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Inbox
@@ -53,7 +55,7 @@ class Publishers:
 
     def __init__(self, sockets: Sockets, peers: Peers, share: int, clock: Clock, process: int) -> None:
         self.sockets, self.peers, self.share, self.clock, self.process = sockets, peers, share, clock, process
-        self.is_gone = is_gone
+        self.is_gone: Callable[[str], bool] = partial(is_gone, ours=sockets.endpoint)
         self.entries: dict[int, tuple[InstanceHost, Entry]] = {}
         self.here: dict[int, Publishing] = {}  # by channel, like those that follow
         self.dropped: dict[int, Dropped] = {}
@@ -239,7 +241,7 @@ class Publishers:
         """It sent what cannot be taken: it counts as closed behind what came before that."""
         hosted, entry, publisher, *_ = self.here[channel]
         entry.refused.add(channel)
-        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason)
+        LOG.warning("%s: publisher %r was closed: %s", hosted.instance.name, publisher.name, reason, extra=hosted.about())
         publisher.inbox.queue.append((PublisherRefused(reason), 0, MIN_TIME))
         hosted.wake()
         self.let_go(channel, word={"reason": reason})

@@ -178,5 +178,5 @@ def _opening(entry: Entry) -> Iterator[tuple[int, str]]:
             yield publisher_channel(header.channel, document["publisher"]), document["endpoint"]
 
 
-def _come_to(publisher: PublisherPartition) -> tuple[int, int, int]:
+def _come_to(publisher: PublisherPartition) -> tuple[int, int, int | None]:
     return publisher.inbox.sequence, publisher.inbox.received, publisher.last_row_us

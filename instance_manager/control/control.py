@@ -21,7 +21,10 @@ from cep.dataflow.reports import notes_of
 from cep.errors import ProtocolError
 from cep.model.limits import CAUSE_CHARS_MAX
 from cep.plan.physical import PhysicalPlan
+from cep.service.key_nodes import KeyNodes
+from cep.service.logs import about
 from cep.service.mark import Slot, label_of
+from cep.transport.keyring import Keyring
 from cep.world.coordination import Connection, ConnectionLost, Coordination
 from cep.world.mailbox import Mailbox
 from instance_manager.control.asked_nodes import AskedNodes
@@ -66,6 +69,11 @@ class StatusChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysChanged:
+    """Other keys may speak."""
+
+
+@dataclass(frozen=True, slots=True)
 class LoopIsBack:
     """The loop was away for so long that it may count as dead, and waits for Confirm."""
 
@@ -75,7 +83,7 @@ class CloseControl:
     """The end."""
 
 
-ControlWord = Connection | AssignmentChanged | CheckpointsChanged | ListingChanged | StatusChanged | LoopIsBack | CloseControl
+ControlWord = Connection | AssignmentChanged | CheckpointsChanged | ListingChanged | StatusChanged | KeysChanged | LoopIsBack | CloseControl
 
 
 class Control:
@@ -84,6 +92,7 @@ class Control:
     Args:
         facts: what this instance manager registers: host, pid, node, core, endpoint, binding.
         ask: asks the loop.
+        rekey: gives our sockets other keys; None: they have none.
     """
 
     def __init__(
@@ -94,11 +103,12 @@ class Control:
         ask: Callable[[Command], None],
         slot: Slot,
         coordination: Coordination,
+        rekey: Callable[[Keyring], None] | None = None,
     ) -> None:
         self.mailbox: Mailbox[ControlWord] = Mailbox()
         self.obligations = Obligations(config.id, (facts["pid"], facts["started"]))
         self._preparation, self._ask, self._slot, self._coordination = preparation, ask, slot, coordination
-        self._own = OwnNodes(coordination, config.id, facts)
+        self._own, self._host = OwnNodes(coordination, config.id, facts), config.cluster.host
         self._asked = AskedNodes(coordination, config.id, self._on_listing, self._on_assignment, self._on_checkpoint)
         self._connected = self._to_register = self._to_look = self._to_confirm = False
         self._watched: set[str] = set()  # assignments as they were read have not changed since
@@ -106,6 +116,9 @@ class Control:
         self._recovering: set[str] = set()  # the queries here that recover
         self._to_hear: set[str] = set()  # those of which the checkpoints are to be read
         self._failed = False
+        self._rekey, self._keys = rekey, KeyNodes(coordination, self._on_keys)
+        self._keyring: Keyring | None = None  # that our sockets have
+        self._to_read_keys = False
 
     # --- for others
 
@@ -121,7 +134,8 @@ class Control:
         """A new state of an instance; from the loop's thread."""
         self.mailbox.put(StatusChanged(hosted.key, status_of(hosted)))
         if hosted.traceback:
-            LOG.error("%s failed:\n%s", hosted.instance.name, hosted.traceback)
+            told = hosted.about(exception=hosted.traceback)
+            LOG.error("%s failed: %s", hosted.instance.name, cut(hosted.instance.cause), extra=told)
 
     def loop_is_back(self) -> None:
         """It was away for longer than its session; what it is asked from now on is what should be true now, and then it is told so."""
@@ -135,6 +149,9 @@ class Control:
 
     def _on_checkpoint(self, path: str) -> None:
         self.mailbox.put(CheckpointsChanged(unquote(path.rpartition("/")[2])))
+
+    def _on_keys(self) -> None:
+        self.mailbox.put(KeysChanged())
 
     # --- a turn
 
@@ -167,6 +184,7 @@ class Control:
             case Connection():
                 self._connected = word is Connection.CONNECTED
                 self._to_register |= self._connected
+                self._to_read_keys |= self._connected
             case StatusChanged(key, status):
                 self._own.say(key, status)
             case AssignmentChanged(key):
@@ -175,12 +193,16 @@ class Control:
                 self._to_hear.add(query)
             case ListingChanged():
                 self._to_look = True
+            case KeysChanged():
+                self._to_read_keys = True
             case LoopIsBack():
                 self._to_look = self._to_confirm = True
                 self._watched.clear()
 
     def _work(self) -> None:
         """Together, for each by itself would cost round trips. What has been done is not to be done any more."""
+        if self._to_read_keys and self._rekey is not None:
+            self._take_keys(self._rekey)
         if self._to_register:
             self._own.register(self.obligations.refused)
             self._watched.clear()
@@ -200,6 +222,14 @@ class Control:
             self._ask(Confirm())
         self._own.register_refused(self.obligations.refused)
 
+    def _take_keys(self, rekey: Callable[[Keyring], None]) -> None:
+        """Before anything else: whoever speaks to us has them, or is none of ours."""
+        found = self._keys.read()
+        self._to_read_keys = False
+        if found is not None and found != self._keyring:
+            rekey(found)
+            self._keyring = found
+
     def _look(self) -> None:
         """Which assignments there are; those that are not watched are to be read."""
         there = self._asked.keys()
@@ -210,6 +240,10 @@ class Control:
             self._ask(RemoveInstance(key))
         self._own.forget(gone)
         self._to_look = False
+
+    def _here(self, cause: str) -> str:
+        """With the host, where there are several: a file is read on each reader's own."""
+        return f"on host {self._host!r}: {cause}" if self._host else cause
 
     def _read(self, keys: set[str]) -> None:
         """Everything that is to be read first; then obeys them, one by one: what is wrong with one harms no other."""
@@ -248,15 +282,15 @@ class Control:
         try:
             hosted = built(self._preparation, now, plan, publishers)
         except Exception as error:  # what cannot be built is that query's failure
-            LOG.error("%s cannot be built:\n%s", key, traceback.format_exc())
-            status = {"epoch": now.epoch, "state": "failed", "cause": cut(error_text(error, CAUSE_CHARS_MAX)), "rows": {}}
+            LOG.exception("%s cannot be built", key, extra=about(now.query, f"{now.subquery}/{now.instance}"))
+            status = {"epoch": now.epoch, "state": "failed", "cause": cut(self._here(error_text(error, CAUSE_CHARS_MAX))), "rows": {}}
             status |= {"step": now.move.step if now.move is not None else 0, "attempt": now.attempt}
             self.mailbox.put(StatusChanged(key, status))
             return
         finally:
             self._slot.leave()
         for note in notes_of(hosted.instance):
-            LOG.warning("%s: %s", hosted.instance.name, note)
+            LOG.warning("%s: %s", hosted.instance.name, note, extra=hosted.about())
         if hosted.recovery is not None:
             self._recovering.add(now.query)
             self._to_hear.add(now.query)

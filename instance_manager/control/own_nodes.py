@@ -9,7 +9,8 @@ from typing import Any
 
 from cep.config import node
 from cep.model.limits import CAUSE_CHARS_MAX
-from cep.world.coordination import Coordination, Create, NodeExists, NoNode, Operation, Remove, SetData, Znode, transactions
+from cep.service.logs import about
+from cep.world.coordination import Coordination, Create, Operation, Remove, SetData, transactions, write_ephemeral
 from instance_manager.accounts import step_accounts
 from instance_manager.hosting import InstanceHost
 
@@ -60,9 +61,9 @@ class OwnNodes:
     def _write_facts(self, refused: Mapping[str, str]) -> None:
         shown = dict(sorted(refused.items())[:_REFUSED_SHOWN_MAX])
         for key, why in sorted(refused.items() - self._told_refused.items()):
-            LOG.error("%s is not obeyed: %s", key, why)
+            LOG.error("%s is not obeyed: %s", key, why, extra=about(key.partition("~")[0]))
         document = {**self._facts, "refused": shown} if shown else self._facts
-        _write_ephemeral(self._coordination, node("ims", self._im), json.dumps(document).encode())
+        write_ephemeral(self._coordination, node("ims", self._im), json.dumps(document).encode())
         self._told_refused = dict(refused)
 
     def write(self) -> None:
@@ -73,7 +74,7 @@ class OwnNodes:
             for path in [operation.path for operation in lot]:
                 key, data = writes[path]
                 if failure is not None:
-                    _write_ephemeral(self._coordination, path, data)
+                    write_ephemeral(self._coordination, path, data)
                 self._there.add(key)
                 self._unwritten.discard(key)
         self._coordination.commit([[Remove(self._path(key))] for key in sorted(self._gone)])
@@ -85,23 +86,6 @@ class OwnNodes:
 
     def _path(self, key: str) -> str:
         return node("status", self._im, key)
-
-
-def _write_ephemeral(coordination: Coordination, path: str, data: bytes) -> None:
-    """Ours, whatever is there: a node of an older session of ours is replaced, not updated, for it is about to vanish."""
-    try:
-        coordination.create(path, data, ephemeral=True)
-        return
-    except NodeExists:
-        [there] = coordination.get([path])
-    try:
-        if isinstance(there, Znode) and there.owner == coordination.session:
-            coordination.set(path, data)
-            return
-        coordination.delete(path)
-    except NoNode:
-        pass  # it has just vanished
-    coordination.create(path, data, ephemeral=True)
 
 
 def status_of(hosted: InstanceHost) -> dict[str, Any]:

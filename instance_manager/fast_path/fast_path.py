@@ -25,6 +25,7 @@ from cep.kernels import relay
 from cep.kernels.relay import pass_on
 from cep.plan.channels import publisher_channel
 from cep.transport import wire
+from cep.transport.linked import LinkSockets
 from cep.transport.local import LocalSockets
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
@@ -42,7 +43,7 @@ class FastPaths:
 
     def __init__(self, sockets: Sockets, clients: Clients, meter: Meter, on: bool = True) -> None:
         self.clients, self.meter = clients, meter
-        self.sockets = sockets if on and isinstance(sockets, LocalSockets) else None
+        self.sockets = sockets if on and isinstance(sockets, LocalSockets | LinkSockets) else None
         self.entered: dict[int, FastPath] = {}  # by every id that a message about their instance may bear
         self.out = np.empty(OUT_BYTES, np.uint8)
         self.meanwhile = Account()  # whose time it is until a message comes
@@ -68,7 +69,7 @@ class FastPaths:
 class FastPath:
     """A `Relay` through one instance, whose operators are a `line`."""
 
-    def __init__(self, paths: FastPaths, sockets: LocalSockets, hosted: InstanceHost, line: Line) -> None:
+    def __init__(self, paths: FastPaths, sockets: LocalSockets | LinkSockets, hosted: InstanceHost, line: Line) -> None:
         self.paths, self.sockets, self.hosted, self.line = paths, sockets, hosted, line
         self.output = hosted.instance.outputs[0]
         self.account = Account(owner=hosted.key)  # what it has cost since it was entered

@@ -18,6 +18,7 @@ import numpy as np
 from cep.errors import CepError
 from cep.plan.checkpoints import recovers
 from cep.plan.moving import heads
+from cep.service.logs import about
 from orchestrator.balance.instances import DeployedSubquery, InstanceBalancing
 from orchestrator.balance.load import ROWS_MIN, Load, rebalanced
 from orchestrator.metrics.client import MetricClient
@@ -119,7 +120,7 @@ class Balancing(threading.Thread):
         if wanted is not None:
             self.service.do(MoveBuckets(query, head, wanted)).result(_PATIENCE_S)
             moved = sum(a != b for a, b in zip(wanted, table.table, strict=True))
-            _LOG.warning("query %r: %d buckets of %s move, table version %d", query, moved, head, table.version + 1)
+            _LOG.warning("query %r: %d buckets of %s move, table version %d", query, moved, head, table.version + 1, extra=about(query))
 
 
 def still(state: ClusterState) -> list[PlacedBuckets]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from cep.errors import CepError
 from cep.plan.moving import head_of, why_it_stays
+from cep.service.logs import about
 from orchestrator.balance.instance_load import ManagerLoad, MovableInstance, busiest, chosen_move
 from orchestrator.metrics.client import MetricClient
 from orchestrator.service import Service
@@ -97,7 +98,8 @@ class InstanceBalancing:
         except CepError as error:  # something else has begun meanwhile
             _LOG.info("no instance moves this time: %s", error)
             return
-        _LOG.warning("query %r: %s/%d moves from %s to %s", where.query, where.subquery, where.instance, source.im, target)
+        told = about(where.query, f"{where.subquery}/{where.instance}")
+        _LOG.warning("query %r: %s/%d moves from %s to %s", where.query, where.subquery, where.instance, source.im, target, extra=told)
 
 
 def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterState) -> list[ManagerLoad] | None:
@@ -107,7 +109,7 @@ def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterS
     busy = dict.fromkeys(state.managers, 0.0)
     for im, share in shares.values():
         busy[im] = busy.get(im, 0.0) + share
-    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.managers.values()]
+    return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.staying()]
 
 
 def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> list[DeployedInstance]:

@@ -17,20 +17,24 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import zmq
 
 from cep.config import ClusterConfig
-from cep.dataflow.meter import LATENCY_BOUNDS_US
 from cep.errors import ProtocolError
+from cep.service.keys import keyring_of, read_pair
+from cep.service.logs import begin_logging
 from cep.transport import wire
+from cep.transport.endpoints import LOCAL_SCHEME
+from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.world.clock import SystemClock
-from orchestrator.metrics.stalls import STALLED, STALLS, ReportedStalls
+from orchestrator.metrics.exposition import InstanceReport, ReportedInstance, exposition, letter_counts
+from orchestrator.metrics.key_watch import KeyWatch
+from orchestrator.metrics.stalls import ReportedStalls
 from orchestrator.records import Now
 from orchestrator.reports import read_report
 
@@ -49,72 +53,6 @@ _AGO = re.compile(r"last row (\d+) s ago")  # in what an instance waits for: so 
 
 _LOG = logging.getLogger(__name__)
 _CLOCK = SystemClock()
-
-# field of a report -> (metric, type, help)
-_INSTANCE = {
-    "rows_in": ("cep_rows_in_total", "counter", "Tuples taken in"),
-    "rows_out": ("cep_rows_out_total", "counter", "Tuples given out"),
-    "bytes_in": ("cep_bytes_in_total", "counter", "Bytes that came from other processes"),
-    "bytes_out": ("cep_bytes_out_total", "counter", "Bytes given to channels and subscribers"),
-    "late": ("cep_late_rows_total", "counter", "Tuples that came later than the stream's disorder allows"),
-    "odd_times": ("cep_odd_event_times_total", "counter", "Tuples whose event time is none that their stream allows"),
-    "dropped_rows": ("cep_dropped_rows_total", "counter", "Answers without a subscriber, or dropped for slow ones"),
-    "incomplete": (
-        "cep_incomplete_windows_total",
-        "counter",
-        "Windows cut by the query's start or by the end; a zip's tuples without a partner",
-    ),
-    "outside": ("cep_outside_rows_total", "counter", "Tuples outside every transaction"),
-    "cpu_ns": ("cep_cpu_seconds_total", "counter", "Processor time spent"),
-    "moves": ("cep_bucket_moves_total", "counter", "Moves of buckets to or from an instance"),
-    "moved_rows": ("cep_bucket_moved_rows_total", "counter", "Rows of state given to another instance"),
-    "moved_bytes": ("cep_bucket_moved_bytes_total", "counter", "Bytes of state given to another instance"),
-    "move_ns": ("cep_bucket_move_seconds_total", "counter", "Time in which an instance took no tuples since buckets moved"),
-    "queue_bytes": ("cep_queue_bytes", "gauge", "Bytes that wait to be processed"),
-    "state_bytes": ("cep_state_bytes", "gauge", "Bytes of operators' state"),
-}
-_OPERATOR = {
-    "rows_in": ("cep_operator_rows_in_total", "counter", "Tuples an operator took in"),
-    "rows_out": ("cep_operator_rows_out_total", "counter", "Tuples an operator gave out"),
-    "batches": ("cep_operator_batches_total", "counter", "Batches an operator took in"),
-    "cpu_ns": ("cep_operator_cpu_seconds_total", "counter", "Processor time of an operator, or of a step that is none"),
-    "ns_per_row": ("cep_operator_cpu_ns_per_row", "gauge", "Processor time per tuple an operator took in, in nanoseconds"),
-    "bypassed": ("cep_operator_bypassed_rows_total", "counter", "Tuples that went on one by one, since pre-aggregation did not reduce"),
-}
-_OUTPUT = {
-    "blocked_ns": ("cep_blocked_seconds_total", "counter", "Time an output waited for credit to send"),
-    "blocked": ("cep_blocked", "gauge", "1: an output waits for credit to send"),
-}
-_LATENCY = ("cep_latency_seconds", "histogram", "From the creation of a batch's oldest tuple until it came out of the query, by tuples")
-_LAG = ("cep_watermark_lag_seconds", "gauge", "How far the watermark is behind the clock")
-_LETTERS = ("cep_dead_letters_total", "counter", "Records that could not be used")
-_PROCESS = {
-    "cpu_ns": ("cep_process_cpu_seconds_total", "counter", "Processor time of an instance manager"),
-    "engine_cpu_ns": ("cep_engine_cpu_seconds_total", "counter", "Processor time of an instance manager's engine thread"),
-    "loop_cpu_ns": ("cep_loop_cpu_seconds_total", "counter", "Part of the engine's that belongs to no instance"),
-    "network_cpu_ns": ("cep_network_cpu_seconds_total", "counter", "Part of the engine's for credits and control messages"),
-    "rss_bytes": ("cep_process_memory_bytes", "gauge", "Memory of an instance manager"),
-    "strays": ("cep_process_strays_total", "counter", "Messages for channels that are not there"),
-    "compilations": ("cep_process_compilations_total", "counter", "Kernels compiled or loaded"),
-}
-
-
-class ReportedInstance(NamedTuple):
-    """A subquery instance."""
-
-    query: str
-    subquery: str
-    instance: int
-
-
-@dataclass
-class InstanceReport:
-    """The last report of an instance."""
-
-    im: str
-    at: Now
-    report: Mapping[str, Any]
-    withdrawn: bool = False  # its instance manager has it no more
 
 
 class Metrics:
@@ -154,7 +92,7 @@ class Metrics:
         """What is asked for; `{"error"}` where that makes no sense."""
         match question:
             case {"get": "metrics"}:
-                return {"text": "".join(self.text(now.wall))}
+                return {"text": "".join(exposition(self.instances.items(), self.managers, self.stalls, now.wall))}
             case {"get": "query", "query": query}:
                 return {"instances": [self._told(where, self.instances[where], now) for where in self.queries.get(query, ())]}
             case {"get": "figures"}:
@@ -175,25 +113,9 @@ class Metrics:
         """Exact counts, and the last letters."""
         counts: dict[str, int] = {}
         for where in self.queries.get(query, ()):
-            for name, count in _letter_counts(self.instances[where].report):
+            for name, count in letter_counts(self.instances[where].report):
                 counts[name] = counts.get(name, 0) + count
         return {"counts": counts, "total": sum(counts.values()), "letters": list(self.letters.get(query, ()))}
-
-    def text(self, now: float) -> Iterator[str]:
-        """In the format that Prometheus reads."""
-        for field, metric in _INSTANCE.items():
-            yield from _metric(metric, ((_labels(w, f), _value(field, f.report)) for w, f in self.instances.items()))
-        yield from _metric(_LAG, ((_labels(w, f), _lag_s(f.report, now)) for w, f in self.instances.items()))
-        for field, metric in _OPERATOR.items():
-            yield from _metric(metric, self._operators(field))
-        for field, metric in _OUTPUT.items():
-            yield from _metric(metric, ((labels, _value(field, output)) for labels, output in self._outputs()))
-        yield from self._latencies()
-        yield from _metric(_LETTERS, self._letters())
-        for field, metric in _PROCESS.items():
-            yield from _metric(metric, (({"im": im}, _value(field, p)) for im, (_, p) in self.managers.items()))
-        yield from _metric(STALLS, self.stalls.samples("count"))
-        yield from _metric(STALLED, self.stalls.samples("total_ns", 1e9))
 
     def _take_instance(self, im: str, report: Mapping[str, Any], now: Now) -> None:
         where = ReportedInstance(report["query"], report["subquery"], report["instance"])
@@ -219,7 +141,7 @@ class Metrics:
         report = {key: value for key, value in figures.report.items() if key not in ("dead_letters", "buckets")}
         since_s = now.steady - figures.at.steady
         waits_for = _AGO.sub(lambda ago: f"last row {int(ago[1]) + since_s:.0f} s ago", report.get("waits_for") or "")
-        dead = sum(count for _, count in _letter_counts(figures.report))
+        dead = sum(count for _, count in letter_counts(figures.report))
         return {**report, **where._asdict(), "dead": dead, "waits_for": waits_for, "im": figures.im, "reported": self._reported(figures)}
 
     def _forget(self, query: str, epoch: int) -> None:
@@ -248,88 +170,19 @@ class Metrics:
             del self.queries[where.query], self.epochs[where.query]
             self.letters.pop(where.query, None)
 
-    def _operators(self, field: str) -> Iterator[tuple[dict[str, str], float | None]]:
-        for where, figures in self.instances.items():
-            for operator in figures.report.get("operators", ()):
-                labels = {"operator": operator["name"], "step": operator["step"]}
-                yield _labels(where, figures) | labels, _value(field, operator)
-
-    def _outputs(self) -> Iterator[tuple[dict[str, str], Mapping[str, Any]]]:
-        for where, figures in self.instances.items():
-            for output in figures.report.get("outputs", ()):
-                yield _labels(where, figures) | {"output": output["name"]}, output
-
-    def _latencies(self) -> Iterator[str]:
-        name, type_, help_ = _LATENCY
-        lines = [
-            line for labels, output in self._outputs() if "latency_us" in output for line in _histogram(name, labels, output["latency_us"])
-        ]
-        if lines:
-            yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
-            yield from lines
-
-    def _letters(self) -> Iterator[tuple[dict[str, str], float | None]]:
-        for where, figures in self.instances.items():
-            for name, count in _letter_counts(figures.report):
-                yield _labels(where, figures) | {"operator": name}, count
-
 
 def _load(where: ReportedInstance, figures: InstanceReport) -> dict[str, Any]:
     report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in", "buckets")}
     return {**report, **where._asdict(), "reported": figures.at.wall}
 
 
-def _letter_counts(report: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
-    """(operator, or operator and reason; count)."""
-    for name, count in report.get("dead_letters", {}).get("count", ()):
-        yield name if isinstance(name, str) else ": ".join(map(str, name)), count
-
-
-def _labels(where: ReportedInstance, figures: InstanceReport) -> dict[str, str]:
-    return {"query": where.query, "subquery": where.subquery, "instance": str(where.instance), "im": figures.im}
-
-
-def _value(field: str, figures: Mapping[str, Any]) -> float | None:
-    value = figures.get(field)
-    if isinstance(value, bool):
-        return int(value)
-    return value / 1e9 if value is not None and field.endswith("_ns") else value
-
-
-def _lag_s(report: Mapping[str, Any], now: float) -> float | None:
-    watermark_us = report.get("watermark")
-    return None if watermark_us is None else now - watermark_us / 1e6
-
-
-def _metric(metric: Sequence[str], samples: Iterable[tuple[dict[str, str], float | None]]) -> Iterator[str]:
-    """One metric with all its samples; nothing at all if there are none."""
-    name, type_, help_ = metric
-    lines = [f"{name}{{{_text(labels)}}} {value}\n" for labels, value in samples if value is not None]
-    if lines:
-        yield f"# HELP {name} {help_}.\n# TYPE {name} {type_}\n"
-        yield from lines
-
-
-def _histogram(name: str, labels: dict[str, str], latency: Mapping[str, Any]) -> Iterator[str]:
-    """Cumulative, as Prometheus wants it."""
-    counts = list(accumulate(latency["counts"]))
-    for bound, count in zip([*(f"{bound / 1e6:g}" for bound in LATENCY_BOUNDS_US), "+Inf"], counts, strict=True):
-        yield f"{name}_bucket{{{_text(labels | {'le': bound})}}} {count}\n"
-    yield f"{name}_sum{{{_text(labels)}}} {latency['sum'] / 1e6}\n{name}_count{{{_text(labels)}}} {counts[-1]}\n"
-
-
-def _text(labels: Mapping[str, str]) -> str:
-    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-    return ",".join(f'{name}="{value.translate(escapes)}"' for name, value in labels.items())
-
-
 # --- the process -----------------------------------------------------------------------------------------------------
 
 
 def serve_metrics(config: ClusterConfig) -> None:
-    """For ever."""
+    """Takes reports and answers questions, for ever."""
     metrics, lock = Metrics(), threading.Lock()
-    reports = open_sockets(config.metrics_in)
+    reports = _open_reports(config)
     questions: zmq.Socket[bytes] = zmq.Context.instance().socket(zmq.REP)
     questions.bind(config.metrics_out)
     threading.Thread(target=_answer_all, args=(questions, metrics, lock), name="cep-questions", daemon=True).start()
@@ -340,6 +193,16 @@ def serve_metrics(config: ClusterConfig) -> None:
                 _take(metrics, message)
 
 
+def _open_reports(config: ClusterConfig) -> Sockets:
+    """With the keys of the cluster's members, where instance managers of other hosts reach it over links that have any."""
+    if config.members is None or config.metrics_in.startswith(LOCAL_SCHEME):
+        return open_sockets(config.metrics_in)
+    keyring = keyring_of(read_pair(Path(config.members)))
+    sockets = LinkSockets(config.metrics_in, keyring)
+    KeyWatch(config, keyring, sockets.rekey).start()
+    return sockets
+
+
 def _next(reports: Sockets) -> bytes | None:
     """What has been reported next; None: no more for now."""
     while True:
@@ -347,6 +210,9 @@ def _next(reports: Sockets) -> bytes | None:
             message = reports.receive()
         except ProtocolError as error:
             _LOG.warning("message not understood: %s", error)
+            continue
+        if message is not None and reports.speaker is not None and not reports.speaker.is_member:
+            _LOG.warning("no report of a member: %s, with the key of %s", message[0], reports.speaker.name)
             continue
         if message is None or message[0].kind == wire.REPORT:
             return None if message is None else bytes(message[1])
@@ -376,9 +242,10 @@ def _answer(metrics: Metrics, message: bytes) -> bytes:
 
 
 def main(arguments: Sequence[str]) -> int:
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    config = ClusterConfig.from_json(json.loads(arguments[0]))
+    begin_logging("metric-server", config.log)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    serve_metrics(ClusterConfig.from_json(json.loads(arguments[0])))
+    serve_metrics(config)
     return 0
 
 

@@ -15,10 +15,14 @@ from cep.errors import ClusterError
 from cep.model.limits import DIGITS_MAX, WAIT_S_MAX
 from cep.model.query import Query as CepQuery
 from cep.plan.physical import FilesByStream
+from cep.service.access import Access
+from cep.service.token_file import Tokens
 from cep.world.store import DiskStore, Store
 from orchestrator.file_sources import checked_files
 from orchestrator.metrics.client import MetricClient
 from orchestrator.rest import models
+from orchestrator.rest.audit import AuditLog
+from orchestrator.rest.bodies import access_of
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
 from orchestrator.state.cluster_state import ClusterState
@@ -44,21 +48,25 @@ class Api:
 
     def __init__(self, service: Service, metrics: MetricClient, gateway: GatewayProxy, config: ClusterConfig) -> None:
         self.service, self.metrics, self.gateway, self.config = service, metrics, gateway, config
+        self.tokens = Tokens(config.token, config.tokens)
+        self.clock = service.clock
+        self.audit = AuditLog(config.home, config.rest, self.clock)
         self.store: Store = DiskStore()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 
     def hear(self, stream: str, publisher: str | None) -> None:
         """A publisher is alive: its long-polls are its lease, and one that never named itself has none to lose."""
         if publisher is not None:
-            self.heard[stream, publisher] = self._steady_s()
+            self.heard[stream, publisher] = self.now()
 
     def has_vanished(self, stream: str, publisher: str) -> bool:
         """It used to ask for its readers and has stopped (rule 4.11)."""
-        now = self._steady_s()
+        now = self.now()
         return now - self.heard.get((stream, publisher), now) > VANISHED_S
 
-    def _steady_s(self) -> float:
-        return self.service.clock.steady_ns() / 1e9
+    def now(self) -> float:
+        """Seconds that never step back."""
+        return self.clock.steady_ns() / 1e9
 
     async def forget_vanished(self) -> None:
         """Closes the publishers that have vanished, so that no new query waits for them."""
@@ -105,6 +113,7 @@ def _api(request: Request) -> Api:
 
 
 InjectedApi = Annotated[Api, Depends(_api)]
+Asking = Annotated[Access, Depends(access_of)]
 Wait = Annotated[bool, Query(description="Answer only when it is done.")]
 Timeout = Annotated[float, Query(gt=0, le=WAIT_S_MAX, description="How long to wait at most, in seconds.")]
 Until = Annotated[models.State | None, Query(description="Answer only when the query is in this state, or over.")]

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fastapi import FastAPI
+from starlette.routing import Mount, Route
 
 from cep.service.serving import Bodies
-from orchestrator.rest import cluster_routes, many, openapi, problems, query_routes, stream_routes
+from orchestrator.rest import cluster_routes, host_routes, key_routes, many, openapi, problems, query_routes, stream_routes
 from orchestrator.rest.api import Api
 from orchestrator.rest.bodies import bytes_max
 from orchestrator.rest.guard import Guard
+from orchestrator.rest.rate_limit import RateLimit
+from orchestrator.rest.roles import check_table
+
+ROUTERS = (query_routes, stream_routes, cluster_routes, host_routes, key_routes, many)
 
 REQUESTS_MAX = 2048
 """So many are answered at a time, long-polls among them."""
@@ -24,11 +31,27 @@ def make_rest_app(api: Api) -> FastAPI:
         redoc_url=None,
     )
     app.state.api = api
-    for routes in (query_routes, stream_routes, cluster_routes, many):
+    for routes in ROUTERS:
         app.include_router(routes.router)
     problems.install(app)
     openapi.complete(app)
     openapi.add_page(app)
     app.add_middleware(Bodies, most=bytes_max, requests_max=REQUESTS_MAX, refuse=problems.refusal)
-    app.add_middleware(Guard, config=api.config)
+    if api.config.requests_per_s_max is not None:
+        app.add_middleware(RateLimit, per_s=api.config.requests_per_s_max, now=api.now)
+    app.add_middleware(Guard, config=api.config, tokens=api.tokens)
+    check_table(served(app))
     return app
+
+
+def served(app: FastAPI) -> Iterator[tuple[str, str]]:
+    """(method, path) of all that is served. Raises KeyError: something is served of which nothing says what role it needs."""
+    routers = [each.router for each in ROUTERS]
+    own = {id(route): route for router in routers for route in router.routes}
+    for route in (*own.values(), *app.routes):
+        if isinstance(route, Route):
+            yield from ((method, route.path_format) for method in route.methods or () if method != "HEAD")
+        elif isinstance(route, Mount):
+            yield "GET", route.path
+        elif getattr(route, "original_router", None) not in routers:  # as newer versions of FastAPI list one that is included
+            raise KeyError(f"{route!r} cannot be served: nothing says which role it needs")

@@ -8,10 +8,15 @@ from typing import Any
 import anyio
 from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope
 
-from cep.errors import ProtocolError
+from cep.errors import ProtocolError, Unauthorized
+from cep.service.access import Access
 from cep.service.documents import DOCUMENT_BYTES_MAX, LIST_BYTES_MAX, YAML_BYTES_MAX, read_json, read_yaml
-from orchestrator.rest.guard import YAML_TYPES, media_type
+from orchestrator.rest import problems
+from orchestrator.rest.guard import SCOPE, YAML_TYPES, media_type
+from orchestrator.rest.roles import Need, needed
+from orchestrator.service import NotLeading
 
 SMALL_BYTES = 4096
 """Such a document is read at once, in some tenth of a millisecond."""
@@ -47,21 +52,65 @@ def json_only(request: Request) -> None:
         raise HTTPException(415, "expected 'Content-Type: application/json'; only documents of queries and streams may be YAML")
 
 
+_Handle = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
 class DocumentRoute(APIRoute):
-    """A route whose body, if a model takes it, is read as all documents are."""
+    """A route that answers those that have the role it needs, and whose body, if a model takes it, is read as all documents are. Raises
+    KeyError where it is made: the table of roles does not have it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         models_read = self.body_field is not None
+        needs = {method: needed(method, self.path_format) for method in self.methods or ()}
 
         async def read(request: Request) -> Response:
-            if models_read:
-                json_only(request)
-            return await handle(_Request(request.scope, request.receive))
+            need = needs[request.method]
+            if need.audited:
+                return await _audited(request, need, handle, models_read)
+            return await _admitted(request, need, handle, models_read)
 
         return read
 
 
+async def _admitted(request: Request, need: Need, handle: _Handle, models_read: bool) -> Response:
+    if not need.open:
+        need.check(access_of(request), request.path_params)
+    if models_read:
+        json_only(request)
+    return await handle(_Request(request.scope, request.receive, need))
+
+
+async def _audited(request: Request, need: Need, handle: _Handle, models_read: bool) -> Response:
+    """What only stands by decides nothing, and notes nothing: another is asked next."""
+    status, error = 499, None  # as nginx has it: the client has gone
+    try:
+        answer = await _admitted(request, need, handle, models_read)
+        status = answer.status_code
+        return answer
+    except Exception as wrong:
+        error = problems.cause_of(wrong)
+        status = problems.status_of(error)
+        raise
+    finally:
+        if not isinstance(error, NotLeading):
+            request.app.state.api.audit.note(access_of(request), request, need.audited, status, error)
+
+
+def access_of(request: Request) -> Access:
+    """Whoever asks. The guard has let it in."""
+    access: Access | None = request.scope[SCOPE]
+    if access is None:
+        raise Unauthorized("this needs a token")  # a route that is open, and asks for it all the same
+    return access
+
+
 class _Request(Request):
+    def __init__(self, scope: Scope, receive: Receive, need: Need) -> None:
+        super().__init__(scope, receive)
+        self._need = need
+
     async def json(self) -> Any:
-        return await document(self)
+        found = await document(self)
+        self._need.check_body(access_of(self), found)
+        return found

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 from starlette.concurrency import run_in_threadpool
 
 from cep.model.limits import PATH_CHARS_MAX
+from cep.service.access import READ
 from cep.service.reports import read_reports
-from orchestrator.rest import models, views
-from orchestrator.rest.api import InjectedApi
+from orchestrator.rest import audit, models, views
+from orchestrator.rest.api import Asking, InjectedApi
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.cluster_metrics import cluster_exposition
 from orchestrator.rest.disk_room import why_no_room
+from orchestrator.rest.guard import SCOPE
+from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     DiscardNode,
 )
@@ -34,14 +40,20 @@ async def instance_managers(api: InjectedApi) -> Any:
     return await api.ask(views.managers)
 
 
-@router.get("/cluster", response_model=models.ClusterInfo)
-async def cluster(api: InjectedApi) -> Any:
-    """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper."""
-    folder = api.config.reports
-    supervisors = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
-    return {
-        "run": api.config.home,
-        "supervisors": supervisors,
+def _elsewhere(own: str, state: ClusterState) -> list[Mapping[str, Any]]:
+    """What the supervisors of other hosts report."""
+    return [report for name, host in sorted(state.hosts.items()) if name != own for report in host.reports]
+
+
+@router.get("/cluster", response_model=models.ClusterInfo, response_model_exclude_unset=True)
+async def cluster(api: InjectedApi, access: Asking) -> Any:
+    """The processes of the cluster, and what is wrong with it. A standby answers too, and without ZooKeeper. A token without the
+    role `read` learns of host and folder alone, where its clients' sockets are looked for."""
+    told = {"host": api.config.host, "run": api.config.home}
+    if not access.allows(READ):
+        return told
+    return told | {
+        "supervisors": await _supervisors(api),
         "quarantined": api.service.quarantine.to_json(),
         "no_room": why_no_room(api.store, api.config.home),
     }
@@ -49,27 +61,39 @@ async def cluster(api: InjectedApi) -> Any:
 
 @router.get("/topology")
 async def topology(api: InjectedApi) -> dict[str, Any]:
-    """NUMA nodes, their cores and distances, as the planner sees them."""
-    return api.service.topology.to_json()
+    """NUMA nodes, their cores and distances, as the planner sees them: of the host that answers, of each host, and between two."""
+    machines = await api.ask(lambda state: state.machines(api.config.host, api.service.topology))
+    hosts = {name: topology.to_json() for name, topology in sorted(machines.topologies.items())}
+    return api.service.topology.to_json() | {"hosts": hosts, "between_hosts": machines.between}
 
 
 @router.get(
     "/health",
     response_model=models.Health,
+    response_model_exclude_unset=True,
     responses={503: {"model": models.Health, "description": "It does not lead, or has no ZooKeeper."}},
 )
-async def health(api: InjectedApi, response: Response) -> Any:
-    """200 while this orchestrator leads and ZooKeeper answers, else 503."""
+async def health(request: Request, api: InjectedApi, response: Response) -> Any:
+    """200 while this orchestrator leads and ZooKeeper answers, else 503. Without a token, where there are tokens, that is all it says."""
     service = api.service
-    count = await api.ask(lambda state: (len(state.managers), len(state.queries))) if service.leads else (0, 0)
     response.status_code = 200 if service.leads and service.connected else 503
-    return {
-        "role": "leader" if service.leads else "standby",
+    told = {"role": "leader" if service.leads else "standby"}
+    if request.scope[SCOPE] is None:
+        return told
+    count = await api.ask(lambda state: (len(state.managers), len(state.queries))) if service.leads else (0, 0)
+    return told | {
         "leader": service.leader,
         "zookeeper": "connected" if service.connected else "away",
         "instance_managers": count[0],
         "queries": count[1],
     }
+
+
+@router.get("/audit", response_model=list[models.AuditLine], response_model_exclude_unset=True)
+async def audit_lines(api: InjectedApi, last: Annotated[int, Query(ge=1, le=audit.LAST_MAX)] = 100) -> Any:
+    """The last requests that changed something, oldest first: of which token, from where, and what came of them. Of all orchestrators of
+    this machine's folder."""
+    return await run_in_threadpool(audit.last_lines, api.config.home, last)
 
 
 @router.get("/figures")
@@ -89,4 +113,13 @@ async def trace(api: InjectedApi) -> models.TraceInfo:
 async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
-    return PlainTextResponse(found["text"], media_type="text/plain; version=0.0.4")
+    states = await api.ask(lambda state: [query.state for query in state.queries.values()]) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(states, await _supervisors(api)))
+    return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+
+async def _supervisors(api: InjectedApi) -> list[Mapping[str, Any]]:
+    """What those of this host report, and while this orchestrator leads, those of the others."""
+    folder = api.config.reports
+    here = [] if folder is None else await run_in_threadpool(read_reports, Path(folder))
+    return [*here, *(await api.ask(partial(_elsewhere, api.config.host)) if api.service.leads else [])]

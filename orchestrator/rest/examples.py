@@ -1,6 +1,6 @@
 """A query with each operator, as documents: what the OpenAPI document shows, and tests deploy.
 
-All can be deployed in one cluster. None has a null, since FastAPI leaves nulls out of the OpenAPI document.
+All can be deployed in one cluster.
 """
 
 from __future__ import annotations
@@ -81,6 +81,14 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         {"name": "route", "type": "demux", "input": "page_views", "cases": {"slow": _over("ms", 100)}, "otherwise": "quick"},
         outputs=("route.slow", "route.quick"),
     ),
+    "map, times as text": _on_page_views(
+        "day_by_day",
+        "map",
+        fields={
+            "day": {"call": "format_time", "args": [_column("ts"), "%Y-%m-%d"]},
+            "said": {"call": "try", "args": [{"call": "parse_time", "args": [_column("url"), "/%Y/%m/%d"]}]},
+        },
+    ),
     "flat_map": _on_page_views(
         "words",
         "flat_map",
@@ -103,6 +111,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         on=["ip"],
         how="left",
     ),
+    "lookup, versions": _on_page_views(
+        "named_as_of_then",
+        "lookup",
+        table={
+            "schema": [{"name": "ip", "type": "string"}, {"name": "owner", "type": "string"}, {"name": "since", "type": "timestamp[ms]"}],
+            "path": "/data/owner_history.csv",
+        },
+        on=["ip"],
+        versions="since",
+    ),
     "lookup, refreshed": _on_page_views(
         "named_each_minute",
         "lookup",
@@ -119,12 +137,22 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         functions={name: {"function": "arg_max", "column": name, "by": "ms"} for name in ("url", "ms")},
     ),
     "aggregate, size": _aggregate("hundreds", type="size", size=100, advance=10),
+    "aggregate, partial": _on_page_views(
+        "hundreds_and_the_rest",
+        "aggregate",
+        window={"type": "size", "size": 100},
+        by=["ip"],
+        functions={"visits": {"function": "count"}},
+        emit_partial=True,
+    ),
+    "aggregate, offset": _aggregate("days_two_hours_east", type="time", size="1d", advance="1d", offset="22h"),
     "aggregate, session": _aggregate("sessions", type="session", gap="5m"),
     "aggregate, transaction": _aggregate("transactions", type="transaction", open=_over("ms", 10), close=_over("ms", 100)),
     "aggregate, cumulate": _aggregate("today", type="cumulate", step="10m", size="1h"),
     "aggregate, unbounded": _aggregate("so_far", type="unbounded", ttl="1h"),
     "join": _with_sales("joined", "join", window=_30S, how="left"),
     "interval_join": _with_sales("soon_after", "interval_join", lower="0s", upper="10s"),
+    "interval_join, without a bound": _with_sales("ever_after", "interval_join", lower="0s", upper=None, how="left"),
     "as_of_join": _with_sales("as_of", "as_of_join", how="left", tolerance="1m"),
     "zip": _query(
         {"name": "paired", "type": "zip", "left": "page_views", "right": "sales", "prefix": "sale_"}, streams=(PAGE_VIEWS, SALES)

@@ -23,12 +23,18 @@ class GatewayProxy:
         transport = None if path is None else httpx.AsyncHTTPTransport(uds=path, limits=_LIMITS)
         self._client = None if transport is None else httpx.AsyncClient(transport=transport, base_url="http://gateway", timeout=_PATIENCE_S)
 
-    async def ask(self, method: str, path: str, parameters: dict[str, Any], body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and answer, both JSON; a problem has `error` and `detail`. Raises ClusterError: there is no gateway, or it is silent."""
+    async def ask(
+        self, method: str, path: str, parameters: dict[str, Any], body: bytes | None = None, shown: str | None = None
+    ) -> tuple[int, bytes]:
+        """Status and answer, both JSON; a problem has `error` and `detail`. `shown`: what the client has as `Authorization`.
+
+        Raises ClusterError: there is no gateway, or it is silent.
+        """
         if self._client is None:
             raise ClusterError("this orchestrator was started without a gateway: publish and subscribe with the driver")
+        headers = {} if shown is None else {"Authorization": shown}
         try:
-            response = await self._client.request(method, path, params=parameters, content=body)
+            response = await self._client.request(method, path, params=parameters, content=body, headers=headers)
         except httpx.TransportError as error:
             raise ClusterError(f"the gateway does not answer: {type(error).__name__}: {error}") from error
         return response.status_code, response.content

@@ -1,9 +1,9 @@
 """Which clients may ask, and how: what stands before every request to REST.
 
-1. With a token, nothing is answered without it. A web page does not know it, so the rest of this is for clusters without one.
-2. Without a token, every process that can reach the address may ask; it is on loopback (`check_exposure`). A web browser on this machine
-can reach
-   it on behalf of any page that it shows, so what a browser says about itself is heard:
+1. With tokens, nothing is answered without one, but that it lives (`/health`). What is said then does not depend on what there is. A web
+   page does not know them, so the next rule is for clusters without. Which roles a token needs, each route says (`roles.py`).
+2. Without tokens, every process that can reach the address may ask; it is on loopback (`check_exposure`). A web browser on this machine
+   can reach it on behalf of any page that it shows, so what a browser says about itself is heard:
    - `Host` names this machine: a loopback name or address, the address REST is bound to, or one of the configured names. A page whose own
      name has been pointed at 127.0.0.1 (DNS rebinding) brings its own name along.
    - `Origin`, if there is one, is the page of this very server (`/docs`), and `Sec-Fetch-Site` does not speak of another site. Only the
@@ -13,9 +13,6 @@ can reach
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-import socket
 from collections.abc import Mapping
 
 from starlette.datastructures import Headers
@@ -23,7 +20,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cep.config import ClusterConfig
 from cep.errors import ClusterError
+from cep.service.addresses import is_loopback, is_loopback_address
+from cep.service.token_file import Tokens
 from orchestrator.rest import problems
+from orchestrator.rest.client import note_client
+from orchestrator.rest.roles import OPEN
 
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
@@ -31,23 +32,30 @@ PAGE = "/docs"
 _LOCAL = "localhost"
 
 
-class Guard:
-    """Lets through only what may come in."""
+SCOPE = "cep.access"
+"""Where a request's `Access` is in its scope; None: it has shown no token."""
 
-    def __init__(self, app: ASGIApp, config: ClusterConfig) -> None:
+
+class Guard:
+    """Lets through only what may come in, and notes whose it is."""
+
+    def __init__(self, app: ASGIApp, config: ClusterConfig, tokens: Tokens) -> None:
         self._app, self._names = app, frozenset(map(str.lower, (config.rest_host, *config.rest_names)))
-        self._expected = None if config.token is None else f"Bearer {config.token}".encode()
+        self._tokens = tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = self._refusal(scope, Headers(scope=scope)) if scope["type"] == "http" else None
         await (refused or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Mapping[str, str]) -> ASGIApp | None:
-        if self._expected is not None:
-            if not hmac.compare_digest(headers.get("authorization", "").encode("latin-1"), self._expected):
-                return _without_token()
-        elif (foreign := self._foreign(scope, headers)) is not None:
+        presented = bearer(headers)
+        scope[SCOPE] = access = self._tokens.access(presented)
+        if access is None and (presented is not None or scope["path"] not in OPEN):
+            return _without_token()
+        if not self._tokens.are_asked_for and (foreign := self._foreign(scope, headers)) is not None:
             return problems.problem(403, foreign, "Forbidden")
+        if access is not None:
+            note_client(scope, access.name)
         return problems.problem(415, wrong, "UnsupportedMediaType") if (wrong := _wrong_type(headers)) else None
 
     def _foreign(self, scope: Scope, headers: Mapping[str, str]) -> str | None:
@@ -63,30 +71,32 @@ class Guard:
 
     def _is_here(self, host: str) -> bool:
         name = _name_of(host)
-        return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or _is_loopback_address(name)
+        return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or is_loopback_address(name)
 
 
 def check_exposure(config: ClusterConfig) -> None:
-    """Raises ClusterError: REST would be open to other machines without a token, or its address is not known."""
-    if config.token is None and not _is_loopback(config.rest_host):
+    """Raises ClusterError: REST would be open to other machines without tokens or without TLS, or its address is not known."""
+    if (config.tls_cert is None) != (config.tls_key is None):
+        raise ClusterError("REST's certificate and its key go together: give both, --tls-cert FILE and --tls-key FILE, or none")
+    if _is_loopback(config.rest_host):
+        return
+    if config.token is None and config.tokens is None:
         raise ClusterError(
             f"REST at {config.rest_host} can be reached from other machines: give the cluster a token, or bind it to 127.0.0.1"
+        )
+    if config.tls_cert is None and not config.insecure_http:
+        raise ClusterError(
+            f"REST at {config.rest_host} can be reached from other machines, and tokens would travel in the clear: give it a certificate, "
+            "which `cep keys` makes, with --tls-cert and --tls-key, or bind it to 127.0.0.1. "
+            "Behind a proxy that speaks TLS, or on a network of its own: --insecure-http"
         )
 
 
 def _is_loopback(host: str) -> bool:
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
+        return is_loopback(host)
     except OSError as error:
         raise ClusterError(f"REST address {host!r}: {error}") from error
-    return all(_is_loopback_address(str(address).partition("%")[0]) for address in found)
-
-
-def _is_loopback_address(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _name_of(host: str) -> str:
@@ -99,6 +109,15 @@ def _name_of(host: str) -> str:
 def _opens_page(scope: Scope, headers: Mapping[str, str]) -> bool:
     """A person has followed a link to the page, or its address."""
     return scope["method"] == "GET" and scope["path"] == PAGE and headers.get("sec-fetch-mode") == "navigate"
+
+
+def bearer(headers: Mapping[str, str]) -> str | None:
+    """The token that a request shows; None: it shows none. What is not a token's header is a token that no cluster has."""
+    shown = headers.get("authorization")
+    if shown is None:
+        return None
+    scheme, _, token = shown.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def _without_token() -> ASGIApp:

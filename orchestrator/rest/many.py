@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from cep.errors import CepError
@@ -14,16 +14,18 @@ from cep.model.limits import MANY_MAX, check_name
 from cep.model.query import Query as CepQuery
 from cep.model.streams import Stream
 from cep.plan.physical import FilesByStream
+from cep.service.access import Role
 from orchestrator.file_sources import checked_files
 from orchestrator.records import PublisherRecord
-from orchestrator.rest import models, problems, views
-from orchestrator.rest.api import POLL_S_MAX, InjectedApi, Timeout, confirmed
+from orchestrator.rest import audit, models, problems, views
+from orchestrator.rest.api import POLL_S_MAX, Asking, InjectedApi, Timeout, confirmed
 from orchestrator.rest.bodies import DocumentRoute
+from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.query_routes import has_settled
 from orchestrator.rest.stream_routes import published
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import ClosePublisher, OpenPublisher
+from orchestrator.state.events import ClosePublisher
 
 QUERIES_MAX = 1000
 TOGETHER, OPERATORS_TOGETHER = 100, 500
@@ -34,7 +36,9 @@ router = APIRouter(route_class=DocumentRoute)
 
 
 @router.post("/queries:bulk", response_model=list[models.DeployOutcome])
-async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], api: InjectedApi, start: bool = True) -> Any:
+async def deploy_all(
+    documents: Annotated[list[Any], Body(max_length=QUERIES_MAX)], request: Request, api: InjectedApi, start: bool = True
+) -> Any:
     """Deploys many queries, in their order; one that cannot be harms no other. The answer, in the same order, comes when all is written;
     wait for them with `/queries:wait`."""
     check_room(api.store, api.config.home)
@@ -42,10 +46,12 @@ async def deploy_all(documents: Annotated[list[Any], Body(max_length=QUERIES_MAX
     read = await run_in_threadpool(read_documents, documents, known, api.config.data)
     await api.forget_vanished()
     wanted = [each for each in read if not isinstance(each, CepError)]
-    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start))])
-    return [
-        _outcome(document, found if isinstance(found, CepError) else next(errors)) for document, found in zip(documents, read, strict=True)
-    ]
+    owner = client_of(request.scope)
+    errors = iter([error for chunk in _chunks(wanted) for error in await confirmed(api.service.deploy_all(chunk, start, owner))])
+    wrong = [found if isinstance(found, CepError) else next(errors) for found in read]
+    for document, error in zip(documents, wrong, strict=True):
+        audit.about(request, str(_name(document)), error)
+    return [_outcome(document, error) for document, error in zip(documents, wrong, strict=True)]
 
 
 @router.post("/queries:wait", response_model=list[models.DeployOutcome])
@@ -72,7 +78,7 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
             published(state, opening.stream)
 
     await api.ask(check)
-    await confirmed(api.service.do(*(OpenPublisher(PublisherRecord(o.stream, o.name, o.endpoint)) for o in openings)))
+    await confirmed(api.service.open_publishers([PublisherRecord(o.stream, o.name, o.endpoint) for o in openings]))
     for opening in openings:
         api.heard.pop((opening.stream, opening.name), None)
 
@@ -85,17 +91,18 @@ async def open_publishers(openings: Annotated[list[models.OpeningOf], Body(max_l
 
 @router.get("/publishers", response_model=models.ReadersNews)
 async def news_for_publishers(
-    endpoint: str, api: InjectedApi, after: str = "", wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0
+    endpoint: str, api: InjectedApi, access: Asking, after: str = "", wait: Annotated[float, Query(ge=0, le=POLL_S_MAX)] = 0.0
 ) -> Any:
     """The readers of the streams published at `endpoint`, where there is news of them; with `wait`, as soon as there is. A client that
-    asks is alive."""
+    asks is alive. Streams that the token may not publish are left out."""
 
     def news(state: ClusterState) -> dict[str, Any] | None:
-        streams = state.read_anew(endpoint, api.since(after))
+        streams = [name for name in state.read_anew(endpoint, api.since(after)) if access.allows(Role("publish", name))]
         return {"after": api.change(state), "streams": {name: views.stream_readers(state, name) for name in streams}} if streams else None
 
     for stream, name in await api.ask(lambda state: state.opened_at(endpoint)):
-        api.hear(stream, name)
+        if access.allows(Role("publish", stream)):
+            api.hear(stream, name)
     found = await api.wait(news, wait) if wait else await api.ask(news)
     return found or await api.ask(lambda state: {"after": api.change(state), "streams": {}})
 
@@ -161,9 +168,13 @@ def read_documents(
 
 
 def _outcome(document: Any, error: CepError | None) -> dict[str, Any]:
-    name = document.get("name") if isinstance(document, dict) else None
-    found = {"name": name if isinstance(name, str) else None, "state": None if error else "deploying"}
+    found = {"name": _name(document), "state": None if error else "deploying"}
     return found | {"error": None if error is None else problems.problem_of(error)}
+
+
+def _name(document: Any) -> str | None:
+    name = document.get("name") if isinstance(document, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _closed(state: ClusterState, closing: models.ClosingOf) -> dict[str, Any]:

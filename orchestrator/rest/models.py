@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt
 
 from cep.model.limits import BUCKETS_MAX, INSTANCES_MAX, KEEP_S_MAX, KEEP_S_MIN, MANY_MAX, NAME_CHARS_MAX, checked_endpoint
+from cep.service.keys import KEY_S, KEY_S_MAX, KEY_S_MIN
 from orchestrator.rest.problems import Problem
 from orchestrator.state.life_cycle import LIFE_CYCLE
 
@@ -341,6 +342,57 @@ class InstanceManagerInfo(Model):
     instances: int = Field(description="Subquery instances it hosts.")
 
 
+class HostInfo(Model):
+    """A machine of the cluster."""
+
+    name: str = Field(description="Empty in a cluster of one machine.")
+    address: str
+    nodes: int = Field(description="NUMA nodes.")
+    cores: int
+    instance_managers: list[str]
+    instances: int = Field(description="Subquery instances of queries that are not over.")
+    load: float | None = Field(description="Processes that wanted a core in the last minute, as its kernel counts them.")
+    clock_ms: int | None = Field(description="How far its clock is ahead of ZooKeeper's.")
+    clock_off: bool = Field(description="It is so far off that it should be set.")
+    since: float | None = Field(description="When it joined, in seconds since 1970 by its own clock.")
+    version: str
+    leaving: bool = Field(description="Nothing is placed there any more, and what is there goes elsewhere.")
+
+
+class JoiningHost(BaseModel):
+    """A host that wants to join."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(min_length=1, max_length=NAME_CHARS_MAX)
+    version: str = Field(max_length=40, description="Of what hosts say to each other.", examples=["1.0"])
+
+
+class Membership(Model):
+    """What a member of the cluster has to know."""
+
+    version: str
+    host: str = Field(description="The host that answers.")
+    cluster: dict[str, Any] = Field(description="Fields of every member's configuration.")
+    files: dict[str, str] = Field(description="Field of the configuration → what is in the file that it names; secrets among them.")
+
+
+class Remaining(Model):
+    """An instance that is still on a host that is leaving."""
+
+    query: str
+    subquery: str
+    instance: int
+
+
+class Evacuated(Model):
+    """How far the evacuation of a host has come."""
+
+    host: str
+    until: float | None = Field(description="When what has not gone fails, in seconds since 1970; null: it is gone already.")
+    left: list[Remaining]
+
+
 class SetAside(Model):
     """A node of ZooKeeper that cannot be read or acted on. It stays as it is until it is mended or removed."""
 
@@ -351,23 +403,68 @@ class SetAside(Model):
 class ClusterInfo(Model):
     """What the cluster is made of, beside its queries."""
 
+    host: str = Field(description="The host that answers; empty in a cluster of one machine.")
     run: str = Field(description="The folder in which its processes have their sockets; clients of the same machine have theirs there too.")
     supervisors: list[dict[str, Any]] = Field(
+        default_factory=list,
         description="What each says of the processes it keeps up: up, or waiting to be started again, since when, how often they died, "
-        "and how and with which last words."
+        "and how and with which last words.",
     )
-    quarantined: list[SetAside] = Field(description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole.")
-    no_room: str = Field(description="Why no new query is taken, where the disk is full; empty: there is room.")
+    quarantined: list[SetAside] = Field(
+        default_factory=list, description="The first thousand nodes of ZooKeeper that are set aside; a query is as a whole."
+    )
+    no_room: str = Field("", description="Why no new query is taken, where the disk is full; empty: there is room.")
 
 
 class Health(Model):
     """Whether this orchestrator works."""
 
     role: Literal["leader", "standby"]
-    leader: str | None
-    zookeeper: Literal["connected", "away"]
-    instance_managers: int
-    queries: int
+    leader: str | None = None
+    zookeeper: Literal["connected", "away"] = Field("away", description="This and what follows is said to those that show a token.")
+    instance_managers: int = 0
+    queries: int = 0
+
+
+class HandedKey(Model):
+    """A client's public key."""
+
+    public: str = Field(max_length=64, description="40 characters of z85, or 64 hexadecimal digits.")
+    seconds: float = Field(KEY_S, ge=KEY_S_MIN, le=KEY_S_MAX, description="How long it is to count.")
+
+
+class ClientKeyInfo(Model):
+    """A client's key, and what its owner may do on the data plane."""
+
+    public: str = Field(description="In z85.")
+    name: str = Field(description="Of the token with which it was handed in.")
+    roles: list[str]
+    until: float = Field(description="Seconds since 1970.")
+
+
+class RegisteredKey(ClientKeyInfo):
+    members: str = Field(description="The members' public key, in z85.")
+
+
+class MembersKey(Model):
+    """The members' public key."""
+
+    members: str = Field(description="In z85.")
+
+
+class AuditLine(Model):
+    """A request that changed something, or was to: what the audit log says of it."""
+
+    at: str = Field(description="When it was answered, UTC.")
+    token: str = Field("", description="The name of its token; empty: the cluster has no tokens.")
+    origin: str = Field("", alias="from", description="The address it came from.")
+    action: str = Field("", description="deploy, start, stop, delete, move, rebalance, declare, undeclare, discard, or keys.")
+    about: str = Field("", description="The query, stream or node.")
+    asked: dict[str, str] = Field(default_factory=dict, description="Parameters.")
+    status: int = 0
+    error: str | None = None
+    detail: str | None = None
+    lost: int = Field(0, description="So many lines before this one could not be written.")
 
 
 class DeadLetterReport(Model):

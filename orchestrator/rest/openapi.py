@@ -14,7 +14,9 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 
 from orchestrator.rest import problems, query_schema
+from orchestrator.rest.examples import EXAMPLES
 from orchestrator.rest.guard import PAGE
+from orchestrator.rest.roles import needed
 
 _ASSETS = "/docs-assets"
 _POLICY = "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"
@@ -22,8 +24,9 @@ _PROBLEM = {"content": {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/s
 _METHODS = ("get", "put", "post", "delete")
 _WHY = {
     400: "The request, or the document in it, cannot be read.",
-    401: "The cluster has a token, and this is not it.",
-    403: "It comes from a page of another site, or for a host that is not this one.",
+    401: "The cluster has tokens, and this is none of them.",
+    403: "The token does not have the role that is needed, which the answer names; without tokens, it comes from a page of another site, "
+    "or is for a host that is not this one.",
     404: "Nothing of that name is there.",
     409: "It cannot be as things are: something else has that name, the cluster has too little for it, or the query has failed.",
     410: "The stream is over, and what was not read is gone.",
@@ -48,12 +51,22 @@ def complete(app: FastAPI) -> None:
         for path, operations in document["paths"].items():
             for method in operations.keys() & set(_METHODS):
                 _add_problems(path, method, operations[method])
+                _restore_nulls(operations[method])
         return document
 
     app.openapi = complete  # type: ignore[method-assign]  # FastAPI's way of extending it
 
 
+def _restore_nulls(operation: dict[str, Any]) -> None:
+    """FastAPI leaves nulls out, and a query that lacks such a key is none."""
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        for name, example in content.get("examples", {}).items():
+            if name in EXAMPLES:
+                example["value"] = EXAMPLES[name]
+
+
 def _add_problems(path: str, method: str, operation: dict[str, Any]) -> None:
+    operation["description"] = f"{operation.get('description', '')}\n\nNeeds {needed(method.upper(), path).words}.".strip()
     answers = operation["responses"]
     answers.pop("422", None)  # as FastAPI would say it
     for status in _statuses(path, method, operation):
@@ -70,6 +83,8 @@ def _statuses(path: str, method: str, operation: dict[str, Any]) -> Iterator[int
         yield 507
     if path.endswith("/answers"):
         yield 410
+    if path.startswith("/keys"):
+        yield 409
 
 
 def add_page(app: FastAPI) -> None:

@@ -18,6 +18,7 @@ from cep.errors import (
     Conflict,
     DataError,
     DiskFull,
+    Forbidden,
     NotFound,
     PlacementError,
     ProtocolError,
@@ -26,6 +27,7 @@ from cep.errors import (
     QueryStopped,
     StreamEnded,
     TooLarge,
+    Unauthorized,
 )
 from orchestrator.service import NotLeading
 
@@ -38,6 +40,8 @@ STATUS: tuple[tuple[type[CepError], HTTPStatus], ...] = (
     (QueryError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (DataError, HTTPStatus.UNPROCESSABLE_ENTITY),
     (ProtocolError, HTTPStatus.BAD_REQUEST),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
+    (Forbidden, HTTPStatus.FORBIDDEN),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
     (PlacementError, HTTPStatus.CONFLICT),
@@ -100,9 +104,23 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(error, handler)
 
 
+def cause_of(error: Exception) -> Exception:
+    """What an answer tells of: a document that cannot be read comes wrapped from FastAPI."""
+    return error.__cause__ if isinstance(error, HTTPException) and isinstance(error.__cause__, CepError) else error
+
+
+def status_of(error: Exception) -> int:
+    """With which an answer says of it."""
+    if isinstance(error, HTTPException):
+        return error.status_code
+    if isinstance(error, RequestValidationError):
+        return HTTPStatus.UNPROCESSABLE_ENTITY
+    return next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
 def problem_of(error: CepError) -> Problem:
     """One of our errors as a problem, for an answer that holds several."""
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
+    status = HTTPStatus(status_of(error))
     more: dict[str, Any] = {"pointer": error.pointer} if isinstance(error, QueryError) else {}
     more |= {"leader": error.leader} if isinstance(error, NotLeading) else {}
     return Problem(title=status.phrase, status=status, detail=str(error), error=type(error).__name__, **more)
@@ -122,8 +140,8 @@ async def _of_parameters(request: Request, error: RequestValidationError) -> JSO
 
 
 async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
-    if isinstance(error.__cause__, CepError):  # a document that cannot be read, as FastAPI passes it on
-        return _answer(problem_of(error.__cause__))
+    if isinstance(cause := cause_of(error), CepError):
+        return _answer(problem_of(cause))
     answer = problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
     answer.headers.update(error.headers or {})
     return answer

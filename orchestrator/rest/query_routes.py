@@ -13,9 +13,10 @@ from cep.model import query as queries
 from cep.model.query import Query as CepQuery
 from cep.plan import physical
 from cep.plan.explain import explain
-from orchestrator.rest import models, views
+from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
+from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.examples import EXAMPLES
 from orchestrator.state.cluster_state import ClusterState
@@ -61,10 +62,11 @@ async def deploy(
     has failed (it is kept, to be looked at), 409 if it was stopped.
     """
     query = await _query(request)
+    audit.about(request, query.name)
     check_room(api.store, api.config.home)
     files = await api.files(query)
     await api.forget_vanished()
-    await confirmed(api.service.deploy(query, files, start))
+    await confirmed(api.service.deploy(query, files, start, client_of(request.scope)))
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202
@@ -108,7 +110,8 @@ async def explain_query(name: str, api: InjectedApi) -> Any:
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
 async def explain_document(request: Request, api: InjectedApi) -> Any:
-    """The plan a query would get now. Nothing is deployed; what could not be deployed is refused as deploying it would be."""
+    """The plan a query would get now, in place of the deployed one of its name if there is one. Nothing is deployed; what could not be
+    deployed is refused as deploying it would be."""
     query = await _query(request)
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": await run_in_threadpool(explain, plan)}

@@ -139,6 +139,7 @@ def _query() -> dict[str, Any]:
         "hosts": {"enum": list(HOSTS)},
         "recover": {"enum": [each for each in RECOVER if each != "at-once"]},
         "checkpoint": _DURATION,
+        "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
     }
     output = _object({"stream": _STRING, "input": _STRING, "files": _files(sinks.SINK_FORMATS)}, ["stream", "input"])
     properties = {

@@ -129,19 +129,20 @@ _ROWS_BODY = {
 async def publish(name: str, request: Request, api: InjectedApi, end: bool = False) -> Any:
     """Publishes records, for small clients; `end` closes REST's publisher after them."""
     json_only(request)
-    return _passed_on(202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body()))
+    return _passed_on(202, *await api.gateway.ask("POST", "/records", {"stream": name, "end": end}, await request.body(), _shown(request)))
 
 
 @router.post("/streams/{name}/advance", status_code=202, response_model=models.RowsTaken)
-async def advance(name: str, wanted: models.Advance, api: InjectedApi) -> Any:
+async def advance(name: str, wanted: models.Advance, request: Request, api: InjectedApi) -> Any:
     """Promises that REST's publisher sends no older row: windows that end by then need not wait for it. What it publishes later and is
     older, is late. A time that has passed already changes nothing."""
-    return _passed_on(202, *await api.gateway.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode()))
+    return _passed_on(202, *await api.gateway.ask("POST", "/advance", {"stream": name}, wanted.model_dump_json().encode(), _shown(request)))
 
 
 @router.get("/streams/{name}/answers", response_model=models.Answers)
 async def answers(
     name: str,
+    request: Request,
     api: InjectedApi,
     reader: Annotated[
         str,
@@ -156,7 +157,12 @@ async def answers(
     the same name share them. A reader that does not ask for 60 s is forgotten. Timestamps are ISO 8601, beyond the year 9999 integers of
     µs; numbers that JSON has not are 'nan', 'inf' and '-inf'.
     """
-    return _passed_on(200, *await api.gateway.ask("GET", "/answers", {"stream": name, "reader": reader, "most": max, "wait": wait}))
+    asked = {"stream": name, "reader": reader, "most": max, "wait": wait}
+    return _passed_on(200, *await api.gateway.ask("GET", "/answers", asked, shown=_shown(request)))
+
+
+def _shown(request: Request) -> str | None:
+    return request.headers.get("authorization")
 
 
 def _passed_on(success: int, status: int, answer: bytes) -> Response:
@@ -174,8 +180,10 @@ def _declared(document: Any) -> Stream:
 
 
 def published(state: ClusterState, name: str) -> None:
-    """Raises NotFound, or Conflict for a stream that is read from files."""
+    """Raises NotFound, or Conflict: it is read from files, or an output of a query."""
     if name not in state.streams:
+        if feeding := state.putting_out(name):
+            raise Conflict(f"stream {name!r} is an output of query {feeding[-1].name!r}; it cannot be published to")
         raise NotFound(f"there is no stream {name!r}: declare it, or deploy a query that does")
     if state.streams[name].files is not None:
         raise Conflict(f"stream {name!r} is read from files; it cannot be published to")

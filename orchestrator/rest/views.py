@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 
 from cep.errors import NotFound
 from cep.model import streams as stream_documents
+from cep.model.hosts import VERSION, Host
+from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
@@ -18,6 +20,7 @@ from cep.plan.route import Route
 from cep.plan.sources import source_of
 from cep.plan.validate import validate
 from orchestrator.records import QueryRecord
+from orchestrator.state import evacuations
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.life_cycle import READABLE, is_over
 from orchestrator.state.query_status import operators, rows_out
@@ -178,6 +181,41 @@ def managers(state: ClusterState) -> list[dict[str, Any]]:
     records = (record for record in state.queries.values() if not record.released)
     hosted = Counter(instance.im for record in records for instance in state.plans[record.name].instances)
     return [dict(state.managers[im].info) | {"instances": hosted[im]} for im in sorted(state.managers)]
+
+
+def hosts(state: ClusterState, own: str, topology: Topology) -> list[dict[str, Any]]:
+    """The hosts that have joined, by name, and the one called `own` even if it has not."""
+    unknown = {} if own in state.hosts else {own: None}
+    known: dict[str, Host | None] = {**unknown, **state.hosts}
+    return [_host(state, name, topology, known[name]) for name in sorted(known)]
+
+
+def _host(state: ClusterState, name: str, own: Topology, host: Host | None) -> dict[str, Any]:
+    topology = own if host is None else host.topology
+    managers = sorted(manager.im for manager in state.managers.values() if manager.host == name)
+    return {
+        "name": name,
+        "address": "" if host is None else host.address,
+        "nodes": len(topology.nodes),
+        "cores": len(topology.cores),
+        "instance_managers": managers,
+        "instances": sum(map(state.hosted_by, managers)),
+        "load": None if host is None else host.load,
+        "clock_ms": None if host is None else host.clock_ms,
+        "clock_off": host is not None and host.is_clock_off,
+        "since": None if host is None else host.since,
+        "version": VERSION if host is None else host.version,
+        "leaving": name in state.leaving,
+    }
+
+
+def evacuated(state: ClusterState, host: str) -> dict[str, Any]:
+    """What is left on it."""
+    left = [
+        {"query": record.name, "subquery": instance.subquery, "instance": instance.index}
+        for record, instance in evacuations.left_on(state, host)
+    ]
+    return {"host": host, "until": state.leaving[host].until if host in state.leaving else None, "left": left}
 
 
 def _placed(state: ClusterState, record: QueryRecord, instance: Instance) -> dict[str, Any]:

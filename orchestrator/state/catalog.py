@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cep.config import node
 from cep.errors import Conflict, NotFound
 from cep.model import streams as stream_documents
-from cep.model.limits import SUBSCRIPTIONS_MAX
 from cep.model.streams import Stream
 from orchestrator.records import PublisherRecord, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
@@ -46,12 +47,22 @@ class Catalog:
         self.desired.delete(node("streams", name))
 
     def open_publisher(self, publisher: PublisherRecord) -> None:
-        """One of the same name is open no more."""
+        """One of the same name is open no more. Raises Conflict: the stream has too many."""
+        self.check_publishers([publisher])
         if publisher.stream not in self.model.publishers:
             self.desired.put(node("publishers", publisher.stream), None)
         self.model.forget_publisher(publisher.stream, publisher.name)
         self.model.remember_publisher(publisher)
         self.desired.put(node("publishers", publisher.stream, publisher.name), publisher.to_json())
+
+    def check_publishers(self, publishers: Sequence[PublisherRecord]) -> None:
+        """Of streams, together. Raises Conflict: one would have too many."""
+        wanted: dict[str, set[str]] = {}
+        for each in publishers:
+            wanted.setdefault(each.stream, set(self.model.publishers[each.stream])).add(each.name)
+        for stream, names in wanted.items():
+            if not names <= self.model.publishers[stream].keys():
+                self.model.quotas.check_publishers(stream, len(names))
 
     def close_publisher(self, stream: str, name: str) -> None:
         if self.model.forget_publisher(stream, name):
@@ -60,10 +71,14 @@ class Catalog:
                 self.desired.delete(node("publishers", stream))
 
     def subscribe(self, subscription: SubscriptionRecord) -> list[str]:
-        """The queries it concerns. Raises Conflict: the stream has too many."""
+        """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query."""
+        declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
+        if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
+            what = "is published by clients" if declared.files is None else "is read from files"
+            raise Conflict(f"stream {subscription.stream!r} {what}; subscribe to an output of a query that reads it")
         there = self.model.subscriptions[subscription.stream]
-        if subscription.id not in there and len(there) >= SUBSCRIPTIONS_MAX:
-            raise Conflict(f"stream {subscription.stream!r} has {len(there):,} subscriptions; no more fit into its queries' assignments")
+        if subscription.id not in there:
+            self.model.quotas.check_subscribers(subscription.stream, len(there) + 1)
         if not there:  # a folder of its own, which goes with the last
             self.desired.put(node("subscriptions", subscription.stream), None)
         self.model.subscriptions.put(subscription.stream, subscription.id, subscription)

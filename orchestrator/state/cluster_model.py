@@ -7,19 +7,22 @@ are (instance managers, statuses) is as it was last seen.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import Any
 
 from cep.errors import Conflict, NotFound, QueryError
 from cep.model import query as queries
 from cep.model.growth import wider
+from cep.model.hosts import Host, Machines
 from cep.model.query import Query
 from cep.model.streams import Stream
+from cep.model.topology import Topology
 from cep.plan.moving import moving_together
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.records import (
     BucketTable,
+    Evacuation,
     InstanceManager,
     Process,
     PublisherRecord,
@@ -34,14 +37,15 @@ from orchestrator.state.blame import Blame, Deaths, check_blame
 from orchestrator.state.grouped import GroupedMap
 from orchestrator.state.life_cycle import is_over
 from orchestrator.state.quarantine import Quarantine
+from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import planned_table
 
 
 class ClusterModel:
     """Queries, plans, streams, publishers and subscriptions as they should be; instance managers and statuses as seen."""
 
-    def __init__(self, quarantine: Quarantine) -> None:
-        self.quarantine = quarantine
+    def __init__(self, quarantine: Quarantine, quotas: Quotas) -> None:
+        self.quarantine, self.quotas = quarantine, quotas
         self.queries: dict[str, QueryRecord] = {}
         self.plans: dict[str, PhysicalPlan] = {}
         self.plan_documents: dict[str, Any] = {}
@@ -50,6 +54,9 @@ class ClusterModel:
         self.publishers: GroupedMap[str, PublisherRecord] = GroupedMap()  # stream -> name -> publisher
         self.subscriptions: GroupedMap[str, SubscriptionRecord] = GroupedMap()  # stream -> id -> subscription
         self.managers: Mapping[str, InstanceManager] = {}
+        self.hosts: Mapping[str, Host] = {}  # those that have joined, by name
+        self.leaving: dict[str, Evacuation] = {}  # host -> how it is to be left
+        self.leave_by: dict[str, float] = {}  # likewise, the steady time at which its patience ends
         self.deaths: Deaths = {}  # of instance managers
         self.dead: set[tuple[str, Process]] = set()  # processes of which it was seen that they are over
         self.checkpoints: dict[str, QueryCheckpoints] = {}  # of queries that recover
@@ -72,23 +79,26 @@ class ClusterModel:
         if name in self.quarantine.queries:
             raise Conflict(f"query {name!r} is set aside: {self.quarantine.queries[name]}; delete it, and deploy it again")
         if name not in self.queries:
-            there = ", ".join(map(repr, sorted(self.queries)[:10])) or "none"
-            raise NotFound(f"there is no query {name!r}; there is {there}")
+            there = ", ".join(map(repr, sorted(self.queries)[:10]))
+            raise NotFound(f"there is no query {name!r}; " + (f"there is {there}" if there else "no query is deployed"))
         return self.queries[name]
 
-    def check_new(self, query: Query) -> None:
-        """Raises Conflict: the name is taken or set aside, a stream is declared differently, another query feeds an output stream, or
-        it has ended too many instance managers."""
+    def check_new(self, query: Query, owner: str = "", instead: bool = False) -> None:
+        """Raises Conflict: the name is set aside, or taken, unless it is meant `instead` of the query that has it; a stream is declared
+        differently, another query feeds an output stream, it has ended too many instance managers, or there are as many queries as may
+        be."""
         if query.name in self.quarantine.queries:
             self.query(query.name)
-        if query.name in self.queries:
+        if query.name in self.queries and not instead:
             raise Conflict(f"there is a query {query.name!r} already ({self.queries[query.name].state}); delete it first")
         check_blame(self.blames.get(query.name), query.name, queries.to_json(query))
+        others = (record for record in self.queries.values() if record.name != query.name and not is_over(record.state))
+        self.quotas.check_query(query.name, owner, (record.owner for record in others))
         for stream in query.streams:
             self.check_declared(stream)
         for name in sorted({output.stream for output in query.outputs}):
             for other in self.putting_out(name):
-                if not is_over(other.state):
+                if not is_over(other.state) and other.name != query.name:
                     raise Conflict(f"stream {name!r} is the output of query {other.name!r}, which is {other.state}")
 
     def outputs_of(self, query: str) -> frozenset[str]:
@@ -219,10 +229,24 @@ class ClusterModel:
 
     # --- instance managers
 
-    def workers(self) -> tuple[Worker, ...]:
-        """The instance managers for the planner; a core that hosts n instances has 1 / (n + 1) left."""
-        managers = (self.managers[im] for im in sorted(self.managers))
-        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im]), m.host) for m in managers)
+    def workers(self, query: str = "") -> tuple[Worker, ...]:
+        """The instance managers for the planner; a core that hosts n instances, of others than `query`, has 1 / (n + 1) left."""
+        is_live = query in self.queries and not is_over(self.queries[query].state)
+        its = Counter(instance.im for instance in self.plans[query].instances) if is_live else Counter[str]()
+        managers = sorted(self.staying(), key=lambda manager: manager.im)
+        return tuple(Worker(m.im, m.node, m.core, m.endpoint, 1 / (1 + self._hosting[m.im] - its[m.im]), m.host) for m in managers)
+
+    def staying(self) -> Iterator[InstanceManager]:
+        """The instance managers of hosts that are not leaving."""
+        return (manager for manager in self.managers.values() if manager.host not in self.leaving)
+
+    def hosted_by(self, im: str) -> int:
+        """How many instances of queries that are not over it has."""
+        return self._hosting[im]
+
+    def machines(self, own: str, topology: Topology) -> Machines:
+        """Where the planner finds distances. `own`, `topology`: of the host on which this orchestrator is."""
+        return Machines({own: topology} | {name: host.topology for name, host in self.hosts.items()})
 
     def status(self, record: QueryRecord, instance: Instance) -> Status | None:
         """What is known of an instance of this deployment; of one that moves, by its new place as soon as it has left the old one."""

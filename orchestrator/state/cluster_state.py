@@ -15,7 +15,7 @@ by what their instances say (`query_status.py`). What is written for one: `assig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 from cep.config import ROOT, node, query_of_node
 from cep.errors import CepError, Conflict, NotFound, ProtocolError
 from cep.model import streams as stream_documents
+from cep.model.hosts import Host
 from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read_shape
 from cep.plan import physical
@@ -30,6 +31,7 @@ from cep.plan.checkpoints import recovers
 from cep.plan.validate import validate
 from orchestrator.records import (
     BucketTable,
+    Evacuation,
     InstanceManager,
     Now,
     PublisherRecord,
@@ -38,7 +40,7 @@ from orchestrator.records import (
     Status,
     SubscriptionRecord,
 )
-from orchestrator.state import moves
+from orchestrator.state import evacuations, moves
 from orchestrator.state.blame import Blame
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
@@ -51,14 +53,20 @@ from orchestrator.state.events import (
     Connected,
     DeclareStream,
     DiscardNode,
+    EvacuateHost,
     Event,
     ForgetQuery,
+    HostsSeen,
     ManagerDied,
     ManagersSeen,
     ManifestFailed,
     MoveBuckets,
     MoveInstance,
+    OfferMembersKey,
     OpenPublisher,
+    RegisterKey,
+    RevokeKey,
+    RotateMembersKey,
     StartQuery,
     StatusesSeen,
     StopQuery,
@@ -68,22 +76,26 @@ from orchestrator.state.events import (
     UndeclareStream,
     Unsubscribe,
 )
+from orchestrator.state.keys import Keys
 from orchestrator.state.quarantine import Quarantine, readable
+from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import check_table
 
 
 class ClusterState(ClusterModel):
     """Everything that is known, and what follows from events for it."""
 
-    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, term: int = 0) -> None:
-        super().__init__(quarantine or Quarantine())
+    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, quotas: Quotas | None = None, term: int = 0) -> None:
+        super().__init__(quarantine or Quarantine(), quotas or Quotas())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
+        self._has_seen_hosts = False
         self._desired = DesiredNodes()
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
+        self.keys = Keys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -116,15 +128,24 @@ class ClusterState(ClusterModel):
         times = [*self._deployments.release_at.values(), *self.taking.deadlines]
         if self._steady < self.judge_from and any(self._deployments.bereft()):
             times.append(self.judge_from)
+        if evacuations.concerned(self):
+            times.append(self._steady + evacuations.LOOK_S)
+            times += [due for due in self.leave_by.values() if due > self._steady]
+        if self.keys.sweep_at is not None:
+            times.append(self.keys.sweep_at)
         return min(times, default=None)
+
+    def check_publishers(self, publishers: Sequence[PublisherRecord]) -> None:
+        """They are to be opened together. Raises Conflict: a stream would have too many."""
+        self._catalog.check_publishers(publishers)
 
     # --- events
 
     def _take(self, event: Event, now: Now) -> Iterable[str]:
         """Notes the event; the queries it concerns."""
         match event:
-            case SubmitQuery(plan, start):
-                return self._deployments.submit(plan, start, now)
+            case SubmitQuery(plan, start, owner):
+                return self._deployments.submit(plan, start, now, owner)
             case StartQuery(name):
                 return self._deployments.start(name)
             case StopQuery(name, drain):
@@ -152,6 +173,13 @@ class ClusterState(ClusterModel):
             case ManagersSeen(managers, deaths):
                 self.deaths = deaths
                 return self._see_managers(managers)
+            case HostsSeen(hosts):
+                return self._see_hosts(hosts)
+            case EvacuateHost(host):
+                evacuation = evacuations.begun(self, host, now)
+                self._leave(evacuation, now)
+                self._desired.put(node("evacuations", host), evacuation.to_json())
+                return evacuations.concerned(self)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
             case ManagerDied(im, process):
@@ -161,8 +189,17 @@ class ClusterState(ClusterModel):
                 return self.taking.manifest_failed(name, why)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
+            case OfferMembersKey(pair):
+                self.keys.offer(pair)
+            case RotateMembersKey(pair):
+                self.keys.rotate(pair)
+            case RegisterKey(key):
+                self.keys.register(key, now)
+            case RevokeKey(public):
+                self.keys.revoke(public)
             case Tick():
                 return sorted({*self._deployments.release_due(now), *self.taking.due(now)})
+        self.keys = Keys(self._desired)
         return ()
 
     def _discard(self, path: str) -> None:
@@ -189,7 +226,25 @@ class ClusterState(ClusterModel):
         concerned = [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
         for name in dict.fromkeys([*concerned, *(self.checkpoints if moved else ())]):
             self._deployments.blame(name)
+        self._end_evacuations()
         return concerned
+
+    def _see_hosts(self, hosts: Mapping[str, Host]) -> list[str]:
+        self.hosts, self._has_seen_hosts = hosts, True
+        self._end_evacuations()
+        return evacuations.concerned(self)
+
+    def _leave(self, evacuation: Evacuation, now: Now) -> None:
+        left_s = min(evacuations.PATIENCE_S, max(0.0, evacuation.until - now.wall))
+        self.leaving[evacuation.host] = evacuation
+        self.leave_by.setdefault(evacuation.host, now.steady + left_s)
+
+    def _end_evacuations(self) -> None:
+        """Of hosts that are gone by now. Before both have been looked at, none is."""
+        if self.has_looked and self._has_seen_hosts:
+            for host in [host for host, evacuation in self.leaving.items() if evacuations.is_done(self, evacuation)]:
+                del self.leaving[host], self.leave_by[host]
+                self._desired.delete(node("evacuations", host))
 
     def _note_refused(self, managers: Mapping[str, InstanceManager]) -> None:
         """Assignments that instance managers cannot read are set aside, too."""
@@ -214,7 +269,8 @@ class ClusterState(ClusterModel):
         """Takes over what is written: path -> value, of all nodes the orchestrator writes. What is to be mended then."""
         self.judge_from = now.steady + self.session_timeout_s
         kinds = {"streams": self._restore_stream, "publishers": self._restore_publisher, "subscriptions": self._restore_subscription}
-        kinds["blames"] = self._restore_blame
+        kinds |= {"blames": self._restore_blame, "evacuations": partial(self._restore_evacuation, now)}
+        kinds["keys"] = lambda path, value: self.keys.restore(path, readable(value), now)
         for kind, take in kinds.items():
             for path, value in below(nodes, kind):
                 self._take_over(path, partial(take, path, value))
@@ -260,6 +316,11 @@ class ClusterState(ClusterModel):
         blame = Blame.from_json(readable(value))
         _check_place(path, "blames", blame.query)
         self.blames[blame.query] = blame
+
+    def _restore_evacuation(self, now: Now, path: str, value: Any) -> None:
+        evacuation = Evacuation.from_json(readable(value))
+        _check_place(path, "evacuations", evacuation.host)
+        self._leave(evacuation, now)
 
     def _restore_query(self, name: str, value: Any, nodes: Mapping[str, Any], now: Now) -> None:
         record = QueryRecord.from_json(readable(value))

@@ -17,7 +17,7 @@ from cep.plan import physical
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import PhysicalPlan
 from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord
-from orchestrator.state import assignments, moves, query_status, recovery
+from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
@@ -38,10 +38,10 @@ class Deployments:
 
     # --- what is asked
 
-    def submit(self, plan: PhysicalPlan, start: bool, now: Now) -> list[str]:
+    def submit(self, plan: PhysicalPlan, start: bool, now: Now, owner: str = "") -> list[str]:
         """Raises what `ClusterModel.check_new` does, or Conflict: an instance that it reads from is about to move."""
         query = plan.query
-        self.model.check_new(query)
+        self.model.check_new(query, owner)
         stayed = self._keep_in_place(plan)
         hosts = {worker.im: self.model.managers[worker.im].process for worker in plan.workers}
         if query.name in self.model.blames and self.model.blames[query.name].document != fingerprint(queries.to_json(query)):
@@ -51,7 +51,7 @@ class Deployments:
         for stream in query.streams:
             if stream.name not in plan.feeds:
                 self.catalog.declare_read(stream)
-        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start)
+        self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
         self.checkpoints.deployed(query.name)
         self._request(query.name, "assign", now)
@@ -229,12 +229,13 @@ class Deployments:
         return going_on
 
     def _move_on(self, record: QueryRecord) -> QueryRecord:
-        """As far as the move of one of its instances has come; when it is there, the plan says so."""
+        """As far as the move of one of its instances has come; when it is there, the plan says so, and the next that has to leave goes."""
         record = moves.advanced(self.model, record) if self.model.has_looked else record
         if record.move is not None and moves.has_arrived(self.model, record):
             plan = moves.moved_plan(self.model, record)
             self.model.has_moved(plan, physical.to_json(plan), record.move)
             record = replace(record, move=None, hosts={i.im: record.hosts[i.im] for i in plan.instances})
+        record = evacuations.onward(self.model, record)
         self.model.queries[record.name] = record
         return record
 

@@ -73,6 +73,8 @@ DEPTHS = {
     "publishers": 2,
     "subscriptions": 2,
     "blames": 1,
+    "evacuations": 1,
+    "keys": 1,
 }
 """Kind of nodes -> how many names are in the paths of those that hold something."""
 

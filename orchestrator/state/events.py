@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cep.model.hosts import Host
 from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
+from cep.service.keys import ClientKey
+from cep.transport.curve import KeyPair
 from orchestrator.records import InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
@@ -16,10 +19,11 @@ from orchestrator.state.blame import Deaths
 
 @dataclass(frozen=True, slots=True)
 class SubmitQuery:
-    """A planned query is to be deployed, and to run as soon as it is ready if `start`."""
+    """A planned query is to be deployed, and to run as soon as it is ready if `start`; `owner`: for which client."""
 
     plan: PhysicalPlan
     start: bool = True
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,20 @@ class ManagersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class HostsSeen:
+    """All hosts that have joined, by name."""
+
+    hosts: Mapping[str, Host]
+
+
+@dataclass(frozen=True, slots=True)
+class EvacuateHost:
+    """A host is to be left."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusesSeen:
     """What changed of the statuses of an instance manager: name under `/status/<im>` -> status, None where it is gone."""
 
@@ -144,6 +162,34 @@ class ManifestFailed:
 
     query: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferMembersKey:
+    """The members' key pair, where there is none yet."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RotateMembersKey:
+    """The members are to have another key pair."""
+
+    pair: KeyPair
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterKey:
+    """A client hands in its public key."""
+
+    key: ClientKey
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeKey:
+    """A client's key counts no more."""
+
+    public: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +216,16 @@ Event = (
     | ClosePublisher
     | Subscribe
     | Unsubscribe
+    | EvacuateHost
     | ManagersSeen
+    | HostsSeen
     | StatusesSeen
     | ManagerDied
     | ManifestFailed
+    | OfferMembersKey
+    | RotateMembersKey
+    | RegisterKey
+    | RevokeKey
     | Connected
     | Tick
 )
@@ -192,7 +244,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The node is not to be."""
+    """The node is not to be there."""
 
     path: str
 

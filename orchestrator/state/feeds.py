@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep.errors import Conflict, QueryError
+from cep.errors import Conflict, QueryError, counted
 from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.plan.feeds import feed_of
@@ -23,7 +23,7 @@ def sources(state: ClusterState, query: Query) -> tuple[dict[str, Stream], dict[
     """
     known, feeds = dict(state.streams), {}
     for name in streams_read(query):
-        feeding = state.putting_out(name)
+        feeding = [record for record in state.putting_out(name) if record.name != query.name]
         live = [record for record in feeding if not is_over(record.state) and record.state != "stopping"]
         if live:
             known[name], feeds[name] = _feed(state, query, live[0], name)
@@ -42,7 +42,7 @@ def _feed(state: ClusterState, query: Query, record: QueryRecord, stream: str) -
 
 def _over(state: ClusterState, record: QueryRecord, stream: str) -> str:
     what = {
-        "ended": f"which has ended after {rows_out(state, record).get(stream, 0)} rows",
+        "ended": f"which has ended after {counted(rows_out(state, record).get(stream, 0), 'row')}",
         "failed": f"which has failed: {record.cause.text if record.cause else 'no cause is known'}",
     }.get(record.state, f"which is {record.state}")
     return f"{what}; a query that reads it is deployed while it runs, or before it starts"

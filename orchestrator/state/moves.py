@@ -14,7 +14,7 @@ from cep.config import instance_node
 from cep.errors import Conflict, QueryError
 from cep.plan.moving import heads, why_it_stays
 from cep.plan.physical import Instance, PhysicalPlan, Worker
-from orchestrator.records import InstanceManager, QueryRecord, Relocation, Status
+from orchestrator.records import Evacuation, InstanceManager, QueryRecord, Relocation, Status
 from orchestrator.state.life_cycle import is_over
 
 _AT_WORK = frozenset(("running", "draining", "stopping"))
@@ -22,10 +22,11 @@ _WAITING = frozenset(("deploying", "ready", "arriving"))  # an instance at its n
 
 
 class ClusterView(Protocol):
-    """The part of `Known` that a move depends on."""
+    """The part of `ClusterModel` that a move depends on."""
 
     plans: dict[str, PhysicalPlan]
     managers: Mapping[str, InstanceManager]
+    leaving: dict[str, Evacuation]
 
     def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None: ...
 
@@ -71,6 +72,8 @@ def _check_now(state: ClusterView, record: QueryRecord, instance: Instance, im: 
         raise Conflict(f"{name} cannot move now: {record.move.described}; wait until it is there")
     if instance.im == im:
         raise Conflict(f"{name} is on {im!r} already")
+    if (host := state.managers[im].host) in state.leaving:
+        raise Conflict(f"{name} cannot move to {im!r}: host {host!r} is leaving")
     head = next((head for head in heads(state.plans[record.name]) if state.is_moving(record, head)), None)
     if head is not None:
         raise Conflict(f"{name} cannot move now: buckets of {head} are moving; wait until they have")
@@ -119,6 +122,8 @@ def _why_not(state: ClusterView, record: QueryRecord, move: Relocation) -> str:
         return f"instance manager {move.target!r} is gone"
     if state.managers[move.target].process != move.process:
         return f"instance manager {move.target!r} was started anew"
+    if (host := state.managers[move.target].host) in state.leaving:
+        return f"host {host!r} is leaving"
     there = state.status_at(record, move.target, move)
     if there is not None and there.step >= move.step and there.state not in _WAITING:
         return f"on {move.target!r} it has {there.state}: {there.cause or 'no cause was given'}"

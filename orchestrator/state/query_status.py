@@ -10,7 +10,7 @@ from cep.model.limits import STRIKES_MAX
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import Instance
 from orchestrator.records import FailureCause, Now, QueryRecord, added_up
-from orchestrator.state import moves, recovery
+from orchestrator.state import evacuations, moves, recovery
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.life_cycle import LIFE_CYCLE, is_over, signals
 from orchestrator.state.losses import certainly_lost, missing
@@ -38,7 +38,7 @@ _RECOVERING = frozenset(state for state, row in LIFE_CYCLE.items() if "loss" in 
 
 
 def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCause | None:
-    """The first failed instance in topological order, or the first whose instance manager is lost."""
+    """The first failed instance in topological order, or the first whose instance manager is lost, or that cannot leave a host."""
     if record.strikes >= STRIKES_MAX:
         return FailureCause("", None, f"it has recovered {record.strikes} times without a checkpoint in between; at last {record.reason}")
     if recovery.has_killed(model, record.name) and recovers(model.plans[record.name]):
@@ -53,7 +53,7 @@ def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCau
             return FailureCause(subquery, index, status.cause or "no cause was given")
         if instance.im in lost:
             return FailureCause(*_place(model, record, instance), lost[instance.im])
-    return None
+    return evacuations.failure(model, record, now)
 
 
 def _place(model: ClusterModel, record: QueryRecord, instance: Instance) -> tuple[str, int | None]:

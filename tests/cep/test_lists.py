@@ -223,7 +223,7 @@ def test_integers_in_lists_of_timestamps_are_of_their_unit() -> None:
         ("list<int64>", [{"a": ["x"]}], r"stream 's', field a: list<int64>"),
         ("list<int64>", pa.table({"a": [["x"]]}), r"field a\[\]: int64\?: expected int64, got string"),
         ("list<int64>", pa.table({"a": [1]}), r"field a: list<int64>: expected list<item: int64>, got int64"),
-        ("list<int64>", [{"a": None}], r"1 NULLs where none is allowed"),
+        ("list<int64>", [{"a": None}], r"1 NULL where none is allowed"),
         ("list<binary>", [{"a": [b"x" * (1 << 24)]}], r"a value of 16777219 bytes; expected at most"),
     ],
 )

@@ -380,7 +380,7 @@ def test_status_says_what_it_waits_for(cluster: LocalCluster, name: str) -> None
     with cluster.publisher(f"{name}.visits", "the slow one") as out:
         until(lambda: "publisher the slow one of stream" in waits())
         out.send(rows(1))
-        until(lambda: describe_time((BASE_MS - 2000) * 1000) in waits() and "which ends a window" in waits() and "s ago" in waits())
+        until(lambda: describe_time((BASE_MS - 2000) * 1000) in waits() and "at which operator" in waits() and "s ago" in waits())
     until(lambda: running.status()["state"] == "ended")
     assert {p["state"] for p in running.status()["placed"]} == {"ended"}
 

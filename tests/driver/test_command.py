@@ -44,10 +44,11 @@ def test_from_deploy_to_delete(tmp_path: Path) -> None:
             out.send([{"n": 3, "ts": 1000}, {"n": 0, "ts": 2001}, {"n": 4, "ts": None}, {"n": 5, "ts": 1}])
         until(lambda: cluster.query("quotients").dead_letters()["total"] == 2)
         said = cep("status")
-        assert "quotients: 1 late rows, further behind" in said and "quotients: 2 dead letters; `cep dead-letters quotients`" in said
+        assert "quotients: 1 late row, further behind" in said and "quotients: 2 dead letters; `cep dead-letters quotients`" in said
         letters = json.loads(cep("dead-letters", "quotients", "--json"))["letters"]
         assert {letter["source"] for letter in letters} == {"stream 'readings', publisher 'meter'"}
         assert "event time 1970-01-01T00:00:02.001Z" in {letter["position"] for letter in letters}
+        assert "n=0, ts=2001000" in {letter["record"] for letter in letters}
         table = cep("dead-letters", "quotients")
         assert table.startswith("2 dead letters: ") and "integer division by zero" in table and "event time is NULL" in table
         assert 'cep_dead_letters_total{query="quotients"' in cep("metrics")

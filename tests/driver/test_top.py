@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from typer.testing import CliRunner
 
+from cep.errors import Conflict, NotFound
 from driver import LocalCluster, Publisher, Running
 from driver.cli import app
 from driver.top import SortBy, duration, size, view_between, view_table
@@ -46,6 +49,10 @@ def steps(cluster: LocalCluster, name: str, query: str = "top") -> list[dict[str
     return [step for each in instances for step in each["operators"] if step["name"] == name]
 
 
+def instances(cluster: LocalCluster, query: str) -> list[dict[str, Any]]:
+    return [each for each in cluster.figures()["instances"] if each["query"] == query]
+
+
 def test_figures_add_up(cluster: LocalCluster, busy: tuple[Running, Publisher, Any]) -> None:
     figures = cluster.figures()
     own = [each for each in figures["instances"] if each["query"] == "top"]
@@ -73,18 +80,20 @@ def test_top_once_shows_what_runs(cluster: LocalCluster, busy: tuple[Running, Pu
     found = json.loads(CliRunner().invoke(app, [*options, "--json", "--sort", "rows", "top"]).output)
     assert [each["im"] for each in found["managers"]] == ["im-0", "im-1"]
     assert [each["query"] for each in found["instances"]] == ["top"] * 4
-    assert CliRunner().invoke(app, [*options, "nobody", "--json"]).output.count("SQ1") == 0
+    unknown = CliRunner().invoke(app, [*options, "nobody"])
+    assert isinstance(unknown.exception, NotFound) and unknown.output == ""
 
 
 def test_prometheus_can_read_every_line(cluster: LocalCluster, busy: tuple[Running, Publisher, Any]) -> None:
     text = cluster.rest.text("/metrics")
+    assert {family.type for family in text_string_to_metric_families(text)} == {"counter", "gauge", "histogram"}
     samples = [line for line in text.splitlines() if not line.startswith("#")]
     assert [line for line in samples if not LINE.fullmatch(line)] == []
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE"))
     assert {re.sub(r"_(bucket|sum|count)$", "", line.split("{")[0]) for line in samples} <= types.keys() | {
         line.split("{")[0] for line in samples if line.split("{")[0] in types
     }
-    for metric in ("cep_operator_cpu_ns_per_row", "cep_blocked_seconds_total", "cep_watermark_lag_seconds", "cep_process_memory_bytes"):
+    for metric in ("cep_operator_cpu_seconds_total", "cep_blocked_seconds_total", "cep_watermark_lag_seconds", "cep_process_memory_bytes"):
         assert metric in types
     answered = sum(step["rows_out"] for step in steps(cluster, "window"))
     buckets = [re.fullmatch(r'cep_latency_seconds_bucket\{(.*),le="(.*)"\} (\d+)', line) for line in samples]
@@ -93,6 +102,20 @@ def test_prometheus_can_read_every_line(cluster: LocalCluster, busy: tuple[Runni
         by_output.setdefault(bucket[1], []).append(int(bucket[3]))
     assert all(a <= b for counts in by_output.values() for a, b in pairwise(counts))
     assert sum(counts[-1] for counts in by_output.values()) == answered > 0
+
+
+def test_what_is_stopped_is_not_behind(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Nor is there anything of it to draw."""
+    running = cluster.deploy(windows("cut", parallelism=2))
+    with cluster.publisher("cut.visits", keep_open=True) as out:
+        out.send(GIVEN)
+        until(lambda: {each["watermark"] is not None for each in instances(cluster, "cut")} == {True})
+    assert 'cep_watermark_lag_seconds{query="cut"' in cluster.metrics()
+    running.stop()
+    until(lambda: {each["watermark"] for each in instances(cluster, "cut")} == {None})
+    until(lambda: 'cep_watermark_lag_seconds{query="cut"' not in cluster.metrics())
+    drawn = CliRunner().invoke(app, ["flame", "cut", "-o", str(tmp_path / "cut.svg"), "--url", cluster.rest.url])
+    assert isinstance(drawn.exception, Conflict) and "query 'cut' is stopped" in str(drawn.exception)
 
 
 def test_the_record_keeps_what_everything_took_and_cost(cluster: LocalCluster) -> None:
@@ -167,7 +190,7 @@ def test_the_greatest_comes_first() -> None:
         assert view_between(before, after, REGISTERED, sort=sort).instances[0].query == first
     with (console := Console(width=120)).capture() as captured:
         console.print(view_table(view_between(before, after, REGISTERED), 1))
-    assert "and 1 instances more" in captured.get()
+    assert "and 1 instance more" in captured.get()
 
 
 def test_words_for_sizes_and_durations() -> None:

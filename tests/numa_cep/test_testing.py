@@ -12,9 +12,11 @@ import pytest
 
 from cep.model.streams import Stream
 from numa_cep import (
+    SIZE,
     TIME,
     UNBOUNDED,
     ClusterError,
+    Conflict,
     DataError,
     NotFound,
     Query,
@@ -92,6 +94,47 @@ def test_answers_have_their_event_time_where_it_is_asked_for() -> None:
             run.answers("sums", event_time="n")
 
 
+def test_the_end_of_event_time_has_no_instant() -> None:
+    """A row that waited for a partner to the very end; a partial window."""
+    alone = Query("alone").source(readings()).join("join", readings("others"), on="k", ttl=None, how="left", prefix="o_").output("both")
+    with testing.run(alone) as run:
+        run.send("readings", [reading("a", 1), reading("b", 2)])
+        run.send("others", [reading("b", 3)])
+        run.close()
+        assert [(row["k"], row["event_time"]) for row in run.answers("both", event_time=True)] == [("b", at(3)), ("a", None)]
+    with testing.run(per_key(readings(), SIZE(2, emit_partial=True))) as run:
+        run.send("readings", [reading("a", 1), reading("a", 2), reading("a", 3)])
+        run.close()
+        assert run.answers("sums", event_time="at") == [{"k": "a", "n": 2, "at": at(2)}, {"k": "a", "n": 1, "at": None}]
+
+
+def grown(**more: str) -> Stream:
+    return stream("readings", {"k": str, "t": "timestamp[us]", "n": int, **more}, event_time="t", disorder="0s")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_stream_that_one_query_knows_more_of(turned: bool) -> None:
+    old = Query("old").source(grown()).map("rows", k=col("k"), n=col("n")).output("old_rows")
+    new = Query("new").source(grown(price="int64?")).map("rows", k=col("k"), price=col("price")).output("new_rows")
+    with testing.run(*((new, old) if turned else (old, new)), instances=2) as run:
+        run.send("readings", [reading("a", 1), reading("b", 2) | {"price": 7}])
+        run.close()
+        assert run.answers("old_rows") == [{"k": "a", "n": 1}, {"k": "b", "n": 1}]
+        assert run.answers("new_rows") == [{"k": "a", "price": None}, {"k": "b", "price": 7}]
+
+
+def test_a_stream_that_is_declared_in_two_ways(tmp_path: Path) -> None:
+    one = Query("one").source(grown()).map("rows", k=col("k")).output("one_rows")
+    read = files("readings", k=str, t="timestamp[us]", n=int, event_time="t", disorder="0s", paths=str(tmp_path / "*.csv"))
+    for other in (grown(price="int64"), readings(disorder="1s"), read):
+        two = Query("two").source(other).map("rows", k=col("k")).output("two_rows")
+        for both in ((one, two), (two, one)):
+            with pytest.raises(Conflict, match="stream 'readings' exists already with another"):
+                testing.run(*both)
+        with pytest.raises(Conflict, match="stream 'readings' exists already with another"):
+            testing.run(one, streams=[other])
+
+
 def test_all_that_a_publisher_takes() -> None:
     table = pa.table({"k": ["a"], "t": pa.array([at(3)], pa.timestamp("us", "UTC")), "n": np.array([5])})
     for rows in (table, table.to_batches()[0], table.to_pandas(), table.to_pydict() and [reading("a", 3, 5)]):
@@ -117,7 +160,11 @@ def test_late_is_decided_by_each_publisher() -> None:
         assert (run.late_rows, run.answers("late")) == (1, [reading("a", 4)])
         run.advance("readings", at(10), publisher="p1")
         assert run.answers("sums") == []
-        assert "publisher p2 of stream 'readings'" in str(run.waits_for())
+        assert "publisher p2 of stream 'readings', last row 0 s ago" in str(run.waits_for())
+        run.open("readings", "p3")
+        run.pass_time("30s")
+        assert "last row 30 s ago" in str(run.waits_for())
+        run.close("readings", "p3")
         run.close("readings", "p2")
         assert run.answers("sums") == [{"k": "a", "n": 2}]
 

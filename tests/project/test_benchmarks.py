@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.calibrate import Calibration
-from benchmarks.data import NAMED, Data, as_numbers, as_texts, made
+from benchmarks.data import NAMED, Data, as_numbers, as_texts, dataset
 from benchmarks.harness import Harness, Outcome, figure_of, verdict
 from benchmarks.lines import digest
 from benchmarks.measured import placement
@@ -106,7 +106,7 @@ def test_the_first_sixth_of_latencies_is_warm_up() -> None:
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_dataset_is_the_same_wherever_it_is_made(name: str, tmp_path: Path) -> None:
-    one, other = (made(name, tmp_path / folder, records=3000) for folder in ("a", "b"))
+    one, other = (dataset(name, tmp_path / folder, records=3000) for folder in ("a", "b"))
     contents = [{path.name: path.read_bytes() for path in each.folder.iterdir()} for each in (one, other)]
     assert len(contents[0]) >= 2 and contents[0] == contents[1]
     assert one.names()["records"] == 3000 and "3,000 " in one.describe() and "seed 7" in one.describe()
@@ -116,7 +116,7 @@ def test_a_dataset_is_the_same_wherever_it_is_made(name: str, tmp_path: Path) ->
 def test_columns_of_visits_are_those_of_the_lines(name: str, tmp_path: Path) -> None:
     data = NAMED[name].smaller(3000)
     assert isinstance(data, Data)
-    files = made(name, tmp_path, records=3000).names()
+    files = dataset(name, tmp_path, records=3000).names()
     rows = [line.split(",") for line in files["csv"].read_text().splitlines()]
     assert [int(row[0]) for row in rows] == np.fromfile(files["times"], np.int64).tolist()
     assert [row[1] for row in rows] == as_texts(np.fromfile(files["addresses"], np.uint32)).to_pylist()
@@ -124,7 +124,7 @@ def test_columns_of_visits_are_those_of_the_lines(name: str, tmp_path: Path) -> 
 
 
 def test_bids_are_in_order_of_their_times_and_have_all_that_the_references_count_on(tmp_path: Path) -> None:
-    files = made("bids", tmp_path, records=3000).names()
+    files = dataset("bids", tmp_path, records=3000).names()
     bids, updates = ([line.split(",") for line in files[name].read_text().splitlines()] for name in ("bids", "updates"))
     assert {len(bid) for bid in bids} == {6} and {len(update) for update in updates} == {4}
     assert (len(bids), len(updates), files["both"]) == (3000, 1500, 4500)

@@ -33,7 +33,7 @@ FILES = {
     "tiny.pth": str(pathlib.Path.cwd()),
     "tiny-1.dist-info/METADATA": "Metadata-Version: 2.1\\nName: tiny\\nVersion: 1\\nProvides-Extra: test\\n",
     "tiny-1.dist-info/WHEEL": "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
-    "tiny-1.dist-info/entry_points.txt": "[console_scripts]\\ntiny = tiny:main\\n",
+    "tiny-1.dist-info/entry_points.txt": "[console_scripts]\\ntiny = tiny:main\\npytest = tiny:main\\n",
 }
 
 
@@ -59,9 +59,9 @@ def main():
 class Project:
     folder: Path
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, folder: Path | str = "/") -> subprocess.Popen[str]:
         command = [sys.executable, str(self.folder / "bootstrap.py"), *words]
-        return subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Exit status, output and errors."""
@@ -77,11 +77,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     shutil.copy(ROOT / "bootstrap.py", folder)
     for name, text in {"pyproject.toml": PYPROJECT, "backend.py": BACKEND, "tiny.py": COMMAND}.items():
         (folder / name).write_text(text)
+    (folder / "simulation.py").write_text("import sys, tiny\n\nsys.exit(tiny.main())\n")
     (folder / "cep").mkdir()
     (folder / "cep" / "module.py").write_text("x = 1\n")
     made = Project(folder)
     status, output, errors = made.run("tiny", "a", "--b")
-    assert (status, output) == (7, f"['a', '--b'] {folder} {folder / '.venv'} {folder / '.venv' / 'bin'}\n"), errors
+    assert (status, output) == (7, f"['a', '--b'] / {folder / '.venv'} {folder / '.venv' / 'bin'}\n"), errors
     assert errors.startswith("bootstrap: installing into .venv (once")
     return made
 
@@ -90,6 +91,23 @@ def test_it_installs_once(project: Project) -> None:
     """And what it runs has its arguments, its folder, its environment and its own exit status."""
     status, output, errors = project.run("tiny")
     assert (status, errors) == (7, "") and output.startswith("[] ")
+
+
+def test_paths_are_those_of_the_caller(project: Project, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("import os; print('mine in', os.getcwd())")
+    with project.start("python", "mine.py", folder=tmp_path) as process:
+        output, errors = process.communicate(timeout=100)
+    assert (output, errors) == (f"mine in {tmp_path}\n", "")
+
+
+@pytest.mark.parametrize("words", [("pytest", "-x"), ("python", "-m", "simulation", "--seeds")])
+def test_what_works_on_the_project_runs_in_its_folder(project: Project, words: tuple[str, ...]) -> None:
+    """Wherever it is called."""
+    assert project.run(*words) == (
+        7,
+        f"['{words[-1]}'] {project.folder} {project.folder / '.venv'} {project.folder / '.venv' / 'bin'}\n",
+        "",
+    )
 
 
 def test_modules_are_compiled(project: Project) -> None:

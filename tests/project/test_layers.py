@@ -21,7 +21,8 @@ PACKAGES = ("cep", "instance_manager", "orchestrator", "driver", "numa_cep", "hi
 MAY_IMPORT: dict[str, set[str]] = {
     # the pure engine
     "cep.errors": set(),
-    "cep.config": {"cep.errors"},
+    "cep.secret": set(),
+    "cep.config": {"cep.errors", "cep.secret"},
     "cep.model": {"cep.errors"},
     "cep.machine": {"cep.model"},
     "cep.numa": {"cep.errors", "cep.machine", "cep.model"},
@@ -54,9 +55,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cep.service.mark",
         "cep.world",
     },
-    "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors"},
+    "cep.transport": {"cep.transport.ipc", "cep.transport.peers", "cep.transport.wire", "cep.errors", "cep.secret"},
     "cep.service.mark": set(),
-    "cep.service": {"cep.errors", "cep.transport.peers"},
+    "cep.service": {"cep.config", "cep.errors", "cep.model", "cep.secret", "cep.transport", "cep.transport.peers", "cep.world"},
     # the world, behind protocols
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
@@ -70,7 +71,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: Module -> the files that may import it, each with its reason.
 FEW: dict[str, dict[str, str]] = {
     "zmq": {
-        "cep/transport/network.py": "the data plane of instance managers and drivers, which may not import each other",
+        "cep/transport/called.py": "names the type",
+        "cep/transport/calling.py": "names the type",
+        "cep/transport/zeromq.py": "the carrier of links between hosts",
+        "cep/transport/curve.py": "makes keys, and writes them",
         "orchestrator/metrics/server.py": "takes reports and answers questions",
         "orchestrator/metrics/client.py": "asks it",
     },
@@ -102,9 +106,12 @@ FEW: dict[str, dict[str, str]] = {
         "cep/service/mark.py": "since when a thread is at something",
         "cep/transport/connections.py": "patience with peers",
         "cep/transport/local.py": "looks for messages for a while",
-        "cep/transport/network.py": "looks for messages for a while",
+        "cep/transport/called.py": "how long a key may speak",
+        "cep/transport/linked.py": "looks for messages for a while, and tells links the time",
         "driver/processes/children.py": "pauses between the deaths of a process",
         "driver/cli.py": "how long ago a process has died",
+        "driver/hosts.py": "how long ago a host has joined",
+        "driver/processes/joining.py": "time limits",
         "driver/processes/events.py": "waits until a time",
         "driver/gateway.py": "gives up what is not asked for",
         "driver/processes/process.py": "patience with those that are to end",
@@ -125,6 +132,7 @@ FEW: dict[str, dict[str, str]] = {
         "cep/transport/peers.py": "whose processes may speak",
         "driver/gateway.py": "the token, which no command line should show",
         "driver/processes/java.py": "JAVA_HOME and PATH",
+        "driver/configuration/told.py": "what a role is told",
         "driver/local.py": "the token, handed to the supervisor",
         "driver/processes/role_health.py": "what a role is told by its environment its health check is told too",
         "driver/processes/run_folder.py": "where it is",
@@ -199,6 +207,27 @@ def _uses(path: Path, wanted: str) -> bool:
         found = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
         return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
     return any(name.split(".")[0] == wanted for name in imports(path))
+
+
+#: What of rich reads square brackets as markup, and a console of one's own, which may.
+MARKUP = {"Console", "from_markup", "render_markup", "rich_print"}
+
+
+def test_what_is_printed_is_text() -> None:
+    """A console that reads no markup is made at one place (`driver.terminal.plain_console`), and none is told to read it."""
+    calls = [
+        (str(path.relative_to(ROOT)), call)
+        for package in (*PACKAGES, "benchmarks", "simulation")
+        for path in (ROOT / package).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+    ]
+    assert {file for file, call in calls if _called(call) in MARKUP} == {"driver/terminal.py"}
+    assert not [file for file, call in calls for each in call.keywords if each.arg == "markup" and ast.unparse(each.value) != "False"]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def test_no_local_imports_and_no_imports_for_types_only() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -18,24 +19,28 @@ import pytest
 from cep.kernels.jit import interpreted
 from cep.model import operator_documents
 from cep.model.expr import ColumnRef
-from cep.model.operators import Demux, Operator
+from cep.model.operators import Demux, Lookup, Operator
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Field, Schema, parse_type
 from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.model.tables import to_json as table_to_json
 from cep.service.yaml_documents import load_yaml
+from numa_cep import testing
 from tests.reference import Answer, Partition, assert_same_answer
 from tests.reference.rows import Advance, Awake, Idle, Mark
 from tests.reference.schemas import schemas_of
+from tests.reference.tables import BEGINNING, Changes, Versions, versions_of
 from tests.strategies import Case, Execution
-from tests.support.kinds import JOINS, KINDS, SUPPORTED, kind_of
+from tests.support.changing_files import answers_of, write
+from tests.support.kinds import JOINS, KINDS, kind_of
 from tests.support.paths import ROOT
 from tests.support.running import expected_of, run_case
 
 DOCUMENT = ROOT / "docs" / "semantics.md"
 _BLOCK = re.compile(r"^```example\n(.*?)^```$", re.M | re.S)
 _STREAM = re.compile(r"stream (\w+): (.*)")
+_FILE = re.compile(r"file (\w+): (.*)")
 _OPERATOR = re.compile(r"(\w+) = (\w+)\((.*?)\): (\{.*\})")
 _ANSWER = re.compile(r"([\w.]+): (.*)")
 
@@ -44,12 +49,14 @@ TimedRow = tuple[int, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Example:
-    """A query, all of whose operators come out under their own names, its input, and what the document says of it."""
+    """A query, all of whose operators come out under their own names, its input, and what the document says of it. `files`: what is in the
+    files of its tables, by path, from which watermark on."""
 
     query: Query
     inputs: Mapping[str, Sequence[Partition]]
     answers: Mapping[str, Sequence[TimedRow]]
     dead: Counter[str]
+    files: Mapping[str, Changes]
 
     @property
     def kinds(self) -> set[str]:
@@ -74,32 +81,50 @@ def read(text: str) -> Example:
     streams: list[Stream] = []
     inputs: dict[str, Sequence[Partition]] = {}
     operators: list[Operator] = []
+    tables: dict[str, StaticTable] = {}
+    files: dict[str, Changes] = {}
     said: dict[str, str] = {}
     for line in text.splitlines():
         if match := _STREAM.fullmatch(line):
             stream, partition = _stream(*match.groups())
             streams.append(stream)
             inputs[stream.name] = [partition]
+        elif match := _FILE.fullmatch(line):
+            table, changes = _file(*match.groups())
+            tables[match[1]] = table
+            files[str(table.path)] = changes
         elif match := _OPERATOR.fullmatch(line):
-            operators.append(_operator(*match.groups()))
+            operators.append(_operator(*match.groups(), tables))
         else:
             match = _ANSWER.fullmatch(line)
             assert match, f"no line of an example: {line!r}"
             said[match[1]] = match[2]
-    return _example(Query("q", tuple(streams), tuple(operators), _outputs(operators)), inputs, said)
+    return _example(Query("q", tuple(streams), tuple(operators), _outputs(operators)), inputs, said, files)
 
 
 def _stream(name: str, text: str) -> tuple[Stream, Partition]:
     head, *rows = (part.split() for part in text.split(" | "))
-    columns = [Field(head[0], parse_type("timestamp[us]")[0])]
-    for column in head[1:]:
-        column_name, _, type_ = column.partition(":")
-        columns.append(Field(column_name, parse_type(type_ or "int64")[0], True))
-    schema = Schema(tuple(columns))
+    schema = Schema((Field(head[0], parse_type("timestamp[us]")[0]), *map(_column, head[1:])))
     found = [_values(row, schema) for row in rows if not row[0].startswith("!")]
     said = [(i, row) for i, row in enumerate(rows) if row[0].startswith("!")]
     marks = tuple((before - number, _mark(row)) for number, (before, row) in enumerate(said))
     return Stream(name, schema, ColumnRef(head[0]), 0), Partition(0, found, marks=marks)
+
+
+def _column(text: str) -> Field:
+    name, _, type_ = text.partition(":")
+    return Field(name, parse_type(type_ or "int64")[0], True)
+
+
+def _file(name: str, text: str) -> tuple[StaticTable, Changes]:
+    head, *rows = (part.split() for part in text.split(" | "))
+    schema, changes = Schema(tuple(map(_column, head))), [(BEGINNING, list[tuple[Any, ...]]())]
+    for row in rows:
+        if row[0] == "!at":
+            changes.append((int(row[1]), []))
+        else:
+            changes[-1][1].append(_values(row, schema))
+    return StaticTable(schema, f"{_folder()}/{name}.arrow"), changes
 
 
 def _mark(words: Sequence[str]) -> Mark:
@@ -118,12 +143,14 @@ def _value(text: str, field: Field) -> Any:
     return text if field.type.name == "string" else float(text) if field.type.name == "float64" else int(text)
 
 
-def _operator(name: str, type_: str, inputs: str, text: str) -> Operator:
+def _operator(name: str, type_: str, inputs: str, text: str, tables: Mapping[str, StaticTable]) -> Operator:
     names = inputs.split(", ")
     sides = dict(zip(("left", "right"), names, strict=False))
     keys = {"union": {"inputs": names}, **{join: sides for join in JOINS}}.get(type_, {"input": names[0]})
     document = {"name": name, "type": type_, **keys, **load_yaml(text)}
-    if document.get("table") in TABLES:
+    if document.get("table") in tables:
+        document["table"] = table_to_json(tables[document["table"]])
+    elif document.get("table") in TABLES:
         document["table"] = table_to_json(_table(document["table"], in_file="refresh" in document))
     return operator_documents.from_json(document)
 
@@ -156,14 +183,14 @@ def _outputs(operators: Sequence[Operator]) -> tuple[Output, ...]:
     return tuple(Output(f"out {name}", name) for name in names)
 
 
-def _example(query: Query, inputs: Mapping[str, Sequence[Partition]], said: Mapping[str, str]) -> Example:
+def _example(query: Query, inputs: Mapping[str, Sequence[Partition]], said: Mapping[str, str], files: Mapping[str, Changes]) -> Example:
     schemas = schemas_of(query)
     answers: dict[str, list[TimedRow]] = {}
     for name in said.keys() - {"dead"}:
         rows = [part.split() for part in said[name].split(" | ")]
         answers[f"out {name}"] = [(int(row[0]), _values(row[1:], schemas[name])) for row in rows]
     dead = said.get("dead", "").split()
-    return Example(query, inputs, answers, Counter(dict(zip(dead[::2], map(int, dead[1::2]), strict=True))))
+    return Example(query, inputs, answers, Counter(dict(zip(dead[::2], map(int, dead[1::2]), strict=True))), files)
 
 
 def named(example: Example) -> str:
@@ -172,16 +199,15 @@ def named(example: Example) -> str:
 
 @pytest.mark.parametrize("example", examples(), ids=named)
 def test_the_reference_answers_as_the_document_says(example: Example) -> None:
-    answer: Answer = expected_of(example.query, example.inputs)
+    answer: Answer = expected_of(example.query, example.inputs, _read_again(example))
     assert_same_answer(example.answers, answer.outputs)
     assert answer.dead_counts() == example.dead
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-@pytest.mark.parametrize("example", [example for example in examples() if example.kinds & SUPPORTED], ids=named)
+@pytest.mark.parametrize("example", [example for example in examples() if not example.files], ids=named)
 def test_the_engine_answers_as_the_document_says(example: Example, parallelism: int) -> None:
-    """What it runs yet (`tests.support.kinds.SUPPORTED`): each operator with what it reads."""
-    query = _supported(example.query)
+    query = example.query
     execution = Execution(Options(parallelism=parallelism), (2,), (), (*range(parallelism), 0), 1 << 20, 0)
     with interpreted():
         ran = run_case(Case(query, example.inputs), execution)
@@ -191,11 +217,38 @@ def test_the_engine_answers_as_the_document_says(example: Example, parallelism: 
     assert ran.dead == Counter({name: count for name, count in example.dead.items() if name in names})
 
 
-def _supported(query: Query) -> Query:
-    kept = tuple(operator for operator in query.operators if kind_of(operator) in SUPPORTED)
-    read_ = {name for operator in kept for name in operator.inputs}
-    streams = tuple(stream for stream in query.streams if stream.name in read_)
-    return Query(query.name, streams, kept, _outputs(kept))
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("example", [example for example in examples() if example.files], ids=named)
+def test_the_engine_answers_while_files_change(example: Example, parallelism: int) -> None:
+    """A row at a time: so it is known what is in the files when the watermark comes to it."""
+    _replace_files(example, BEGINNING)
+    (stream,) = example.query.streams
+    with testing.run(example.query, instances=parallelism, seed=parallelism) as run:
+        for row in _rows(example):
+            _replace_files(example, row[0])
+            run.send(stream.name, dict(zip(stream.schema.names, row, strict=True)))
+        run.close()
+        assert_same_answer(example.answers, {output: answers_of(run, output) for output in run.outputs})
+
+
+def _rows(example: Example) -> list[tuple[Any, ...]]:
+    ((partition,),) = example.inputs.values()
+    return [row for row in partition.rows if isinstance(row, tuple)]
+
+
+def _replace_files(example: Example, watermark: int) -> None:
+    for operator in example.query.operators:
+        assert isinstance(operator, Lookup) and operator.table.path is not None
+        rows = [rows for since, rows in example.files[operator.table.path] if since <= watermark][-1]
+        write(Path(operator.table.path), operator.table.schema, rows)
+
+
+def _read_again(example: Example) -> dict[str, Versions]:
+    if not example.files:
+        return {}
+    watermarks = [row[0] for row in _rows(example)]
+    lookups = [operator for operator in example.query.operators if isinstance(operator, Lookup) and operator.refresh is not None]
+    return {each.name: versions_of(each.refresh or 0, watermarks, example.files[str(each.table.path)]) for each in lookups}
 
 
 def test_every_kind_of_operator_has_an_example() -> None:

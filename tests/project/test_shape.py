@@ -28,6 +28,10 @@ LARGE: dict[str, str] = {
     "PublisherCore": "one table of what a publisher hears and is asked, and a method for each line of it",
     "PublishedSource": "opening, sending, closing, vanishing and moving of publishers, which share what is known of each",
     "SequentialState": "rows held, groups, snapshots and slices of every window that goes by rows",
+    "Link": "one protocol: what is sent, what comes, what is due by the time",
+    "LinkSockets": "`Sockets`, of two transports at once, and their keys",
+    "Service": "what REST asks of the state, and the turn that answers it",
+    "ClusterModel": "what is known of a cluster, and a line for each question about it",
     "AggregateSpec": "a value whose questions, each a line or two, are asked by all stages of an aggregate",
 }
 

@@ -20,6 +20,6 @@ def test_the_tests_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sys.modules, name, module := importlib.import_module(name))
     tests = [value for key, value in vars(module).items() if key.startswith("test_")]
-    assert len(tests) == 5
+    assert len(tests) == 6
     for test in tests:
         test()

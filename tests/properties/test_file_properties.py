@@ -28,6 +28,7 @@ from tests.reference.rows import Partition
 from tests.strategies import EPOCHS, Execution, FileCase, contents, executions, file_cases
 from tests.strategies.files import WrittenCase, written_cases
 from tests.strategies.seeded import read, read_cases
+from tests.support.relocating import run_until_barrier
 from tests.support.running import NOW_US, Ran, expected_of, outputs_of, plan_of, ran_of, run_files
 
 pytestmark = pytest.mark.timeout(900)
@@ -170,7 +171,7 @@ def test_a_run_over_files_goes_on_from_its_state_and_positions(
         (Path(folder) / "a").write_bytes(case.files["a"])
         found = {case.stream.name: [(str(Path(folder) / "a"), len(case.files["a"]))]}
         runs = [LocalRun(plan_of(case.query, each, found), None, each.credit_bytes, lambda: NOW_US) for each in (before, after)]
-        first = ran_of(runs[0].run_until_barrier(turns, before.seed))
+        first = ran_of(run_until_barrier(runs[0], turns, before.seed))
         runs[1].restore(runs[0])
         second = ran_of(runs[1].run(after.seed))
     expected = expected_of(case.query, {case.stream.name: written.partitions})

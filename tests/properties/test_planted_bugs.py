@@ -28,6 +28,7 @@ PROPERTIES = (
     "tests/cep/dataflow/state/test_hold.py",
     # what is met rarely by queries at random: the properties of each operator, against an oracle of its own
     *(f"tests/cep/dataflow/{test}.py" for test in ("operators/test_deduplicate", "operators/test_flat_map", "operators/test_over")),
+    "tests/cep/dataflow/operators/test_versioned_lookup.py",
     *(f"tests/cep/dataflow/joins/test_{join}.py" for join in ("interval_join", "window_join")),
     "tests/instance_manager/fast_path/test_fast_path.py",
     "tests/cep/compile/test_text.py",

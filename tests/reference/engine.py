@@ -25,9 +25,11 @@ from tests.reference.schemas import operator_schema
 from tests.reference.source import read
 from tests.reference.state import stateful_map
 from tests.reference.stateless import Stateless, branches, made_of
+from tests.reference.tables import Versions
 from tests.reference.windows import aggregate, named
 
 TimedRow = tuple[int, Values]
+NO_TABLES: Mapping[str, Versions] = {}
 
 
 @dataclass
@@ -64,9 +66,11 @@ def evaluate(
     aggregate_origin: AggregateOrigin = some_origin,
     joined_origin: JoinedOrigin = some_joined_origin,
     now_us: int = 0,
+    tables: Mapping[str, Versions] = NO_TABLES,
 ) -> Answer:
-    """The answer to `query` once all partitions of all its sources have ended. `inputs` is by name of stream."""
-    run = _Run(query, aggregate_origin, joined_origin, now_us)
+    """The answer to `query` once all partitions of all its sources have ended. `inputs` is by name of stream; `tables` what was read for a
+    Lookup with `refresh`, by its name: without, its table stays as it is."""
+    run = _Run(query, aggregate_origin, joined_origin, now_us, tables)
     run.read_sources(inputs)
     for output in query.outputs:
         rows = run.rows_of(output.input)
@@ -79,8 +83,10 @@ def evaluate(
 class _Run:
     """Rows and schema of every stream and operator, each made once."""
 
-    def __init__(self, query: Query, aggregate_origin: AggregateOrigin, joined_origin: JoinedOrigin, now_us: int) -> None:
-        self.query = query
+    def __init__(
+        self, query: Query, aggregate_origin: AggregateOrigin, joined_origin: JoinedOrigin, now_us: int, tables: Mapping[str, Versions]
+    ) -> None:
+        self.query, self.tables = query, tables
         self.operators = {name: operator for operator in query.operators for name in operator.branches}
         self.aggregate_origin, self.joined_origin, self.now_us = aggregate_origin, joined_origin, now_us
         self.rows: dict[str, list[Row]] = {}
@@ -149,7 +155,8 @@ class _Run:
         """What comes of a row; one that fails is a dead letter of this operator and goes on elsewhere."""
         values = named(schema, row)
         try:
-            return made_of(operator, schema, row, lambda expression: self.value(expression, schema, values))
+            versions = self.tables.get(operator.name)
+            return made_of(operator, schema, row, lambda expression: self.value(expression, schema, values), versions)
         except Failed as failed:
             self.answer.dead.append(DeadLetter(operator.name, failed.reason, row.origin))
             return []

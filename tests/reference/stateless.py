@@ -22,6 +22,7 @@ from tests.reference.expressions import Failed
 from tests.reference.hashing import hash_of_origin
 from tests.reference.joins import joined_values, match
 from tests.reference.rows import USER_FUNCTION, Row, Values
+from tests.reference.tables import Versions
 from tests.reference.users import function_named
 
 Stateless = Map | Filter | FlatMap | Delay | Lookup | Apply | Sample
@@ -29,8 +30,9 @@ Stateless = Map | Filter | FlatMap | Delay | Lookup | Apply | Sample
 Value = Callable[[Expr], Any]
 
 
-def made_of(operator: Stateless, schema: Schema, row: Row, value: Value) -> list[Row]:
-    """What `operator` makes of `row`, whose columns have `schema`. Raises Failed."""
+def made_of(operator: Stateless, schema: Schema, row: Row, value: Value, versions: Versions | None = None) -> list[Row]:
+    """What `operator` makes of `row`, whose columns have `schema`. `versions`: of its table, if that is read again; without them the table
+    stays as it is. Raises Failed."""
     match operator:
         case Map(fields=fields):
             return [Row(row.time, row.origin, tuple(value(expression) for _, expression in fields))]
@@ -43,7 +45,7 @@ def made_of(operator: Stateless, schema: Schema, row: Row, value: Value) -> list
         case FlatMap():
             return _flat_map(operator, row, value)
         case Lookup():
-            return _numbered(row, _looked_up(operator, schema, row))
+            return _numbered(row, _looked_up(operator, schema, row, versions))
         case Apply():
             return _numbered(row, _applied(operator, schema, row))
 
@@ -76,9 +78,10 @@ def branches(cases: tuple[tuple[str, Expr], ...], otherwise: str | None, value: 
 # --- lookup ----------------------------------------------------------------------------------------------------------
 
 
-def _looked_up(operator: Lookup, schema: Schema, row: Row) -> list[Values]:
+def _looked_up(operator: Lookup, schema: Schema, row: Row, versions: Versions | None) -> list[Values]:
     right = operator.table.schema
-    matches = [other for other in rows_of(operator.table) if match(operator, schema, right, row.values, other)]
+    table = rows_of(operator.table) if versions is None else versions.rows_at(row.time)
+    matches = [other for other in table if match(operator, schema, right, row.values, other)]
     if operator.versions is not None:
         since = right.names.index(operator.versions)
         before = [other for other in matches if other[since] <= row.time]

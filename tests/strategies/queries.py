@@ -24,7 +24,7 @@ from tests.strategies.expressions import conditions
 from tests.strategies.operators import Node, aggregate_functions, changes
 from tests.strategies.streams import EVENT_TIME, PARTITIONS_MAX, ROWS_MAX, partitions, streams
 from tests.strategies.windows import time_windows
-from tests.support.kinds import JOINS, KINDS, SUPPORTED, kind_of
+from tests.support.kinds import JOINS, KINDS, kind_of
 
 #: Tuples that an operator with state may have to take, roughly.
 STATEFUL_ROWS_MAX = 3_000
@@ -41,16 +41,14 @@ class Case:
 
 
 @st.composite
-def cases(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED) -> Case:
+def cases(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = KINDS) -> Case:
     """A query over one or two published streams."""
     query = draw(published_queries(operators_max, kinds))
     return Case(query, draw(inputs_of(query)))
 
 
 @st.composite
-def published_queries(
-    draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = SUPPORTED, names: tuple[str, str] = ("s", "r")
-) -> Query:
+def published_queries(draw: DrawFn, operators_max: int = 6, kinds: Collection[str] = KINDS, names: tuple[str, str] = ("s", "r")) -> Query:
     """Over the first or both of two streams of these names."""
     declared = [draw(streams(name)) for name in names[: 1 if draw(st.booleans()) else 2]]
     query = draw(queries(declared, operators_max, kinds))
@@ -77,7 +75,7 @@ def node_of(stream: Stream) -> Node:
 
 
 @st.composite
-def queries(draw: DrawFn, streams_: Sequence[Stream], operators_max: int = 6, kinds: Collection[str] = SUPPORTED) -> Query:
+def queries(draw: DrawFn, streams_: Sequence[Stream], operators_max: int = 6, kinds: Collection[str] = KINDS) -> Query:
     """A DAG over `streams_` of operators of `kinds`."""
     nodes = [node_of(stream) for stream in streams_]
     made: list[Operator] = []

@@ -26,9 +26,6 @@ KINDS = (
     "stateful_map function",
 )
 
-#: What the engine runs yet.
-SUPPORTED = frozenset(KINDS)
-
 
 def kind_of(operator: Operator) -> str:
     type_ = type_of(operator)

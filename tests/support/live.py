@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cep.dataflow.channel import batch_bytes
-from cep.dataflow.local import LocalRun, Outcome, Relocating
+from cep.dataflow.local import LocalRun, Outcome
 from cep.dataflow.sources.lateness import stamp_of
 from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.publishers import Closing, Published
@@ -21,6 +21,7 @@ from cep.plan.physical import PhysicalPlan
 from tests.reference.rows import Advance, Awake, Mark, Partition
 from tests.reference.rows import Idle as Silence
 from tests.strategies import Execution
+from tests.support.relocating import Relocating
 from tests.support.running import NOW_US, cut_of, limits
 
 
@@ -150,10 +151,9 @@ def _move_one(run: LocalRun, choose: random.Random) -> None:
     """An instance goes on elsewhere; publishers say nothing meanwhile."""
     there = [each for each in run.instances if each.state == "running" and why_it_stays(run.plan, each.subquery) is None]
     if there:
-        number = 1 if run.relocating is None else run.relocating.number + 1
-        run.relocating = Relocating(run, choose.choice(there), number)
+        relocating = Relocating(run, choose.choice(there), run.wires.move + 1)
         for _ in range(10_000):
-            if run.relocating.is_over():
+            if relocating.is_over():
                 return
             run.turn(choose)
         raise RuntimeError("an instance that moves never comes to its new place")

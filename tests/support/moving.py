@@ -15,6 +15,7 @@ from cep.errors import QueryError
 from cep.plan.moving import heads
 from cep.plan.physical import PhysicalPlan
 from tests.strategies import Case, Execution
+from tests.support import relocating
 from tests.support.running import NOW_US, Ran, limits, plan_of, ran_of, scripts_of
 
 
@@ -66,7 +67,7 @@ def run_moving(case: Case, execution: Execution, drawn: Sequence[Move]) -> tuple
     made = plan_of(case.query, execution)
     scripts = scripts_of(case, made, execution, random.Random(execution.seed))
     local = built(made, scripts, execution)
-    outcome = local.run_moving([move.of(made) for move in drawn] if heads(made) else [], execution.seed)
+    outcome = relocating.run_moving(local, [move.of(made) for move in drawn] if heads(made) else [], execution.seed)
     return ran_of(outcome), local
 
 

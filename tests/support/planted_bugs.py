@@ -287,6 +287,42 @@ BUGS = (
         "np.maximum.at(self._counts, groups, place + 1)",
         "np.maximum.at(self._counts, groups, place)",
     ),
+    Bug(
+        "a group that comes back had its last row in 1970, if that was before",
+        f"{_FLOW}/state/lags.py",
+        "np.full(size, MIN_TIME)",
+        "np.full(size, 0)",
+    ),
+    Bug(
+        "lags that are left after others are numbered as if those were there",
+        f"{_FLOW}/state/lags.py",
+        "numbers[own] = self._rows + np.cumsum(named[own]) - 1",
+        "numbers[own] = begin + np.cumsum(named[own]) - 1",
+    ),
+    Bug(
+        "a table is read again one refresh late",
+        f"{_FLOW}/operators/table_versions.py",
+        "period = now // self.refresh + 1",
+        "period = now // self.refresh + 2",
+    ),
+    Bug(
+        "what cannot be read to its end is in use",
+        f"{_FLOW}/operators/table_versions.py",
+        "            self.problem = str(error)",
+        "            self.problem, self.version = str(error), number",
+    ),
+    Bug(
+        "a tuple of the time at which a version ends still meets it",
+        f"{_FLOW}/operators/versioned_lookup.py",
+        "early = batch.time < until",
+        "early = batch.time <= until",
+    ),
+    Bug(
+        "a version is freed before the watermark has passed its end",
+        f"{_FLOW}/operators/versioned_lookup.py",
+        "self.versions[0].until <= watermark",
+        "self.versions[0].until <= watermark + 1",
+    ),
     # the way
     Bug(
         "a bucket is owned by its neighbour's instance too",

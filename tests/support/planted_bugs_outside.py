@@ -20,14 +20,241 @@ _FOLLOWING = "driver/streams/test_following_core.py"
 _IM_CLIENTS = "instance_manager/clients/test_clients.py"
 _REDIRECTS = "instance_manager/clients/test_redirects.py"
 _SOCKETS = "cep/transport/test_sockets.py"
+_LINK_CORE, _BOARD, _LINK = "cep/transport/link.py", "cep/transport/switchboard.py", "cep/transport/test_link.py"
+_RIGHTS, _RIGHTS_TEST = "instance_manager/clients/rights.py", "instance_manager/clients/test_rights.py"
 _COALESCING = "cep/transport/test_coalescing.py"
 _REGISTRY = "orchestrator/test_registry.py"
+_EVACUATIONS = "orchestrator/state/test_evacuations.py"
+_KEEPER, _KEEPER_TESTS = "driver/processes/host_keeper.py", "driver/processes/test_host_keeper.py"
+_OWN_PLACE = "driver/streams/test_own_place.py"
 _SPARK = "driver/spark/test_spark_queries.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
 _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_text.py"
 
+_ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
+_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
+
+_TOLD, _CONFIG_FILE = "driver/configuration/test_told.py", "driver/configuration/test_file.py"
+_RATE, _QUOTAS, _MEMORY = "orchestrator/rest/test_rate_limit.py", "orchestrator/state/test_quotas.py", "instance_manager/test_memory.py"
+_BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs.py", "orchestrator/metrics/test_exposition.py"
+
 OUTSIDE_BUGS = (
+    # the door
+    Bug(
+        "who may publish one stream may publish all",
+        "cep/service/access.py",
+        "return self.stream in (wanted.stream, ALL_STREAMS)",
+        "return True",
+        (_ACCESS,),
+    ),
+    Bug(
+        "deploy does not imply read",
+        "cep/service/access.py",
+        '_IMPLIED = {"deploy": ("read",)}',
+        "_IMPLIED: dict[str, tuple[str]] = {}",
+        (_ACCESS,),
+    ),
+    Bug(
+        "one of two roles is not enough",
+        "cep/service/access.py",
+        "if not any(map(self.allows, wanted)):",
+        "if not all(map(self.allows, wanted)):",
+        (_ACCESS,),
+    ),
+    Bug(
+        "a file without tokens is an open door",
+        "cep/service/token_file.py",
+        "return bool(self._own) or self._file is not None",
+        "return bool(self._own or self._listed)",
+        (_TOKENS,),
+    ),
+    Bug(
+        "tokens are read once",
+        "cep/service/token_file.py",
+        "if self._file is None or (version := _version(self._file)) == self._version:",
+        "if self._file is None or (version := self._version) is not None:",
+        (_TOKENS,),
+    ),
+    Bug(
+        "a second token in the file is not its own",
+        "cep/service/token_file.py",
+        "write(_checked(file, [*there, token]))",
+        "write(_checked(file, [token]))",
+        (_TOKENS,),
+    ),
+    Bug(
+        "of several streams in a body the first is asked for",
+        "orchestrator/rest/roles.py",
+        "        for each in body:\n",
+        "        for each in body[:1]:\n",
+        (_ROLES,),
+    ),
+    Bug(
+        "a key of another token is taken over",
+        "orchestrator/state/keys.py",
+        "(there is not None and there.name != key.name)",
+        "(there is not None and there.name == '')",
+        (_KEYS,),
+    ),
+    Bug(
+        "the next orchestrator gives the members another key pair",
+        "orchestrator/state/keys.py",
+        "        if self.members is None:\n            self.rotate(pair)",
+        "        self.rotate(pair)",
+        (_KEYS,),
+    ),
+    Bug(
+        "a key that was handed in again ends as the first time",
+        "orchestrator/state/keys.py",
+        "        self.clients[key.public] = key\n        self.sweep_at = self.sweep_at",
+        "        self.clients.setdefault(key.public, key)\n        self.sweep_at = self.sweep_at",
+        (_KEYS,),
+    ),
+    Bug(
+        "lines that found the queue full are not counted",
+        "orchestrator/rest/audit.py",
+        "        except queue.Full:\n            self._file.lost += 1",
+        "        except queue.Full:\n            self._file.lost += 0",
+        (_AUDIT,),
+    ),
+    Bug(
+        "of many queries in one request only the last is noted",
+        "orchestrator/rest/audit.py",
+        "request.scope.setdefault(_NOTES, []).append((subject, error))",
+        "request.scope[_NOTES] = [(subject, error)]",
+        (_AUDIT,),
+    ),
+    # what a cluster is told
+    Bug(
+        "an empty variable counts before the file",
+        "driver/configuration/told.py",
+        "if text := environ.get(variable):",
+        "if (text := environ.get(variable)) is not None:",
+        (_TOLD,),
+    ),
+    Bug(
+        "a variable of yesterday counts before that of today",
+        "driver/configuration/option.py",
+        "return (self.variable, *self.also)",
+        "return (*self.also, self.variable)",
+        (_TOLD,),
+    ),
+    Bug(
+        "a wrong secret is shown",
+        "driver/configuration/option.py",
+        "return HIDDEN if self.secret else shown(value)",
+        "return shown(value)",
+        (_CONFIG_FILE, _TOLD),
+    ),
+    Bug(
+        "a group may read a file with a secret",
+        "driver/configuration/file.py",
+        "_OTHERS_MAY_READ = stat.S_IRGRP | stat.S_IROTH",
+        "_OTHERS_MAY_READ = stat.S_IWGRP | stat.S_IWOTH",
+        (_CONFIG_FILE,),
+    ),
+    Bug(
+        "of an option that stands twice the last counts",
+        "driver/configuration/file.py",
+        "elif key in self.values:",
+        "elif key in ():",
+        (_CONFIG_FILE,),
+    ),
+    # how much clients may have
+    Bug(
+        "a refused request takes a token",
+        "orchestrator/rest/rate_limit.py",
+        "(tokens - 1 if not wait_s else tokens, now)",
+        "(tokens - 1, now)",
+        (_RATE,),
+    ),
+    Bug(
+        "the bucket that was made first goes, though it is asked most",
+        "orchestrator/rest/rate_limit.py",
+        "self._buckets.move_to_end(client)",
+        "self._buckets.move_to_end(client, last=client not in self._buckets)",
+        (_RATE,),
+    ),
+    Bug(
+        "queries that are over count against the quota",
+        "orchestrator/state/cluster_model.py",
+        "if record.name != query.name and not is_over(record.state))",
+        "if record.name != query.name)",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "a client's quota counts the queries of all",
+        "orchestrator/state/quotas.py",
+        "own = live.count(owner) + 1",
+        "own = len(live) + 1",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "publishers that are opened together are counted one by one",
+        "orchestrator/state/catalog.py",
+        "wanted.setdefault(each.stream, set(self.model.publishers[each.stream])).add(each.name)",
+        "wanted[each.stream] = {*self.model.publishers[each.stream], each.name}",
+        (_QUOTAS,),
+    ),
+    Bug(
+        "a query may have more state than the cluster allows",
+        "cep/dataflow/build.py",
+        "limit = min(wiring.state_limit, plan.query.options.state_bytes_max or wiring.state_limit)",
+        "limit = plan.query.options.state_bytes_max or wiring.state_limit",
+        ("cep/dataflow/test_state_limit.py",),
+    ),
+    # memory that comes to its end
+    Bug(
+        "a small process pays for its neighbours",
+        "instance_manager/memory.py",
+        "return not bound.shared or 100 * own * neighbours >= full or",
+        "return not bound.shared or 100 * own * neighbours >= 0 or",
+        (_MEMORY,),
+    ),
+    Bug(
+        "the largest instance fails, not the largest query",
+        "instance_manager/memory.py",
+        "sum(map(self._size_of, instances))",
+        "max(map(self._size_of, instances))",
+        (_MEMORY,),
+    ),
+    Bug(
+        "one query after the other fails before the first is gone",
+        "instance_manager/memory.py",
+        "each.instance.query == self._ending for",
+        "each.instance.query == '' for",
+        (_MEMORY,),
+    ),
+    Bug(
+        "the cache of files counts as used in a control group",
+        "cep/world/memory.py",
+        "- self._cached())",
+        "- 0)",
+        (_BOUNDS,),
+    ),
+    Bug(
+        "no bound is one of 8 EiB",
+        "cep/world/memory.py",
+        "if found.isdecimal() and int(found) < _UNBOUND else None",
+        "if found.isdecimal() else None",
+        (_BOUNDS,),
+    ),
+    # what is told
+    Bug(
+        "what a line is about hides what it says",
+        "cep/service/logs.py",
+        "getattr(record, _KEY, {}) | own",
+        "own | getattr(record, _KEY, {})",
+        (_LOGS,),
+    ),
+    Bug(
+        "buckets of a histogram are not cumulative",
+        "orchestrator/metrics/exposition.py",
+        'counts = list(accumulate(latency["counts"]))',
+        'counts = list(latency["counts"])',
+        (_EXPOSITION,),
+    ),
     # instants as text
     Bug("parse_time takes a text that goes on", _TIME_TEXT, "good and there and at == stop", "good and there", (_TIMES,)),
     Bug(
@@ -339,7 +566,7 @@ OUTSIDE_BUGS = (
     Bug(
         "an instance moves to the idlest place, however far",
         f"{_BALANCE}/instance_load.py",
-        "return _best(near, source, worth) or _best(others, source, worth)",
+        "return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, worth)",
         "return _best(others, source, worth)",
         ("orchestrator/balance/test_instance_load.py",),
     ),
@@ -383,8 +610,8 @@ OUTSIDE_BUGS = (
     Bug(
         "distance is that of the way back",
         "cep/plan/place.py",
-        "topology.distance(target, source)",
-        "topology.distance(source, target)",
+        "machines.distance(a, b) for a in places",
+        "machines.distance(b, a) for a in places",
         (_PLACE,),
     ),
     Bug(
@@ -702,5 +929,279 @@ OUTSIDE_BUGS = (
         "elif gap > 3 * LOOK_S * 1e9:",
         "elif gap < 0:",
         ("cep/service/test_mark.py",),
+    ),
+    # what is printed, and what is said of mistakes
+    Bug(
+        "the CLI takes text for markup", "driver/terminal.py", "Console(markup=False,", "Console(markup=True,", ("driver/test_terminal.py",)
+    ),
+    Bug(
+        "what is to take a query's place does not get its cores",
+        f"{_STATE}/cluster_model.py",
+        "1 / (1 + self._hosting[m.im] - its[m.im])",
+        "1 / (1 + self._hosting[m.im])",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a stream that clients publish is waited for as an output",
+        f"{_STATE}/catalog.py",
+        "(declared.event_time is not None or declared.files is not None)",
+        "declared.files is not None",
+        (_CLUSTER_STATE,),
+    ),
+    Bug(
+        "a row without its event time is told to allow NULL",
+        "driver/streams/arrow.py",
+        "if field.name == event_time:",
+        "if field.name != field.name:",
+        ("driver/streams/test_publisher.py",),
+    ),
+    Bug(
+        "every dead letter has values, however many come",
+        "cep/dataflow/dead_letters.py",
+        "return len(self.letters) < RECORDS_WAITING_MAX",
+        "return len(self.letters) <= RECORDS_WAITING_MAX",
+        ("cep/dataflow/test_dead_letters.py",),
+    ),
+    # hosts
+    Bug(
+        "a host that is leaving gets what is new",
+        f"{_STATE}/cluster_model.py",
+        "if manager.host not in self.leaving)",
+        "if manager.host is not None)",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "another orchestrator gives a host that is leaving all its time again",
+        f"{_STATE}/cluster_state.py",
+        "left_s = min(evacuations.PATIENCE_S, max(0.0, evacuation.until - now.wall))",
+        "left_s = evacuations.PATIENCE_S",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host that was left and has joined anew stays empty",
+        f"{_STATE}/evacuations.py",
+        "return host.agent != evacuation.agent",
+        "return False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a host is forgotten as leaving before its instance managers are gone",
+        f"{_STATE}/evacuations.py",
+        "return not any(manager.host == evacuation.host for manager in model.managers.values())",
+        "return True",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "nowhere to go, for no instance manager has been looked at yet",
+        f"{_STATE}/evacuations.py",
+        "may_come = not model.has_looked or now.steady < model.judge_from",
+        "may_come = False",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a query that is on the other host has to leave, too",
+        f"{_STATE}/evacuations.py",
+        "if _host(model, record, each) in model.leaving)",
+        "if _host(model, record, each))",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a move to a host that begins to leave goes on",
+        f"{_STATE}/moves.py",
+        'return f"host {host!r} is leaving"',
+        'return ""',
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "the agent of another host takes over its name",
+        _KEEPER,
+        "if other.agent != self.host.agent:",
+        "if other.name != self.host.name:",
+        (_KEEPER_TESTS,),
+    ),
+    Bug("reports are told anew when they say nothing new", _KEEPER, 'if key != "written"}', "if key}", (_KEEPER_TESTS,)),
+    Bug(
+        "a clock that is behind counts as right",
+        "cep/model/hosts.py",
+        "abs(self.clock_ms) > CLOCK_OFF_MS",
+        "self.clock_ms > CLOCK_OFF_MS",
+        ("cep/model/test_hosts.py",),
+    ),
+    Bug(
+        "a folder of that name on another machine counts as the cluster's",
+        f"{_CLIENTS}/own_place.py",
+        "(OwnPlace(folder, name) for folder, name in found if name)",
+        "(OwnPlace(folder, name or host_of_cluster) for folder, name in found)",
+        (_OWN_PLACE,),
+    ),
+    Bug("two clients' machines of one name are one", f"{_CLIENTS}/own_place.py", "{uuid.uuid4().hex[:8]}", "x", (_OWN_PLACE,)),
+    Bug(
+        "a link that was refused never calls again",
+        "cep/transport/linked.py",
+        "end.retry_at = time.monotonic() + RETRY_S",
+        "pass",
+        ("cep/transport/test_refused.py",),
+    ),
+    # links between hosts
+    Bug(
+        "a link acknowledges one packet too many",
+        _LINK_CORE,
+        "Frame(kind, self.incarnation, self.peer, number, self.expected, limit,",
+        "Frame(kind, self.incarnation, self.peer, number, self.expected + 1, limit,",
+        (_LINK,),
+    ),
+    Bug(
+        "a link sends one packet too few again",
+        _LINK_CORE,
+        "for number, packet in enumerate(self.unacknowledged, self.acknowledged):",
+        "for number, packet in list(enumerate(self.unacknowledged, self.acknowledged))[:-1]:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes a packet that it has",
+        _LINK_CORE,
+        "case f.DATA if frame.number == self.expected:",
+        "case f.DATA if frame.number <= self.expected:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes what lies behind a gap",
+        _LINK_CORE,
+        "case f.DATA if frame.number == self.expected:",
+        "case f.DATA if frame.number >= self.expected:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link minds frames for another incarnation",
+        _LINK_CORE,
+        "        if frame.target != self.incarnation:\n            return False\n",
+        "",
+        (_LINK,),
+    ),
+    Bug(
+        "a link takes a stale WELCOME",
+        _LINK_CORE,
+        "return frame.kind == f.REFUSED or frame.source == self.peer or not self.peer",
+        "return True",
+        (_LINK,),
+    ),
+    Bug(
+        "a link believes that it is not known, of whichever end that is said",
+        _LINK_CORE,
+        "return frame.number == self.peer\n",
+        "return True\n",
+        (_LINK,),
+    ),
+    Bug(
+        "the window of a link never opens again",
+        _LINK_CORE,
+        "self.limit = max(self.limit, frame.limit)",
+        "self.limit = self.limit or frame.limit",
+        (_LINK,),
+    ),
+    Bug(
+        "what is taken makes room only when it is asked for",
+        _LINK_CORE,
+        "        if self.taken_bytes - self._told_bytes >= self.window // 4:\n            self._ack_at = min(self._ack_at, now)\n",
+        "",
+        (_LINK,),
+    ),
+    Bug(
+        "a link that has no room does not ask",
+        _LINK_CORE,
+        "if not self.is_settled and self._probe_at == math.inf and self.peer:",
+        "if self.unacknowledged and self._probe_at == math.inf and self.peer:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link asks once only how far the other end is",
+        _LINK_CORE,
+        "self._probe_at = math.inf if self.is_settled else now + PROBE_S\n        self._keep_at",
+        "self._probe_at = math.inf\n        self._keep_at",
+        (_LINK,),
+    ),
+    Bug(
+        "a link that is quiet is not heard of",
+        _LINK_CORE,
+        "if self.peer and min(self._probe_at, self._keep_at) <= now:",
+        "if self.peer and self._probe_at <= now:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link goes back for a round that is over",
+        _LINK_CORE,
+        "case f.ACK if frame.flags & f.AGAIN and frame.round == self.round:",
+        "case f.ACK if frame.flags & f.AGAIN:",
+        (_LINK,),
+    ),
+    Bug(
+        "a probe that shows a gap is answered as if there were none",
+        _LINK_CORE,
+        "case f.PROBE if frame.number > self.expected:",
+        "case f.PROBE if frame.number < 0:",
+        (_LINK,),
+    ),
+    Bug(
+        "the last acknowledgement of a lot is never sent",
+        _LINK_CORE,
+        "            self._ack_at = min(self._ack_at, now + ACK_S)\n",
+        "            pass\n",
+        (_LINK,),
+    ),
+    Bug(
+        "a link sends all that it has, whatever room there is",
+        _LINK_CORE,
+        "while self.waiting and self.sent_bytes < self.limit and self.is_up:",
+        "while self.waiting and self.is_up:",
+        (_LINK,),
+    ),
+    Bug(
+        "a caller that was replaced comes back by a late HELLO",
+        _BOARD,
+        "if frame.kind == HELLO and frame.source not in self._over:",
+        "if frame.kind == HELLO:",
+        (_LINK,),
+    ),
+    Bug(
+        "the end of a caller that was replaced is not told",
+        _BOARD,
+        "            self.break_off(before, ANOTHER)\n",
+        "            self.forget(before)\n",
+        (_LINK,),
+    ),
+    Bug(
+        "frames of a link that is not known are ignored",
+        _BOARD,
+        "if frame.kind in (HELLO, DATA, ACK, PROBE):",
+        "if frame.kind == HELLO:",
+        (_LINK,),
+    ),
+    Bug(
+        "a link stays on the connection that it began on",
+        _BOARD,
+        "            end.connection = connection\n            end.link",
+        "            end.link",
+        (_LINK,),
+    ),
+    Bug(
+        "a publisher's channel belongs to all that may publish to its stream",
+        _RIGHTS,
+        "if is_here and owner != speaker.name:",
+        "if False:",
+        (_RIGHTS_TEST,),
+    ),
+    Bug(
+        "a reader of one stream reads all",
+        _RIGHTS,
+        'self._need(speaker, "subscribe", self._stream(header.channel))',
+        'self._need(speaker, "subscribe", "")',
+        (_RIGHTS_TEST,),
+    ),
+    Bug(
+        "what instances say to each other is for clients too",
+        _RIGHTS,
+        "elif self.owners.get(channel) != speaker.name:",
+        "elif False:",
+        (_RIGHTS_TEST,),
     ),
 )

@@ -11,6 +11,7 @@ from cep.dataflow.local_wires import Script
 from cep.dataflow.sources.publishers import Closing
 from cep.elements import MIN_TIME
 from tests.strategies import Case, Execution
+from tests.support.relocating import run_until_barrier
 from tests.support.running import NOW_US, Ran, limits, plan_of, ran_of, readers_of, scripts_of
 
 
@@ -19,7 +20,7 @@ def run_with_restart(case: Case, before: Execution, after: Execution, turns: int
     choose = random.Random(before.seed)
     first_plan, second_plan = plan_of(case.query, before), plan_of(case.query, after)
     first = LocalRun(first_plan, scripts_of(case, first_plan, before, choose), before.credit_bytes, lambda: NOW_US, **limits(before))
-    part = ran_of(first.run_until_barrier(turns, before.seed))
+    part = ran_of(run_until_barrier(first, turns, before.seed))
     rest = {name: _dealt(first, name, readers_of(second_plan, name), choose) for name in second_plan.streams}
     second = LocalRun(second_plan, rest, after.credit_bytes, lambda: NOW_US, **limits(after))
     second.restore(first)

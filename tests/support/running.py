@@ -37,9 +37,10 @@ from cep.plan.needed import origin_words
 from cep.plan.physical import Edge, PhysicalPlan
 from cep.plan.validate import validate
 from tests.reference import Answer, Partition, evaluate
-from tests.reference.engine import TimedRow
+from tests.reference.engine import NO_TABLES, TimedRow
 from tests.reference.rows import Advance, AggregateOrigin, Awake, Idle, JoinedOrigin, Mark, Origin, Values
 from tests.reference.source import event_times
+from tests.reference.tables import Versions
 from tests.strategies import Case, Execution, FileCase
 from tests.support import cells
 from tests.support.plans import one_node, planned
@@ -328,9 +329,10 @@ def joined_origin_of_engine(query: Query) -> JoinedOrigin:
     return fold
 
 
-def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
-    """The reference's answer, with the engine's origins."""
-    return evaluate(query, inputs, aggregate_origin=origin_of_engine(query), joined_origin=joined_origin_of_engine(query), now_us=NOW_US)
+def expected_of(query: Query, inputs: Mapping[str, Sequence[Partition]], tables: Mapping[str, Versions] = NO_TABLES) -> Answer:
+    """The reference's answer, with the engine's origins. `tables`: as `evaluate` takes them."""
+    origins = origin_of_engine(query), joined_origin_of_engine(query)
+    return evaluate(query, inputs, aggregate_origin=origins[0], joined_origin=origins[1], now_us=NOW_US, tables=tables)
 
 
 __all__ = [

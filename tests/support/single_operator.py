@@ -99,8 +99,10 @@ def rows_of(columns: Columns) -> list[dict[str, Any]]:
 
 
 def drawn(choose: random.Random, rows: int, row: Callable[[random.Random], Row], times: int = 40) -> list[Tuple]:
-    """As they arrive: in a disorder of up to a quarter of `times`; origins are all different, times are not."""
-    found = [Tuple(choose.randrange(times), (choose.randrange(3), number), row(choose)) for number in range(rows)]
+    """As they arrive: in a disorder of up to a quarter of `times`; origins are all different, times are not. They begin long before 1970,
+    shortly before, or then: 0 is a time as every other."""
+    begin = choose.choice((-100_000, -times // 2, 0))
+    found = [Tuple(begin + choose.randrange(times), (choose.randrange(3), number), row(choose)) for number in range(rows)]
     return sorted(found, key=lambda each: each.time + choose.randrange(times // 4))
 
 

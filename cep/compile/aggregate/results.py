@@ -6,7 +6,7 @@ what goes in, would only add to what is compiled.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -148,7 +148,7 @@ def _total(answer: Answer, groups: Groups) -> Column:
         total = groups.exact(place)
     else:
         low, high = groups.word(place), groups.word(place + 1)
-        if answer.function.name == "sum":
+        if answer.may_overflow:
             fits = high == low >> 63
             return Column(type_, low, _and(valid, fits))
         total = np.empty(len(groups), np.float64)
@@ -193,7 +193,7 @@ def _check_sums(
     failures: list[GroupFailure],
 ) -> None:
     for answer in spec.answers:
-        if answer.function.name != "sum" or columns[answer.field.name].valid is None or answer.field.type != INT64:
+        if not answer.may_overflow or columns[answer.field.name].valid is None:
             continue  # all there are fit
         low, high = groups.word(answer.places[0]), groups.word(answer.places[0] + 1)
         fails = np.flatnonzero(high != low >> 63).tolist()
@@ -206,15 +206,25 @@ def describe_group(columns: dict[str, Column], by: tuple[Field, ...], row: int) 
     return ", ".join(f"{field.name}={_value(columns[field.name], row)!r}" for field in by) or "all rows"
 
 
-def _value(column: Column, row: int) -> object:
+def describe_row(columns: Mapping[str, Column], row: int, bytes_max: int) -> str:
+    """The values of `row` for a person to read, at most about `bytes_max` bytes: `ip='10.0.0.1', n=3`; lists are named only."""
+    found = ((name, column, _value(column, row, bytes_max)) for name, column in columns.items())
+    values = ", ".join(
+        f"{name}=[...]" if column.type.is_list and value is not None else f"{name}={value!r}" for name, column, value in found
+    )
+    return values.encode()[:bytes_max].decode(errors="ignore")
+
+
+def _value(column: Column, row: int, bytes_max: int | None = None) -> object:
+    """Of a text as many bytes."""
     if column.valid is not None and not column.valid[row]:
         return None
     if not column.type.is_text:
         return column.values[row].item()
     assert column.starts is not None and column.data is not None
-    start = int(column.starts[row])
-    body = column.data[start : start + int(column.values[row])].tobytes()
-    return body if column.type == BINARY else body.decode()
+    start, size = int(column.starts[row]), int(column.values[row])
+    body = column.data[start : start + (size if bytes_max is None else min(size, bytes_max))].tobytes()
+    return body if column.type == BINARY else body.decode(errors="replace")
 
 
 def origins(name: str, keys: Keys, window_start: Instant) -> np.ndarray:

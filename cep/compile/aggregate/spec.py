@@ -44,6 +44,7 @@ class Answer:
     places: tuple[int, ...]
     row: tuple[Field, ...] = ()  # what is remembered is ROW, which has these columns, rather than values of the column
     records: FirstRows | None = None  # its state, if it has many rows
+    may_overflow: bool = False  # it is a sum of two words, and NULL and a dead letter where it does not fit int64 (rule 5.7)
 
 
 @dataclass(frozen=True)
@@ -274,7 +275,8 @@ class AggregateSpec:
                 row = self.schema.fields
         records = next((state for state in states if isinstance(state, FirstRows)), None)
         is_time = function.column in self.time_columns
-        return Answer(result_field(name, function, column, by), function, column, is_time, places, row, records)
+        field = result_field(name, function, column, by)
+        return Answer(field, function, column, is_time, places, row, records, function.name == "sum" and field.type == INT64)
 
 
 def free_prefix(wanted: str, names: Iterable[str]) -> str:

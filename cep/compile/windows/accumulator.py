@@ -70,8 +70,15 @@ class Accumulator:
 
     def extend(self, capacity: int) -> None:
         """Makes it room for `capacity` slots."""
+        _exhaust(self._extending(capacity))
+
+    def _extending(self, capacity: int) -> Iterator[None]:
+        """It yields between pieces of some megabytes."""
+        entries, step = self.slots.entries, PIECE_BYTES // 8
         longer = np.zeros(capacity * self.width, np.int64)
-        longer[: len(self.slots.entries)] = self.slots.entries
+        for start in range(0, len(entries), step):
+            longer[start : min(start + step, len(entries))] = entries[start : start + step]
+            yield
         self.slots.entries = longer
 
     def clear(self, answers: int) -> None:
@@ -100,7 +107,7 @@ class Accumulator:
             if start == stop:
                 return
             if is_full(self.slots):
-                yield from self._rewriting(self.capacity, self.held(), self.held())
+                yield from self.rewriting(self.capacity, self.held(), self.held())
             self.output.grow_bytes()
 
     @property
@@ -116,21 +123,21 @@ class Accumulator:
         left: np.ndarray,
         desk: np.ndarray,
         arguments: tuple[np.ndarray, ...],
-    ) -> None:
+    ) -> Iterator[None]:
         """Goes on with rows whose groups are `numbers` (`trailing_source`), and makes the room that was lacking. `window`: how many rows,
-        µs and ttl in µs, -1 each where there is no such bound."""
+        µs and ttl in µs, -1 each where there is no such bound. It yields while it makes room for much."""
         where = *groups.words, numbers, *window, left, desk, len(numbers)
         self.loops.trail(*where, *_arrays(self.slots), *_arrays(self.output), *arguments)
         if desk[LACKED]:
-            self.extend(max(2 * self.capacity, int(desk[USED] + desk[LACKED])))
+            yield from self._extending(max(2 * self.capacity, int(desk[USED] + desk[LACKED])))
         if is_full(self.slots):
-            self.rewrite_in_place()
+            yield from self._rewriting_in_place()
         self.output.grow_bytes()
 
-    def rewrite_in_place(self) -> None:
+    def _rewriting_in_place(self) -> Iterator[None]:
         """Leaves behind what is not held; second words, which no loop of slots uses, stay as they are."""
         held, words = self.held(), self.slots.entries[1 :: self.width].copy()
-        self.rewrite(self.capacity, held, held)
+        yield from self.rewriting(self.capacity, held, held)
         self.slots.entries[1 :: self.width] = words
 
     def groups(self, groups: Table, slots: np.ndarray, numbers: np.ndarray) -> Groups:
@@ -149,9 +156,10 @@ class Accumulator:
 
     def rewrite(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> None:
         """Moves what slots `sources` hold to `targets` in a new table of `capacity` slots, and leaves behind what is not held."""
-        _exhaust(self._rewriting(capacity, sources, targets))
+        _exhaust(self.rewriting(capacity, sources, targets))
 
-    def _rewriting(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> Iterator[None]:
+    def rewriting(self, capacity: int, sources: np.ndarray, targets: np.ndarray) -> Iterator[None]:
+        """The same, yielding between pieces of some megabytes."""
         old = self.slots
         new = plain_table(self.width, self.sums, capacity)
         rows = targets, sources, np.ones(len(sources), np.uint8)

@@ -62,7 +62,7 @@ class Firing(Protocol):
 
 
 class PaneFiring:
-    """Every pane by itself: tumbling windows, and partial rows."""
+    """Every pane is a window of its own: of tumbling windows, and of partial rows."""
 
     bytes = 0
 

@@ -38,7 +38,7 @@ from cep.compile.windows.trailing_source import (
     USED,
     WORK,
 )
-from cep.elements import Batch
+from cep.elements import PAUSE, Batch
 from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_arrow
 from cep.kernels.jit import kernel, warm
 from cep.kernels.tables.group_table import GroupTable, number_groups
@@ -50,6 +50,8 @@ from cep.model.windows import TrailingWindow
 ROWS_MAX, BATCH_BYTES = 65_536, 1 << 24
 #: Rows taken, answers and merges between two pauses, and the bytes that these may write where states have no bound.
 PIECE_WORK, PIECE_BYTES = 131_072, 1 << 22
+#: Groups that are looked through between two pauses.
+PIECE_GROUPS = 1 << 16
 #: Groups to forget are looked for after so many rows at least, and what a watermark counts among them.
 WORK_MIN, WATERMARK_ROWS = 4_096, 64
 #: So many times as many entries as hold something are too many.
@@ -71,11 +73,12 @@ class Answers:
     columns: dict[str, Column]
 
 
-@kernel("int64(const int64[:], int64, int64, int64[:, :])", on_demand=True)
-def list_rows(groups: np.ndarray, width: int, rows: int, out: np.ndarray) -> int:
-    """Group, number and entry of each row that is kept, those of a group in order; returns how many."""
+@kernel("int64(const int64[:], int64, int64, int64, int64[:, :])", on_demand=True)
+def list_rows(groups: np.ndarray, width: int, begin: int, end: int, out: np.ndarray) -> int:
+    """Group, number and entry of each row that is kept of the groups from `begin` to before `end`, those of a group in order; returns how
+    many."""
     count = 0
-    for group in range(rows):
+    for group in range(begin, end):
         at = group * width
         for number in range(groups[at + FIRST], groups[at + NEXT]):
             entry = groups[at + BASE] + 1 + (number & (groups[at + ROOM] - 1))
@@ -127,7 +130,8 @@ class TrailingState:
             room = min(n - start, self.rows_max)
             self.accumulator.clear(room)
             while True:
-                self._go_on(numbers, rows.arrays[3:])
+                for _ in self._go_on(numbers, rows.arrays[3:]):
+                    yield None
                 output = self.accumulator.output
                 if desk[ANSWERED] == n or output.rows == room or output.bytes_used > BATCH_BYTES:
                     break
@@ -145,10 +149,11 @@ class TrailingState:
             batch = replace(batch, origin=origin)
         return tuple_rows(self.spec, batch)
 
-    def _go_on(self, numbers: np.ndarray, arguments: tuple[np.ndarray, ...]) -> None:
-        """A piece of work; where states have no bound, how large the next one may be follows from what it wrote."""
+    def _go_on(self, numbers: np.ndarray, arguments: tuple[np.ndarray, ...]) -> Iterator[None]:
+        """A piece of work, which pauses while it makes room. Where states have no bound, how large the next one may be follows from what it
+        wrote."""
         written, self._desk[WORK] = self.accumulator.written, self._piece
-        self.accumulator.trail(self.groups, numbers, self._bounds, self._left, self._desk, arguments)
+        yield from self.accumulator.trail(self.groups, numbers, self._bounds, self._left, self._desk, arguments)
         if not self._bounded:
             done = self._piece - int(self._desk[WORK])
             fitting = done * PIECE_BYTES // max(self.accumulator.written - written, 1)
@@ -189,12 +194,18 @@ class TrailingState:
         counts: np.ndarray = words[:, NEXT] - words[:, FIRST]
         return counts
 
-    def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Group, number and entry of each row that is kept."""
-        listed = np.empty((int(self._counts.sum()), 3), np.int64)
-        list_rows(*self.groups.words, self.groups.rows, listed)
+    def _rows(self, begin: int = 0, end: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Group, number and entry of each row that is kept, of all groups or those from `begin` to before `end`."""
+        end = self.groups.rows if end is None else end
+        listed = np.empty((int(self._counts[begin:end].sum()), 3), np.int64)
+        list_rows(*self.groups.words, begin, end, listed)
         group, number, entry = np.ascontiguousarray(listed.T)
         return group, number, entry
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """All groups, so many at a time."""
+        rows = self.groups.rows
+        return ((begin, min(begin + PIECE_GROUPS, rows)) for begin in range(0, rows, PIECE_GROUPS))
 
     def _times(self, entries: np.ndarray) -> np.ndarray:
         """The event times of the rows in `entries`."""
@@ -203,49 +214,66 @@ class TrailingState:
 
     # Forgetting
 
-    def forget(self, watermark: int) -> None:
-        """Every row before `watermark` was taken: frees, now and then, what no row to come sees."""
+    def forget(self, watermark: int) -> Iterator[Batch]:
+        """Every row before `watermark` was taken: frees, now and then, what no row to come sees. It pauses; to be pulled to its end before
+        anything else is called."""
         self._work += WATERMARK_ROWS
         if self._work < self._due:
             return
-        over = self._over(watermark)
+        over = np.zeros(self.groups.rows, bool)
+        for begin, end in self._pieces():
+            over[begin:end] = self._over(watermark, begin, end)
+            yield PAUSE
         if 2 * int(over.sum()) > len(over) or EXCESS * self.accumulator.count() < self.accumulator.capacity:
-            self._rebuild(~over)
+            yield from self._rebuild(~over)
         self._work, self._due = 0, max(self.groups.rows, WORK_MIN)
 
-    def _over(self, watermark: int) -> np.ndarray:
-        """bool[groups]: of which are all rows too old for every row from `watermark` on?"""
+    def _over(self, watermark: int, begin: int, end: int) -> np.ndarray:
+        """bool[end - begin]: of which of these groups are all rows too old for every row from `watermark` on?"""
         spans = [span for span in (self.window.size, self.ttl) if span is not None]
-        words = self.groups.matrix
-        if not spans or not len(words):
+        words = self.groups.matrix[begin:end]
+        if not spans:
             return np.zeros(len(words), bool)
         last = words[:, BASE] + 1 + ((words[:, NEXT] - 1) & (words[:, ROOM] - 1))
         over: np.ndarray = self._times(last) < max(watermark, -(2**62)) - min(spans)
         return over
 
-    def _rebuild(self, kept: np.ndarray) -> None:
+    def _rebuild(self, kept: np.ndarray) -> Iterator[Batch]:
         """Keeps the groups `kept`, bool[groups], in regions as large as they need."""
-        group, number, entry = self._rows()
-        mine = kept[group]
-        renumbered = self.groups.keep(kept)
-        group, number, entry = renumbered[group[mine]], number[mine], entry[mine]
-        words = self.groups.matrix
-        backs = np.flatnonzero(words[:, FLIP] < words[:, NEXT])
-        old_backs = words[backs, BASE].copy()
-        self._lay_out(0)
-        targets = np.concatenate([self._entries(group, number), words[backs, BASE]])
-        sources, times = np.concatenate([entry, old_backs]), self._times(entry)
-        self.accumulator.rewrite(max(2 * int(self._desk[USED]), 64), sources, targets)
-        self._set_times(targets[: len(entry)], times)
+        for _ in self.groups.keeping(kept):
+            yield PAUSE
+        sources, times = [], []
+        for begin, end in self._pieces():
+            _, _, entry = self._rows(begin, end)
+            sources += [self.groups.matrix[self._with_backs(begin, end), BASE], entry]
+            times.append(self._times(entry))
+            yield PAUSE
+        targets, rows = [], []
+        self._desk[USED], self._left[:] = 0, -1
+        for begin, end in self._pieces():
+            self._lay_out(begin, end)
+            _, _, entry = self._rows(begin, end)
+            targets += [self.groups.matrix[self._with_backs(begin, end), BASE], entry]
+            rows.append(entry)
+            yield PAUSE
+        capacity = max(2 * int(self._desk[USED]), 64)
+        for _ in self.accumulator.rewriting(capacity, _joined(sources), _joined(targets)):
+            yield PAUSE
+        for entry, time in zip(rows, times, strict=True):
+            self._set_times(entry, time)
+            yield PAUSE
         self.accumulator.forget()
 
-    def _lay_out(self, first: int) -> None:
-        """Gives the groups from number `first` on regions, one behind the other behind those in use; if all, there is no other."""
-        words = self.groups.matrix[first:]
+    def _with_backs(self, begin: int, end: int) -> np.ndarray:
+        """The groups among these that have rows in the back."""
+        words = self.groups.matrix[begin:end]
+        return begin + np.flatnonzero(words[:, FLIP] < words[:, NEXT])
+
+    def _lay_out(self, begin: int, end: int) -> None:
+        """Gives the groups from `begin` to before `end` regions, one behind the other behind those in use."""
+        words = self.groups.matrix[begin:end]
         room = np.maximum(words[:, NEXT] - words[:, FIRST], ROOM_MIN)
         words[:, ROOM] = 1 << np.ceil(np.log2(room)).astype(np.int64)
-        if not first:
-            self._desk[USED], self._left[:] = 0, -1
         ends = self._desk[USED] + np.cumsum(1 + words[:, ROOM])
         words[:, BASE] = ends - 1 - words[:, ROOM]
         self._desk[USED] = ends[-1] if len(ends) else self._desk[USED]
@@ -293,7 +321,7 @@ class TrailingState:
         words = self.groups.matrix
         words[group, FIRST], words[group, DONE], words[group, FLIP] = first, first, flip
         np.maximum.at(words[:, NEXT], group, number + 1)
-        self._lay_out(before)
+        self._lay_out(before, self.groups.rows)
         if self._desk[USED] > self.accumulator.capacity:
             self.accumulator.extend(2 * int(self._desk[USED]))
         entries = self._entries(group, number)
@@ -306,3 +334,7 @@ class TrailingState:
         fresh[firsts] = 1
         self.accumulator.absorb(words[group[back], BASE], back, fresh, *other)
         self.sequence = max(self.sequence, int(sequence.max()))
+
+
+def _joined(pieces: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)

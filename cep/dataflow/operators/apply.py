@@ -9,7 +9,7 @@ import numpy as np
 from cep.compile.user.batches import BatchFunction, Made
 from cep.dataflow.dead_letters import DeadLetters, Letter
 from cep.dataflow.operators.context import BuildContext
-from cep.dataflow.operators.operator import StatelessOperator, position
+from cep.dataflow.operators.operator import StatelessOperator, position, record
 from cep.elements import PAUSE, Batch
 from cep.model.operators import Apply
 from cep.model.schema import Schema
@@ -29,7 +29,9 @@ class ApplyOperator(StatelessOperator):
                     yield _placed(batch, each)
                     continue
                 case (row, reason):
-                    self.dead_letters.put(Letter(self.name, reason, batch.source, position(batch, row)))
+                    self.dead_letters.put(
+                        Letter(self.name, reason, batch.source, position(batch, row), record(batch, row, self.dead_letters))
+                    )
             yield PAUSE
 
 

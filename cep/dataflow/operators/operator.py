@@ -25,10 +25,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
+from cep.compile.aggregate.results import describe_row
 from cep.compile.aggregate.window_state import AggregateSpec, GroupFailure, WindowState
 from cep.compile.chain.chain import Chain, Result
 from cep.compile.chain.text_room import TooMuch, long_rows, too_long
-from cep.dataflow.dead_letters import DeadLetters, Letter
+from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
 from cep.dataflow.operators.pre_aggregation import Reduction
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 from cep.errors import StateLimitExceeded
@@ -174,7 +175,7 @@ def without_long_values(batch: Batch, name: str, dead_letters: DeadLetters) -> B
     if not failed:
         return batch
     for row in sorted(failed):
-        dead_letters.put(Letter(name, failed[row], batch.source, position(batch, row)))
+        dead_letters.put(Letter(name, failed[row], batch.source, position(batch, row), record(batch, row, dead_letters)))
     return batch.take(np.delete(np.arange(len(batch)), sorted(failed)))
 
 
@@ -203,7 +204,9 @@ class SlowChainOperator(StatelessOperator):
 def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
     """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
     for failure in result.failures:
-        dead_letters.put(Letter(failure.operator, failure.reason, batch.source, position(batch, failure.row)))
+        dead_letters.put(
+            Letter(failure.operator, failure.reason, batch.source, position(batch, failure.row), record(batch, failure.row, dead_letters))
+        )
     time, origin = batch.time, batch.origin
     if result.columns is batch.columns:
         return batch
@@ -216,6 +219,11 @@ def position(batch: Batch, row: int) -> str:
     """Where a row comes from, for its dead letter."""
     where = f"event time {describe_time(int(batch.time[row]))}"
     return where if batch.origin is None else f"{where}, record {int(batch.origin[row, 1])}"
+
+
+def record(batch: Batch, row: int, dead_letters: DeadLetters) -> str:
+    """The values of a row, for its dead letter; empty where too many come at once."""
+    return describe_row(batch.columns, row, RECORD_BYTES_MAX) if dead_letters.takes_values else ""
 
 
 class PassOperator(OneForOne):

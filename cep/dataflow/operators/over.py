@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.windows.trailing import TrailingState
@@ -11,7 +11,7 @@ from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Keep, Part, put_overflows, without_long_values
 from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.state.hold import Hold, whole_instants
-from cep.dataflow.state.lags import Lag, Lags, look_back
+from cep.dataflow.state.lags import KERNELS, Lag, Lags
 from cep.elements import PAUSE, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import warm
@@ -31,7 +31,7 @@ class OverOperator(SequentialOperator):
         asked = [Lag(name, f.column or "", int(f.parameter("k"))) for name, f in over.functions if f.name == "lag"]
         self.lags = Lags(tuple(hold.schema[name] for name in over.by), asked, hold.schema, over.ttl) if asked else None
         if asked:
-            warm(look_back)
+            warm(*KERNELS)
 
     @property
     def memory_bytes(self) -> int:
@@ -48,12 +48,12 @@ class OverOperator(SequentialOperator):
                 self._check()
         for each in (self.state, self.lags):
             if each is not None:
-                each.forget(watermark)
+                yield from each.forget(watermark)
         if self.state is not None and self.state.failed:
             put_overflows(self.name, self.dead_letters, *self.state.take_failures())
 
-    def _take(self, batch: Batch) -> Iterable[Batch]:
-        lags = {} if self.lags is None else self.lags.take(batch)
+    def _take(self, batch: Batch) -> Iterator[Batch]:
+        lags = {} if self.lags is None else (yield from self.lags.take(batch))
         if self.state is None:
             yield self._with(batch, lags)
             return

@@ -15,7 +15,7 @@ from cep.compile.aggregate.results import describe_group
 from cep.dataflow.operators.operator import NOTHING, Keep, Part, check_state
 from cep.dataflow.state.group_memory import GroupMemory
 from cep.dataflow.state.hold import Hold
-from cep.elements import MIN_TIME, Batch, describe_time
+from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
 
 HELD, GROUPS = "held", "groups"
 #: What was taken of tuples, in bytes, before their memory is looked at again.
@@ -60,7 +60,8 @@ class SequentialOperator:
             if self.hold.released >= self._look_at:
                 self._check()
         if self.memory is not None:
-            self.memory.forget(watermark)
+            for _ in self.memory.forget(watermark):
+                yield PAUSE
 
     def watermark_after(self, watermark: int) -> int:
         return watermark

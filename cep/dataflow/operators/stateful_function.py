@@ -14,7 +14,7 @@ from cep.compile.user.rows import slow_note
 from cep.compile.user.state import Packed, packed, state_from_text, state_to_text, unpacked
 from cep.compile.user.values import WrongResult, check_of, column_of_values, python_values
 from cep.dataflow.dead_letters import DeadLetters, Letter
-from cep.dataflow.operators.operator import position
+from cep.dataflow.operators.operator import position, record
 from cep.dataflow.operators.sequential import SequentialOperator
 from cep.dataflow.state.group_memory import NEVER, GroupMemory
 from cep.dataflow.state.hold import Hold
@@ -51,8 +51,8 @@ class FunctionMemory(GroupMemory):
         self.state_bytes += len(state) - (0 if self.last[group] == NEVER else len(self.values[0][group]))
         self.last[group], self.values[0][group] = time, state
 
-    def keep(self, kept: np.ndarray) -> None:
-        super().keep(kept)
+    def _keep(self, kept: np.ndarray) -> None:
+        super()._keep(kept)
         self.state_bytes = sum(map(len, self.values[0][self.touched]))
 
     @property
@@ -132,4 +132,6 @@ class StatefulFunctionOperator(SequentialOperator):
     def _bury(self, batch: Batch, row: int, group: int, reason: str) -> None:
         by = self.groups.by
         where = f", group {describe_group(self.groups.numbers.columns, by, group)}" if by else ""
-        self.dead_letters.put(Letter(self.name, reason, position=position(batch, row) + where))
+        self.dead_letters.put(
+            Letter(self.name, reason, position=position(batch, row) + where, record=record(batch, row, self.dead_letters))
+        )

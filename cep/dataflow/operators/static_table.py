@@ -24,6 +24,7 @@ from cep.model.query import Query
 from cep.model.schema import Field, Schema
 from cep.model.tables import StaticTable
 from cep.transport import admission
+from cep.world.confined import held
 
 #: Rows of a piece of a table.
 PIECE_ROWS = 65_536
@@ -107,13 +108,27 @@ def _read(table: StaticTable, names: list[str]) -> pa.Table:
     if table.path is None:
         schema, batches = admission.read_stream(table.data)
         return pa.Table.from_batches(batches, schema)
+    with held(table.path) as there:
+        return _read_file(table, there, names)
+
+
+def _read_file(table: StaticTable, there: str, names: list[str]) -> pa.Table:
     match table.format:
         case "parquet":
-            file = pyarrow.parquet.ParquetFile(table.path)
+            file = pyarrow.parquet.ParquetFile(there)
             return file.read(names if set(names) <= set(file.schema_arrow.names) else None, use_threads=False)
         case "arrow":
-            return pyarrow.feather.read_table(table.path, use_threads=False, memory_map=False)
-    return pyarrow.csv.read_csv(table.path, pyarrow.csv.ReadOptions(use_threads=False), convert_options=_conversion(table.schema))
+            return pyarrow.feather.read_table(there, use_threads=False, memory_map=False)
+    with pa.input_stream(there, compression=compression_of(str(table.path))) as text:
+        return pyarrow.csv.read_csv(text, pyarrow.csv.ReadOptions(use_threads=False), convert_options=_conversion(table.schema))
+
+
+def compression_of(path: str) -> str | None:
+    """As the file's name says it."""
+    try:
+        return str(pa.Codec.detect(path).name)
+    except (TypeError, ValueError):  # the first is what pyarrow raises of a name that says nothing
+        return None
 
 
 def _conversion(schema: Schema, only: Sequence[str] = ()) -> pyarrow.csv.ConvertOptions:

@@ -34,6 +34,7 @@ from cep.model.operators import TableVersions
 from cep.model.operators.table_versions import CLOCK, UNTIL, VERSION, travelling
 from cep.model.schema import INT64, DataType
 from cep.transport.wire import Format
+from cep.world.confined import open_to_read
 
 _STATE, _FIRST = "state", "first"
 
@@ -52,7 +53,7 @@ class TableFile:
             self.check(self.path)
             if not stat.S_ISREG(os.stat(self.path).st_mode):
                 raise DataError(f"table {self.path!r}: this is no file")
-            with open(self.path, "rb") as file:
+            with os.fdopen(open_to_read(self.path), "rb") as file:
                 stamp = _stamp(file.fileno())
                 if stamp == self.stamp:
                     return False

@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from cep.dataflow.channel import Channel, batch_bytes, row_bytes
-from cep.dataflow.meter import Account, Latency, Stall
+from cep.dataflow.meter import Account, CreditWait, Latency
 from cep.dataflow.outputs.balancer import Balancer, RouteKey
 from cep.elements import (
     MAX_TIME,
@@ -137,7 +137,7 @@ class EdgeOutput:
         self.idle = False  # what is before it has nothing under way
         self.table_version = 0  # of the buckets of its targets
         self.discarded = 0  # tuples given out without a receiver
-        self.account, self.stall = Account(), Stall()
+        self.account, self.stall = Account(), CreditWait()
         self.leaves_query = False  # its targets are clients and readers, not instances of its own query
         self.latency: Latency | None = None  # of answers
         self._gone_bytes = 0  # sent to targets that were given up, and at its old place

@@ -26,7 +26,7 @@ class Emitting:
 
 
 class Outputs(list[EdgeOutput]):
-    """`meter` tells the time."""
+    """The outputs of an instance: how they are emitted, and since when tuples are gathered by the clock of `meter`."""
 
     __slots__ = ("_gathering_from", "emitting", "meter")
 

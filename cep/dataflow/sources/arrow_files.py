@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from cep.dataflow.sources.rows import Parts, RowFormat
+from cep.world.confined import held
 
 
 class ArrowParts(Parts):
     def __init__(self, path: str) -> None:
-        self.file = pa.OSFile(path)  # no memory map: one that is cut short while it is read would end the process
+        with held(path) as there:
+            self.file = pa.OSFile(there)  # no memory map: one that is cut short while it is read would end the process
         self.reader = pa.ipc.open_file(self.file)
 
     def rows(self) -> list[int]:

@@ -128,6 +128,7 @@ class FileSource:
         self.watermark = max(self.watermark, min(here, least))
 
     def _on_time(self, piece: Piece, block: Block, record: int) -> Batch | None:
+        """The rows that are on time; those that are late, and bad, are counted and left out. None: there are none."""
         time, judged = self._judge(piece)
         self.max_time, self.late_rows = judged.max_time, self.late_rows + judged.late
         if not len(time):

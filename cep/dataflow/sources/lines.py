@@ -22,6 +22,7 @@ from cep.errors import ClusterError, DataError
 from cep.kernels.text import READABLE
 from cep.model.limits import VALUE_BYTES_MAX
 from cep.model.streams import Stream
+from cep.world.confined import open_to_read
 
 ROW_BYTES_MAX = VALUE_BYTES_MAX
 PADDING = READABLE  # bytes behind a buffer that kernels may read
@@ -93,7 +94,7 @@ class LineFormat:
 
     @staticmethod
     def check(stream: Stream, path: str) -> None:
-        with open(path, "rb") as file:
+        with os.fdopen(open_to_read(path), "rb") as file:
             head = file.read(max(map(len, COMPRESSED)))
         for mark, name in COMPRESSED.items():
             if head.startswith(mark):
@@ -126,7 +127,7 @@ class LineFormat:
 
 def _open(path: str) -> int:
     try:
-        return os.open(path, os.O_RDONLY)
+        return open_to_read(path)
     except OSError as error:
         raise ClusterError(f"file {path!r} cannot be read: {error.strerror}") from error
 

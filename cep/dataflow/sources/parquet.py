@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep.dataflow.sources.rows import Parts, RowFormat
+from cep.world.confined import held
 
 
 class ParquetParts(Parts):
     def __init__(self, path: str) -> None:
-        self.file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
+        with held(path) as there:
+            self.file = pq.ParquetFile(there, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
 
     def rows(self) -> list[int]:
         metadata = self.file.metadata

@@ -211,6 +211,7 @@ class PublishedSource:
         return batch
 
     def _on_time(self, publisher: PublisherPartition, published: Published) -> Batch | None:
+        """The rows that are on time; those that are late, and bad, are counted and left out. None: there are none."""
         batch = published.batch
         first, behind = published.record, published.record + len(batch.time)
         if batch.origin is None and self.since == MIN_TIME and on_time(batch.time, published.max_time, self.disorder, *self.times):
@@ -326,7 +327,8 @@ class PublishedSource:
         if len(idle) == len(self.publishers):
             return f"nobody of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"
         slowest = self.publishers[str(self.merge.slowest())]
-        ago = f"last row {(now_us - slowest.last_row_us) / 1e6:.0f} s ago" if slowest.last_row_us else "no row yet"
+        came = slowest.last_row_us
+        ago = "no row yet" if came is None else f"last row {(now_us - came) / 1e6:.0f} s ago"
         return f"publisher {slowest.name} of stream {self.stream!r}, {ago}{f'; idle: {_some(idle)}' if idle else ''}"
 
 

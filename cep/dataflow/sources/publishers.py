@@ -45,7 +45,7 @@ class PublisherPartition:
     partition: int
     inbox: Inbox
     described: str = ""  # where its rows were read, for dead letters
-    last_row_us: int = 0  # when its last batch came, by the clock; 0: none yet
+    last_row_us: int | None = None  # when its last batch came, by the clock; None: none yet
     watermark: int = MIN_TIME
     idle: bool = False
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken

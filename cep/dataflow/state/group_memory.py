@@ -6,7 +6,7 @@ shows nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -69,15 +69,21 @@ class GroupMemory:
         self.values = [_resized(array, size) for array in self.values]
         self.valid = [None if array is None else _resized(array, size) for array in self.valid]
 
-    def forget(self, watermark: int) -> None:
-        """Frees groups that any row from `watermark` on would begin anew, now and then."""
+    def forget(self, watermark: int) -> Iterator[None]:
+        """Frees groups that any row from `watermark` on would begin anew, now and then. It yields between pieces, and is to be pulled to
+        its end before anything else is called."""
         if self.ttl == FOR_EVER or len(self.numbers) < 2 * self._left + SWEEP_ROWS:
             return
-        self.keep(np.flatnonzero(self.last[: len(self.numbers)] >= max(watermark - self.ttl, NEVER + 1)))
+        kept = np.flatnonzero(self.last[: len(self.numbers)] >= max(watermark - self.ttl, NEVER + 1))
+        yield from self.numbers.keeping(kept)
+        self._keep(kept)
 
     def keep(self, kept: np.ndarray) -> None:
         """Frees all groups but `kept`, int64[m] ascending, which are 0 to m - 1 from now on."""
         self.numbers.keep(kept)
+        self._keep(kept)
+
+    def _keep(self, kept: np.ndarray) -> None:
         self.last, self.values = self.last[kept], [array[kept] for array in self.values]
         self.valid = [None if array is None else array[kept] for array in self.valid]
         self._left = len(kept)

@@ -2,12 +2,17 @@
 
 Each group has a ring of the numbers of its last rows, and the rows lie in pieces, as they came: so a lag is a number looked up and a value
 taken, whatever its type. What no ring names any more is left behind once that is most of what there is.
+
+Whatever grows with the number of groups or of rows that are kept is done in pieces, between which others have their turn: what pauses is a
+generator, to be pulled to its end before anything else is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +20,14 @@ import pyarrow as pa
 from cep.compile.aggregate.spec import free_prefix
 from cep.dataflow.channel import batch_bytes
 from cep.dataflow.outputs.output import compacted, concatenated
-from cep.elements import Batch
+from cep.elements import MIN_TIME, PAUSE, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import kernel
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.schema import INT64, Field, Schema
 from cep.transport.wire import Format
+
+T = TypeVar("T")
 
 FOR_EVER = -1
 NONE = -1
@@ -28,6 +35,8 @@ NONE = -1
 ROWS_MORE, GROUPS_MORE = 65_536, 4_096
 #: Pieces of fewer rows are put together, each at most half as long as the one before.
 FEW_ROWS = 8_192
+#: Words of rings and rows that are looked through or copied between two pauses, and pieces from which values are taken.
+PIECE_WORDS, PIECE_ROWS, PIECES = 1 << 20, 1 << 16, 64
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,29 @@ def look_back(
         last[group] = time[i]
 
 
+@kernel("void(int64, int64, const int64[:, :], const int64[:], uint8[:])", on_demand=True)
+def mark_named(first: int, stop: int, rings: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """Sets 1 for each row that the ring of a group from `first` to before `stop` names."""
+    size = rings.shape[1]
+    for group in range(first, stop):
+        for place in range(max(counts[group] - size, 0), counts[group]):
+            out[rings[group, place % size]] = 1
+
+
+@kernel("void(int64, int64, int64[:, :], const int64[:], const int64[:])", on_demand=True)
+def renumber(first: int, stop: int, rings: np.ndarray, counts: np.ndarray, numbers: np.ndarray) -> None:
+    """Names rows by `numbers`, in the rings of the same groups."""
+    size = rings.shape[1]
+    for group in range(first, stop):
+        for place in range(max(counts[group] - size, 0), counts[group]):
+            rings[group, place % size] = numbers[rings[group, place % size]]
+
+
+KERNELS = look_back, mark_named, renumber
+#: What pauses.
+Work = Generator[Batch, None, None]
+
+
 class Lags:
     """`asked` of rows of `schema`; `ttl` µs after the last row of a group there is none before."""
 
@@ -82,7 +114,7 @@ class Lags:
     def clear(self) -> None:
         self.numbers = GroupNumbers(self.by)
         self._rings = np.empty((0, int(self.back[-1])), np.int64)
-        self._counts, self._last = np.zeros((2, 0), np.int64)
+        self._counts, self._last = np.empty((2, 0), np.int64)
         self._pieces: list[Batch] = []
         self._rows = self._left = self._groups_left = 0
 
@@ -92,53 +124,67 @@ class Lags:
         arrays = self._rings.nbytes + self._counts.nbytes + self._last.nbytes
         return self.numbers.bytes + arrays + sum(map(batch_bytes, self._pieces))
 
-    def take(self, batch: Batch) -> dict[str, Column]:
-        """The lags of rows in stream order, which come behind those taken before."""
-        groups, n = self._groups_of(batch), len(batch)
+    def take(self, batch: Batch) -> Generator[Batch, None, dict[str, Column]]:
+        """Returns the lags of rows in stream order, which come behind those taken before."""
+        groups, n = (yield from self._groups_of(batch)), len(batch)
         before = np.empty((len(self.back), n), np.int64)
         times = np.ascontiguousarray(batch.time)
         look_back(groups, times, self._rows, self.ttl, self.back, self._rings, self._counts, self._last, before)
         self._add(batch)
-        found = {int(k): self._taken(before[j], {lag.column for lag in self.asked if lag.k == k}) for j, k in enumerate(self.back)}
-        made = {lag.name: found[lag.k][lag.column] for lag in self.asked}
+        found = {}
+        for j, k in enumerate(self.back.tolist()):
+            found[k] = yield from self._taken(before[j], {lag.column for lag in self.asked if lag.k == k})
         if self._rows > 2 * self._left + ROWS_MORE:
-            self._sweep()
-        return made
+            yield from self._sweep()
+        return {lag.name: found[lag.k][lag.column] for lag in self.asked}
 
-    def _groups_of(self, batch: Batch) -> np.ndarray:
+    def _groups_of(self, batch: Batch) -> Generator[Batch, None, np.ndarray]:
         groups = self.numbers.of(batch.columns, len(batch))
         if len(self.numbers) > len(self._counts):
-            size = max(64, 2 * len(self.numbers))
-            rings = np.empty((size, self._rings.shape[1]), np.int64)
-            rings[: len(self._rings)] = self._rings
-            more = np.zeros(size - len(self._counts), np.int64)
-            self._rings, self._counts, self._last = rings, np.append(self._counts, more), np.append(self._last, more)
+            yield from self._resize(max(64, 2 * len(self.numbers)))
         return groups
 
+    def _resize(self, size: int) -> Work:
+        """Room for `size` groups."""
+        rings, before = np.empty((size, self._rings.shape[1]), np.int64), len(self._rings)
+        for first, stop in self._ranges(before):
+            rings[first:stop] = self._rings[first:stop]
+            yield PAUSE
+        counts, last = np.zeros(size, np.int64), np.full(size, MIN_TIME)
+        counts[:before], last[:before] = self._counts, self._last
+        self._rings, self._counts, self._last = rings, counts, last
+
+    def _ranges(self, groups: int) -> Iterator[tuple[int, int]]:
+        """So many groups, in pieces."""
+        step = max(PIECE_WORDS // self._rings.shape[1], 1)
+        return ((first, min(first + step, groups)) for first in range(0, groups, step))
+
     def _add(self, batch: Batch) -> None:
-        rows = Batch({name: batch.columns[name] for name in self.schema.names}, batch.time)
+        self._put(Batch({name: batch.columns[name] for name in self.schema.names}, batch.time))
+
+    def _put(self, rows: Batch) -> None:
         pieces = self._pieces
         pieces.append(compacted(rows))
         while len(pieces) > 1 and len(pieces[-2]) <= min(2 * len(pieces[-1]), FEW_ROWS):
             pieces[-2:] = [concatenated(pieces[-2:])]
-        self._rows += len(batch)
+        self._rows += len(rows)
 
-    def _taken(self, rows: np.ndarray, names: set[str]) -> dict[str, Column]:
+    def _taken(self, rows: np.ndarray, names: set[str]) -> Generator[Batch, None, dict[str, Column]]:
         """`names` of the rows of these numbers, NULL where they are NONE."""
         ends = np.cumsum([len(piece) for piece in self._pieces])
         where = np.searchsorted(ends, rows, side="right")  # NONE: in the first one
         there = (rows != NONE).astype(np.uint8)
-        order, found = np.empty(len(rows), np.int64), []
-        taken = 0
-        for number in np.unique(where).tolist():
-            (mine,) = np.nonzero(where == number)
+        order, found = np.argsort(where, kind="stable"), []
+        numbers, firsts = np.unique(where[order], return_index=True)
+        for number, mine in zip(numbers.tolist(), np.split(order, firsts[1:]), strict=True):
             piece = self._pieces[number]
-            start = int(ends[number]) - len(piece)
             chosen = Batch({name: piece.columns[name] for name in names}, piece.time)
-            found.append(chosen.take(np.maximum(rows[mine] - start, 0)))
-            order[mine] = taken + np.arange(len(mine))
-            taken += len(mine)
-        columns = concatenated(found).take(order).columns
+            found.append(chosen.take(np.maximum(rows[mine] - (int(ends[number]) - len(piece)), 0)))
+            if len(found) % PIECES == 0:
+                yield PAUSE
+        place = np.empty(len(rows), np.int64)
+        place[order] = np.arange(len(rows))
+        columns = concatenated(found).take(place).columns
         return {name: _where(there, column) for name, column in columns.items()}
 
     # Rows and groups that nothing looks at any more
@@ -152,24 +198,45 @@ class Lags:
         places = place[group, which]
         return group, places, self._rings[group, places % size]
 
-    def _sweep(self) -> None:
-        group, place, number = self._alive()
-        self._pieces = [compacted(self._rows_of(number))] if len(number) else []
-        self._rings[group, place % self._rings.shape[1]] = np.arange(len(number))
-        self._rows = self._left = len(number)
+    def _sweep(self) -> Work:
+        named, groups = np.zeros(self._rows, np.uint8), len(self.numbers)
+        for first, stop in self._ranges(groups):
+            mark_named(first, stop, self._rings, self._counts, named)
+            yield PAUSE
+        numbers = yield from self._leave_behind(named)
+        for first, stop in self._ranges(groups):
+            renumber(first, stop, self._rings, self._counts, numbers)
+            yield PAUSE
 
-    def _rows_of(self, numbers: np.ndarray) -> Batch:
-        return concatenated(self._pieces).take(numbers)
+    def _leave_behind(self, named: np.ndarray) -> Generator[Batch, None, np.ndarray]:
+        """Keeps the rows that are `named`, uint8[rows]; returns their new numbers, int64[rows], of others nonsense."""
+        numbers, pieces = np.empty(len(named), np.int64), deque(self._pieces)
+        self._pieces, self._rows, begin = [], 0, 0
+        while pieces:
+            piece = pieces.popleft()
+            own = slice(begin, begin + len(piece))
+            numbers[own] = self._rows + np.cumsum(named[own]) - 1
+            kept, begin = np.flatnonzero(named[own]), own.stop
+            if len(kept):
+                self._put(piece.take(kept))
+            yield PAUSE
+        self._left = self._rows
+        return numbers
 
-    def forget(self, watermark: int) -> None:
+    def forget(self, watermark: int) -> Work:
         """Frees groups that any row from `watermark` on would begin anew, now and then."""
         if self.ttl == FOR_EVER or len(self.numbers) < 2 * self._groups_left + GROUPS_MORE:
             return
         kept = np.flatnonzero(self._last[: len(self.numbers)] >= max(watermark, -(2**62)) - self.ttl)
-        self.numbers.keep(kept)
-        self._rings, self._counts, self._last = self._rings[kept], self._counts[kept], self._last[kept]
+        for _ in self.numbers.keeping(kept):
+            yield PAUSE
+        rings = np.empty((len(kept), self._rings.shape[1]), np.int64)
+        for first, stop in self._ranges(len(kept)):
+            rings[first:stop] = self._rings[kept[first:stop]]
+            yield PAUSE
+        self._rings, self._counts, self._last = rings, self._counts[kept], self._last[kept]
         self._groups_left = len(kept)
-        self._sweep()
+        yield from self._sweep()
 
     # Snapshots
 
@@ -178,7 +245,7 @@ class Lags:
         _, place, number = self._alive()
         if not len(number):
             return pa.RecordBatch.from_pylist([], self.format.arrow)
-        rows = self._rows_of(number)
+        rows = concatenated(self._pieces).take(number)
         return self.format.to_arrow(replace(rows, columns={self.place.name: Column(INT64, place), **rows.columns}))
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, Column]:
@@ -190,11 +257,22 @@ class Lags:
         rows = self.format.from_arrow(batch).take(np.flatnonzero(kept))
         if not len(rows):
             return
-        groups, place = self._groups_of(rows), rows.columns[self.place.name].values
+        groups, place = exhausted(self._groups_of(rows)), rows.columns[self.place.name].values
         self._rings[groups, place % self._rings.shape[1]] = self._rows + np.arange(len(rows))
         np.maximum.at(self._counts, groups, place + 1)
         np.maximum.at(self._last, groups, rows.time)
-        self._add(rows)
+        for start in range(0, len(rows), PIECE_ROWS):
+            self._add(rows.take(slice(start, start + PIECE_ROWS)))
+
+
+def exhausted(work: Generator[Batch, None, T]) -> T:
+    """Does it in one go."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 def _where(there: np.ndarray, column: Column) -> Column:

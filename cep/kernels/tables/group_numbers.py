@@ -5,6 +5,8 @@ So an operator's loop knows nothing of keys and tables: it is handed the number 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from cep.kernels.columns import Column, Columns
@@ -43,6 +45,11 @@ class GroupNumbers:
 
     def keep(self, numbers: np.ndarray) -> None:
         """Forgets all groups but `numbers`, int64[m] ascending, which are 0 to m - 1 from now on."""
+        for _ in self.keeping(numbers):
+            """In one go."""
+
+    def keeping(self, numbers: np.ndarray) -> Iterator[None]:
+        """The same, yielding between pieces."""
         kept = np.zeros(len(self), bool)
         kept[numbers] = True
-        self._table.keep(kept)
+        return self._table.keeping(kept)

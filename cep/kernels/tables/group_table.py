@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from cep.kernels.tables.keys import Keys
 from cep.kernels.tables.table import AHEAD, AHEAD_FROM, ARENA_USED, ARENA_WANTED, ROWS, Table, key_room, look_ahead, put_key, same_long
 
 _KEY_WORDS = 2
+#: Groups that are kept at a time.
+PIECE_GROUPS = 1 << 16
 
 
 @inlined
@@ -136,9 +138,17 @@ class GroupTable:
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Forgets the groups that `kept`, bool[rows], does not name. Returns the new number of each, int64[rows]; of others nonsense."""
+        for _ in self.keeping(kept):
+            """In one go."""
+        return np.cumsum(kept) - 1
+
+    def keeping(self, kept: np.ndarray) -> Iterator[None]:
+        """Forgets the same groups, yielding between pieces. To be pulled to its end before anything else is called."""
         old, rows = self.table, np.flatnonzero(kept)
         self.table = Table.make(self.width, 0, len(rows))
-        key0, key1 = (np.ascontiguousarray(old.matrix[rows, k]).view(np.uint64) for k in range(_KEY_WORDS))
-        self.numbers(Keys(key0, key1, old.arena))
-        self.matrix[:, _KEY_WORDS:] = old.matrix[rows, _KEY_WORDS:]
-        return np.cumsum(kept) - 1
+        for start in range(0, len(rows), PIECE_GROUPS):
+            words = old.matrix[rows[start : start + PIECE_GROUPS]]
+            key0, key1 = (np.ascontiguousarray(words[:, k]).view(np.uint64) for k in range(_KEY_WORDS))
+            self.numbers(Keys(key0, key1, old.arena))
+            self.matrix[start:, _KEY_WORDS:] = words[:, _KEY_WORDS:]
+            yield

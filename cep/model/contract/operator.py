@@ -1,8 +1,9 @@
 """What the description of an operator answers: all that readers of documents, the planner, and a person ask of it.
 
-A kind of operator is a frozen dataclass in a file of its own in `cep/model/operators`, and a line of the registry there. Nothing else
-asks of what kind an operator is, but for what runs it: `cep/dataflow/operators/factory.py`, and Spark's translation. An answer that is
-missing is an error of the type checker, and of the import of the registry.
+A kind of operator is a frozen dataclass in a file of its own in `cep/model/operators`, and a line of the registry there. Of what kind an
+operator is ask: what runs it (`cep/dataflow/operators/factory.py`, `cep/compile/chain/steps.py`, Spark's translation); what only an
+Aggregate or a Lookup has (`cep/plan/pre_aggregate.py`, `orchestrator/file_sources.py`). Nothing else does. An answer that is missing is an
+error of the type checker, and of the import of the registry.
 
 Bases answer what follows from a shape or from having no state. No other answer has a default.
 """
@@ -81,6 +82,11 @@ class Operator(Checked, ABC):
     @abstractmethod
     def passes(self, column: str) -> tuple[str, ...] | None:
         """The column of each input whose values come out unchanged as `column`, in every tuple that it yields. None: there is none."""
+
+    @property
+    @abstractmethod
+    def expected_yield(self) -> float:
+        """How many tuples come out for each that goes in, as far as the description says: a guess, by which instances are placed."""
 
     @property
     @abstractmethod
@@ -165,6 +171,10 @@ class OneInput(Operator):
     def everywhere(self) -> int | None:
         return None
 
+    @property
+    def expected_yield(self) -> float:
+        return 1.0
+
 
 class TwoInputs(Operator):
     """An operator over tuples of two inputs, which may be one and the same."""
@@ -187,21 +197,44 @@ class TwoInputs(Operator):
     def in_full(self) -> tuple[Operator, ...]:
         return (self,)
 
+    @property
+    def expected_yield(self) -> float:
+        return 1.0
 
-class Stateless(Operator):
-    """It remembers nothing of a tuple when the next one comes: so tuples may come in any order, to any instance."""
+
+class EachAlone(Operator):
+    """What it makes of a tuple depends on no other of that input: so they may come in any order, and nothing brings them together."""
 
     @property
     def repeats(self) -> bool:
         return False
 
     @property
-    def stateful(self) -> bool:
+    def key(self) -> tuple[tuple[str, ...], ...]:
+        return ()
+
+    @property
+    def row_order(self) -> Order:
+        return Order.COMMUTATIVE
+
+    def reads_origins(self, times: Collection[str]) -> bool:
         return False
 
     @property
-    def key(self) -> tuple[tuple[str, ...], ...]:
-        return ()
+    def windows(self) -> Mapping[str, PanedWindow | SizeWindow]:
+        return {}
+
+
+class Stateless(EachAlone):
+    """It remembers nothing of a tuple when the next one comes: so tuples may come to any instance."""
+
+    @property
+    def expected_yield(self) -> float:
+        return 1.0
+
+    @property
+    def stateful(self) -> bool:
+        return False
 
     @property
     def everywhere(self) -> int | None:
@@ -211,19 +244,8 @@ class Stateless(Operator):
     def why_together(self) -> str:
         return ""
 
-    @property
-    def row_order(self) -> Order:
-        return Order.COMMUTATIVE
-
-    def reads_origins(self, times: Collection[str]) -> bool:
-        return False
-
     def grain(self, below: int) -> int:
         return below
-
-    @property
-    def windows(self) -> Mapping[str, PanedWindow | SizeWindow]:
-        return {}
 
 
 NO_KEY = "has no group-by, so all its rows belong together"

@@ -27,6 +27,9 @@ from cep.model.windows import (
     Window,
 )
 
+AGGREGATE_YIELD = 0.1
+"""Answers for each tuple, as placements guess before anything has run."""
+
 
 @dataclass(frozen=True)
 class Aggregate(Grouped):
@@ -96,6 +99,10 @@ class Aggregate(Grouped):
         return Origins.KEPT if running or isinstance(self.window, SizeWindow | TransactionWindow) else Origins.HASHED
 
     @property
+    def expected_yield(self) -> float:
+        return AGGREGATE_YIELD
+
+    @property
     def repeats(self) -> bool:
         return self.emit_partial
 
@@ -143,7 +150,7 @@ def result_of(function: Function, name: str, schema: Schema, where: str, pointer
     try:
         return result_field(name, function, column, by)
     except QueryError as error:
-        raise QueryError(f"{where}: {error.message}", f"{pointer}/column") from None
+        raise QueryError(f"{where}: {error.message}", f"{pointer}{error.pointer or '/column'}") from None
 
 
 def _user_result(name: str, function: UserFunction, schema: Schema, where: str, pointer: str) -> Field:

@@ -36,7 +36,9 @@ class IntervalJoin(WithoutWindows, Conditional):
         for key, bound in (("lower", self.lower), ("upper", self.upper)):
             check_span(abs(bound or 1), key, f"/{key}")
         if self.lower is not None and self.upper is not None and self.lower > self.upper:
-            message = f"operator {self.name!r}: lower: expected at most upper ({self.upper} µs), got {self.lower} µs"
+            message = (
+                f"operator {self.name!r}: lower: expected at most upper ({phrases.signed(self.upper)}), got {phrases.signed(self.lower)}"
+            )
             raise QueryError(message, "/lower")
 
     @staticmethod

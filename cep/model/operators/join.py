@@ -11,6 +11,7 @@ from cep.model.checked import check_fields
 from cep.model.contract import phrases
 from cep.model.contract.forms import EXPRESSION, PAIRS, TEXT, TIME_WINDOW, Form, optional
 from cep.model.contract.matching import JOINS, Conditional, Pairs
+from cep.model.duration import format_duration
 from cep.model.expr import Expr
 from cep.model.functions import Order
 from cep.model.windows import PanedWindow, SizeWindow, TimeWindow
@@ -44,9 +45,8 @@ class Join(Conditional):
         for key in ("advance", "offset"):
             ours, theirs = getattr(self.window, key), getattr(self.right_window, key)
             if ours != theirs:
-                raise QueryError(
-                    f"operator {self.name!r}: both windows of a join have one {key}, got {ours} and {theirs} µs", f"/right_window/{key}"
-                )
+                got = f"{format_duration(ours)} and {format_duration(theirs)}"
+                raise QueryError(f"operator {self.name!r}: both windows of a join have one {key}, got {got}", f"/right_window/{key}")
         if self.broadcast not in SIDES:
             raise QueryError(f"operator {self.name!r}: broadcast: expected 'left' or 'right', got {self.broadcast!r}", "/broadcast")
         if not self.on and self.how == self.broadcast:

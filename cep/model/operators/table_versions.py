@@ -6,14 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from math import gcd
 
-from cep.model.checked import Checked
 from cep.model.contract.forms import SPAN, TABLE, TEXT, Form
-from cep.model.contract.operator import OneInput, Origins, Wanted
+from cep.model.contract.operator import EachAlone, OneInput, Origins, Wanted
 from cep.model.duration import format_duration
-from cep.model.functions import Order
 from cep.model.schema import INT64, Field, Schema
 from cep.model.tables import StaticTable
-from cep.model.windows import PanedWindow, SizeWindow
 
 EVENT_TIME, CLOCK = TIMES = ("event_time", "clock")
 #: Which version a row is of; and in the row behind the last of a version, which is none of the table, until when that holds.
@@ -32,7 +29,7 @@ def column_of(name: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class TableVersions(OneInput, Checked):
+class TableVersions(EachAlone, OneInput):
     """Of the tuples that come it reads nothing, only how far event time has come. It has no key: what one instance has read is for all."""
 
     name: str
@@ -67,34 +64,15 @@ class TableVersions(OneInput, Checked):
         return Origins.HASHED
 
     @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
     def stateful(self) -> bool:
         return True
-
-    @property
-    def key(self) -> tuple[tuple[str, ...], ...]:
-        return ()
 
     @property
     def why_together(self) -> str:
         return "reads a table for all instances of its lookup, so that they see the same versions"
 
-    @property
-    def row_order(self) -> Order:
-        return Order.COMMUTATIVE
-
-    def reads_origins(self, times: Collection[str]) -> bool:
-        return False
-
     def grain(self, below: int) -> int:
         return grain_of(self.refresh, self.by, below)
-
-    @property
-    def windows(self) -> Mapping[str, PanedWindow | SizeWindow]:
-        return {}
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -10,17 +10,15 @@ from cep.model.checked import check_fields
 from cep.model.contract import phrases
 from cep.model.contract.forms import PAIRS, SPAN, TABLE, TEXT, Form, optional
 from cep.model.contract.matching import Matching, Pairs
-from cep.model.contract.operator import Origins, TwoInputs, Wanted
-from cep.model.functions import Order
+from cep.model.contract.operator import EachAlone, Origins, TwoInputs, Wanted
 from cep.model.operators.table_versions import EVENT_TIME, UNTIL, VERSION, column_of, grain_of, travelling
 from cep.model.schema import Schema
 from cep.model.tables import StaticTable
 from cep.model.types import listing
-from cep.model.windows import PanedWindow, SizeWindow
 
 
 @dataclass(frozen=True)
-class VersionedLookup(Matching, TwoInputs):
+class VersionedLookup(Matching, EachAlone, TwoInputs):
     """Every left tuple with rows of `table`, whose versions come on the right and go everywhere."""
 
     name: str
@@ -71,16 +69,8 @@ class VersionedLookup(Matching, TwoInputs):
         return Origins.NUMBERED
 
     @property
-    def repeats(self) -> bool:
-        return False
-
-    @property
     def stateful(self) -> bool:
         return True
-
-    @property
-    def key(self) -> tuple[tuple[str, ...], ...]:
-        return ()
 
     @property
     def everywhere(self) -> int | None:
@@ -90,19 +80,8 @@ class VersionedLookup(Matching, TwoInputs):
     def why_together(self) -> str:
         return "needs every version of its table"
 
-    @property
-    def row_order(self) -> Order:
-        return Order.COMMUTATIVE
-
-    def reads_origins(self, times: Collection[str]) -> bool:
-        return False
-
     def grain(self, below: int) -> int:
         return grain_of(self.refresh, self.by, below)
-
-    @property
-    def windows(self) -> Mapping[str, PanedWindow | SizeWindow]:
-        return {}
 
     @property
     def files(self) -> tuple[str, ...]:

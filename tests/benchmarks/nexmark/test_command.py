@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
 from benchmarks.nexmark.generator import NUMBER, Events
-from benchmarks.nexmark.made import BATCH_EVENTS, made, read
+from benchmarks.nexmark.made import BATCH_EVENTS, event_files, read
 from benchmarks.nexmark.page import Circumstances, Outcome, line, page
 from benchmarks.nexmark.queries import chosen
 
@@ -36,7 +36,7 @@ def test_a_query_that_there_is_not_is_named() -> None:
 
 def test_files_are_cut_where_all_kinds_have_20_000_events(tmp_path: Path) -> None:
     events = Events(50_001)
-    folder = made(events, tmp_path)
+    folder = event_files(events, tmp_path)
     for kind, table in events.tables().items():
         batches = list(read(folder, kind))
         assert pa.Table.from_batches(batches) == table

@@ -27,8 +27,6 @@ from cep.model.expr_functions import try_, when
 from cep.model.operators import Filter, Map
 from cep.model.references import check_references, references_in
 from cep.model.schema import Field, Schema, parse_type
-from cep.model.streams import Stream
-from cep.plan.validate import validate
 from driver.builder.functions import udf
 from driver.builder.own_functions import forget, module_source, register_functions
 from driver.local import _folder_of as folder_of
@@ -250,13 +248,6 @@ def test_json_is_the_identity() -> None:
     with pytest.raises(QueryError, match="expected 'module:name'") as caught:
         expressions.from_json({"udf": "rm -rf", "args": [], "returns": "int64"})
     assert caught.value.pointer == "/udf"
-
-
-def test_not_in_an_event_time() -> None:
-    stream = Stream("s", Schema.of({"t": int}), udf(functions.next_second, "timestamp[us]")(col("t")), 0)
-    asked = queries.Query("q", (stream,), (), (queries.Output("out", "s"),))
-    with pytest.raises(QueryError, match="a user's function does not run in publishers"):
-        validate(asked, {})
 
 
 # --- from the user's program into the cluster --------------------------------------------------------------------------

@@ -96,7 +96,7 @@ class RemoteLink:
 Make = Callable[..., Link]
 
 
-@pytest.fixture(params=["memory", "ipc", "tcp"])
+@pytest.fixture(params=["memory", "ipc", "link"])
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
     made: list[RemoteLink] = []
 
@@ -104,7 +104,8 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if request.param == "memory":
             return LocalLink(share)
         folder = tmp_path_factory.mktemp("s")
-        endpoints = ["tcp://127.0.0.1:*"] * 2 if request.param == "tcp" else [f"ipc://{folder}/{name}" for name in ("here", "there")]
+        prefix = "link://{0}@127.0.0.1:0" if request.param == "link" else "ipc://"
+        endpoints = [f"{prefix.format(name)}{folder}/{name}" for name in ("here", "there")]
         made.append(RemoteLink(share, endpoints))
         until(lambda: made[-1].move() or made[-1].channel.credit.limit == share)  # the first grant
         return made[-1]

@@ -13,7 +13,7 @@ from cep.dataflow.channel import Inbox, LocalChannel
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.instance import SubqueryInstance
 from cep.dataflow.local import LocalRun
-from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, Latency, Meter, Stall
+from cep.dataflow.meter import LATENCY_BOUNDS_US, Account, CreditWait, Latency, Meter
 from cep.dataflow.nodes import Node
 from cep.dataflow.operators.operator import StatelessOperator
 from cep.dataflow.outputs.balancer import PointToPoint
@@ -114,7 +114,7 @@ def test_a_share_of_what_has_elapsed_is_made_cpu_time() -> None:
 
 
 def test_a_stall_lasts_from_the_first_note_of_it_to_the_first_of_its_end() -> None:
-    stall = Stall()
+    stall = CreditWait()
     for waits, now in [(False, 1), (True, 10), (True, 20), (False, 35), (False, 50), (True, 100)]:
         stall.note(waits, now)
     assert (stall.waited_ns, stall.until(104), stall.until(99)) == (25, 29, 25)

@@ -16,11 +16,11 @@ from cep.kernels.columns import Column
 from cep.kernels.states.lists import lists_of
 from cep.model import streams
 from cep.model.expr import ColumnRef, col
-from cep.model.functions import collect, count, sum_
-from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, FlatMap, IntervalJoin, Join, Operator, Sort, TopN
+from cep.model.functions import collect, count, lag, sum_
+from cep.model.operators import Aggregate, AsOfJoin, Deduplicate, FlatMap, IntervalJoin, Join, Operator, Over, Sort, TopN
 from cep.model.query import Options, Output, Query
 from cep.model.schema import INT64, TIMESTAMP, Schema
-from cep.model.windows import SIZE, TIME, UNBOUNDED, TimeWindow
+from cep.model.windows import SIZE, TIME, TRAILING, UNBOUNDED, TimeWindow
 from tests.support.plans import one_node, planned
 
 SCHEMA = Schema.of({"t": "timestamp[us]", "k": "int64", "n": "int64", "l": "list<int64>"})
@@ -29,7 +29,7 @@ YEARS = 3 * 365 * 86_400_000_000
 #: CPU seconds of the longest piece; the aim is a fifth.
 LONGEST_S = 0.5
 #: Pieces of each case at least. Before operators paused it was a piece for each element that came: 5, 5, 10 and 8 of these, 1 for lists.
-PIECES = {"periodic": 8, "top": 6, "as-of join": 16, "in order": 14}
+PIECES = {"periodic": 8, "top": 6, "as-of join": 16, "in order": 14, "lags": 60, "trailing windows": 55, "groups that are over": 32}
 PIECES_MIN = 10
 #: Some of these would go on for an hour.
 STEPS = 1_000
@@ -112,6 +112,12 @@ CASES: dict[str, tuple[Operator, list[Batch]]] = {
         Join("o", "s", "r", TimeWindow(10**8, 10**3), TimeWindow(10**8, 10**3), (("k", "k"),), "inner", col("n") + col("r_n") < 0, "r_"),
         [rows(rising(5_000, 1_000))],
     ),
+    "lags": (
+        Over("o", "s", TRAILING(rows=1), ("n",), (("before", lag("k")),), None),
+        [rows(rising(300_000)), rows(300_000 + same(300_000)), rows(YEARS + same(300_000))],
+    ),
+    "trailing windows": (Over("o", "s", TRAILING("1s"), ("n",), (("sum", sum_("k")),), None), [rows(rising(300_000)), rows(FAR)]),
+    "groups that are over": (Deduplicate("o", "s", ("n",), 10), [rows(same(300_000)), rows(9 + same(300_000)), rows(FAR)]),
     "top": (TopN("o", "s", TIME("1s"), ("k",), (("n", False),), 1, "rank"), [rows(rising(300_000), 100_000)]),
 }
 

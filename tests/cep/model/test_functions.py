@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from contextlib import nullcontext
 from typing import Any
 
@@ -137,6 +138,13 @@ def test_documents_say_the_same_expression(expression: Expr) -> None:
         ({"call": "round", "args": [1, 2, 3]}, "round takes 1 to 2 arguments, got 3", "/args"),
         ({"call": "try", "args": [{"call": "sqrt", "args": [{"column": 1}]}]}, "no expression", "/args/0/args/0"),
         ({"call": "try", "args": [{"call": "sqtr", "args": [1]}]}, "no function 'sqtr' .did you mean 'sqrt'.*; there", "/args/0/call"),
+        ({"call": "cast", "args": [1]}, 'a cast is {"cast": an expression, "to": a type}', "/call"),
+        ({"call": "sqrt"}, "function 'sqrt' lacks args, a list of expressions", ""),
+        ({"op": "div", "args": [1, 2]}, r"there is no operator 'div'; there are \+, -, \*, /, //, %, =, !=, <, <=, >, >=, and, or,", "/op"),
+        ({"op": "nott", "args": [1]}, r"there is no operator 'nott' \(did you mean 'not'\?\)", "/op"),
+        ({"op": "-", "args": [1, 2, 3]}, r"operator '-' takes 1 or 2 args, in a list; got", ""),
+        ({"op": "not", "args": True}, "operator 'not' takes 1 args, in a list", ""),
+        ({"colum": "a"}, 'no expression: expected {"column": name}, {"literal": value}', ""),
         ({"udf": "module:f", "args": []}, "a call of a user's function lacks 'returns'", ""),
     ],
 )
@@ -144,6 +152,13 @@ def test_documents_of_no_function_say_why_and_where(document: Any, message: str,
     with pytest.raises(QueryError, match=message) as raised:
         from_json(document)
     assert raised.value.pointer == pointer
+
+
+def test_a_method_misspelt() -> None:
+    expression: Any = col("a")
+    with pytest.raises(AttributeError, match=r"an expression has no method 'uppercase' \(did you mean 'upper'\?\)"):
+        expression.uppercase()
+    assert not hasattr(expression, "__array__") and pickle.loads(pickle.dumps(expression + 1)).op == "+"
 
 
 @pytest.mark.parametrize(

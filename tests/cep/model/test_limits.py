@@ -40,7 +40,7 @@ class TestKeep:
 
 def test_what_is_within_the_bounds_is_taken() -> None:
     assert SubscriptionRequest(id="s", endpoint="ipc:///s", keep=KEEP_S_MAX).keep == KEEP_S_MAX
-    assert Terms("s", "tcp://[::1]:65535", keep_s=KEEP_S_MAX, budget_bytes=HELD_BYTES_MAX).keep_s == KEEP_S_MAX
+    assert Terms("s", "link://h2@[::1]:65535/run/s", keep_s=KEEP_S_MAX, budget_bytes=HELD_BYTES_MAX).keep_s == KEEP_S_MAX
     assert parse_duration("1d") == 86_400_000_000
 
 
@@ -58,7 +58,19 @@ def test_digits_of_a_duration_are_those_of_ascii(digit: str) -> None:
 
 @pytest.mark.parametrize(
     "endpoint",
-    ["", "ipc://", "ipc:///a\0b", "ipc:///\udcff", "ipc:///" + "x" * 300, "tcp://h:65536", "tcp://h", "http://h:1", "tcp://a b:1"],
+    [
+        "",
+        "ipc://",
+        "ipc:///a\0b",
+        "ipc:///\udcff",
+        "ipc:///" + "x" * 440,
+        "link://h@h:65536/p",
+        "link://h@h/p",
+        "http://h:1",
+        "link://h@a b:1/p",
+        "link://a b@h:1/p",
+        "tcp://h:1",
+    ],
 )
 def test_an_endpoint_that_no_socket_has_is_refused(endpoint: str) -> None:
     with pytest.raises(QueryError, match="endpoint: expected"):

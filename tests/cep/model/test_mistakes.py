@@ -47,6 +47,18 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "a number for a duration": (lambda: TIME(30), "got 30", ""),  # type: ignore[arg-type]
     "a window of nothing": (lambda: TIME("0s"), "window size must be greater than zero", "/size"),
     "a negative window": (lambda: TIME(timedelta(seconds=-1)), "window size must be greater than zero", "/size"),
+    "a negative window in words": (
+        lambda: TIME("-30s"),
+        "window size must be greater than zero and at most 72057594037927936 µs, got -30s",
+        "/size",
+    ),
+    "a negative advance": (
+        lambda: TIME("30s", "-5s"),
+        "window advance must be greater than zero and at most the size (30s), got -5s",
+        "/advance",
+    ),
+    "a negative gap": (lambda: SESSION("-5m"), "session gap must be greater than zero", "/gap"),
+    "a negative ttl": (lambda: UNBOUNDED(ttl="-5m"), "ttl must be greater than zero", "/ttl"),
     "an offset without a unit": (lambda: TIME("10s", offset="3"), "window offset: expected a whole number and a unit", ""),
     "an advance above the size": (lambda: TIME("10s", "30s"), "at most the size (10s)", "/advance"),
     "rows for a duration": (
@@ -58,17 +70,17 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "no rows": (lambda: SIZE(0), "window size: expected 1 to", "/size"),
     "sort by rows": (
         lambda: untyped.sort("s", SIZE(10), order="n"),
-        "operator 's': window: expected TIME(\"30s\") or None, got SizeWindow",
+        "operator 's': window: expected TIME(\"30s\") or None, got SIZE(10)",
         "/window",
     ),
     "top by session": (
         lambda: untyped.top("t", 3, SESSION("5m"), order="n"),
-        "operator 't': window: expected TIME(\"30s\"), got SessionW",
+        "operator 't': window: expected TIME(\"30s\"), got SESSION('5m')",
         "/window",
     ),
     "join by rows": (
         lambda: untyped.join("j", OTHERS, SIZE(10), on="ip"),
-        "operator 'j': window: expected TIME(\"30s\"), got SizeWindow",
+        "operator 'j': window: expected TIME(\"30s\"), got SIZE(10)",
         "/window",
     ),
     "join by a text": (
@@ -237,10 +249,25 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
     # --- shape, names, options, declarations
     "nothing read": (lambda: Query("q").map("m", n=lit(1)), "operator 'm': query 'q' reads nothing: call source(...) first", ""),
     "a source that is a number": (lambda: untyped.source(5), "source: expected a stream", "/source"),
+    "a negative disorder": (
+        lambda: stream("s", ts="timestamp[ms]", event_time="ts", disorder="-2s"),
+        "disorder: expected zero or more, got '-2s'",
+        "",
+    ),
+    "a window of another kind": (
+        lambda: untyped.over("w", TIME("10s"), by="ip", n=count()),
+        "operator 'w': window: expected TRAILING(\"10m\"), got TIME('10s')",
+        "/window",
+    ),
+    "two operators of one name": (
+        lambda: q.map("m", n=col("n")).map("m", n=col("n")).output("o"),
+        "the name 'm' is given twice: to two operators",
+        "/operators/1/name",
+    ),
     "nothing put out": (lambda: q.map("m", n=col("n")), "query 'q' has no outputs", "/outputs"),
     "an input of another name": (
         lambda: q.map("pick", n=col("n")).at("pikc").output("o"),
-        "reads 'pikc', which is no operator and no stream (did you mean 'pick'?)",
+        "reads 'pikc', which is no operator and no declared stream (did you mean 'pick'?)",
         "/outputs/0/input",
     ),
     "a name twice": (lambda: q.map("m", n=col("n")).map("m", n=col("n")).output("o"), "the name 'm' is given twice", "/operators/1/name"),
@@ -265,9 +292,9 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str, str]] = {
         "/event_time",
     ),
     "an event time of integers": (
-        lambda: Query("q").source(stream("s", ts=int, event_time="ts", disorder="1s")).output("o"),
+        lambda: stream("s", ts=int, event_time="ts", disorder="1s"),
         "event_time of stream 's': expected a timestamp, got int64; declare it as such, or cast it",
-        "/streams/0/event_time",
+        "/event_time",
     ),
     "files of lists": (lambda: files("f", tags=list[str], paths="/data/f.csv"), "files of text hold no lists", "/schema/0/type"),
     "files somewhere": (lambda: files("f", n=int, paths=[]), "paths: expected at least one", "/paths"),

@@ -159,7 +159,7 @@ def test_streams_that_others_declared() -> None:
 
 
 def test_no_query_is_refused_before_anything_is_planned() -> None:
-    with pytest.raises(QueryError, match="reads 'visits', which is no operator and no stream"):
+    with pytest.raises(QueryError, match="reads 'visits', which is no operator and no declared stream"):
         planned(replace(fixed_window(), streams=()))
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.errors import ProtocolError
 from cep.transport import wire
 from cep.transport.connections import Inbound
+from cep.transport.keyring import Keyring
 from cep.transport.local import LocalSockets
 from cep.transport.sockets import Sockets, open_sockets
 from cep.transport.wire import Header
@@ -28,13 +30,42 @@ from tests.support.waiting import until
 SIZES = [0, 1, 7, 8, 5_000, 16_383, 16_384, 65_536, 262_143, 262_144, 300_001, 5 << 20]
 
 
-@pytest.fixture(params=["ipc", "tcp", "simulated"])
+@pytest.fixture(params=["ipc", "link", "curve", "client", "simulated"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Sockets, Sockets]]:
-    endpoints = ["tcp://127.0.0.1:*" if request.param == "tcp" else f"ipc://{tmp_path}/{name}" for name in ("a", "b")]
-    found = simulated(*endpoints) if request.param == "simulated" else [open_sockets(endpoint) for endpoint in endpoints]
+    match request.param:
+        case "simulated":
+            found = simulated(*[f"ipc://{tmp_path}/{name}" for name in ("a", "b")])
+        case "ipc":
+            found = [open_sockets(f"ipc://{tmp_path}/{name}") for name in ("a", "b")]
+        case _:
+            found = linked(request.param, tmp_path)
     yield found[0], found[1]
-    for sockets in found:
-        sockets.close()
+    close(*found)
+
+
+def close(*opened: Sockets) -> None:
+    """All at once: an end of a link that closes waits for what the other one acknowledges."""
+    closing = [threading.Thread(target=sockets.close) for sockets in opened]
+    for thread in closing:
+        thread.start()
+    for thread in closing:
+        thread.join()
+
+
+def linked(kind: str, folder: Path) -> list[Sockets]:
+    """Of two hosts, on loopback: two members, without keys and with them; or a client without an address, which has called."""
+    keys = keyring() if kind == "curve" else None
+    here = "link://h1@" if kind == "client" else "link://h1@127.0.0.1:0"
+    one, other = open_sockets(f"{here}{folder}/a", keys), open_sockets(f"link://h2@127.0.0.1:0{folder}/b", keys)
+    for source, target in ((one, other), (other, one)):  # they meet: that takes looks of both
+        source.send(target.endpoint, message(-1 % 1000), b"hello")
+        assert received(target, 1, source) == [(999, b"hello")]
+    return [one, other]
+
+
+def keyring() -> Keyring:
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return Keyring(public, secret, public)
 
 
 def simulated(*endpoints: str) -> list[Sockets]:
@@ -107,7 +138,7 @@ def test_what_nobody_takes_waits_and_leaves_nobody_else_waiting(pair: tuple[Sock
     for number in range(20):
         here.send(there.endpoint, message(number), body(number, 1 << 20))
     there.send(here.endpoint, message(99), b"hello")
-    assert received(here, 1) == [(99, b"hello")]
+    assert received(here, 1, there) == [(99, b"hello")]
     assert received(there, 20, here) == [(number, body(number, 1 << 20)) for number in range(20)]
 
 
@@ -163,7 +194,7 @@ def test_hanging_up_lets_what_was_sent_arrive(pair: tuple[Sockets, Sockets]) -> 
     here, there = pair
     here.send(there.endpoint, message(0), body(0, 5 << 20))
     here.hang_up(there.endpoint)
-    here.hang_up("ipc:///nobody")
+    here.hang_up("ipc:///nothing")
     assert received(there, 1, here) == [(0, body(0, 5 << 20))]
 
 

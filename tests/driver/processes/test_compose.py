@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cep.errors import CepError, ClusterError, QueryFailed
+from cep.errors import CepError, QueryFailed, Unauthorized
 from driver.cluster import Cluster, Running
 from driver.processes.run_folder import RunFolder
 from driver.streams.publisher import Publisher
@@ -222,7 +222,7 @@ def test_a_client_in_a_container_publishes_and_subscribes(containers: Containers
 
 
 def test_without_the_token_nothing_answers(containers: Containers, cluster: Cluster) -> None:
-    with Cluster(containers.url) as stranger, pytest.raises(ClusterError, match="token"):
+    with Cluster(containers.url) as stranger, pytest.raises(Unauthorized, match="token"):
         stranger.queries()
 
 

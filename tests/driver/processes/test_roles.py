@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -14,15 +15,18 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from cep.errors import ClusterError
 from cep.model.topology import NumaNode, Topology
+from driver.cli import app
 from driver.cluster import Cluster
 from driver.orchestrators import Orchestrators, address_list
 from driver.processes.health import unbound
 from driver.processes.run_folder import RunFolder, token_or_run_folders
 from driver.processes.site import Site, managers_of
 from driver.processes.zookeeper import patient
+from driver.rest import Rest
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
@@ -83,6 +87,13 @@ def test_the_token_is_that_of_the_run_folder(tmp_path: Path, monkeypatch: pytest
     assert token_or_run_folders(None) == RunFolder(tmp_path).token()
 
 
+@pytest.mark.parametrize("option", ["--data", "--module-path"])
+def test_an_orchestrator_without_its_folders_does_not_start(option: str, tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["orchestrator", "--run", str(tmp_path), option, f"{tmp_path}:{tmp_path / 'nope'}"])
+    assert isinstance(found.exception, ClusterError)
+    assert str(found.exception).endswith(f"{option}: the folder '{tmp_path / 'nope'}' does not exist")
+
+
 def test_what_is_not_bound_is_told() -> None:
     bound = {"id": "im-0", "core": 0, "node": 0, "binding": {"bound": True, "note": ""}}
     refused = {"id": "im-1", "core": 1, "node": 0, "binding": {"bound": False, "note": "set_mempolicy answers EPERM"}}
@@ -108,6 +119,15 @@ def test_requests_go_to_the_one_that_leads() -> None:
             client.get("/a")
         assert [client.get("/a").status_code for _ in range(3)] == [503, 200, 200]
     assert asked == ["gone gone:1", "standby standby:2", "leader leader:3", "leader leader:3"]
+
+
+@pytest.mark.parametrize(
+    "url", ["127.0.0.1:8765", "localhost:8765", "orchestrator", "ftp://a:1", "http:", "", "http://a:1,b:2", "http://a:x"]
+)
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    wrong = "b:2" if "," in url else url
+    with pytest.raises(ClusterError, match=re.escape(f"expected http://HOST:PORT or https://HOST:PORT, got {wrong!r}")):
+        Rest(url)
 
 
 # --- processes -------------------------------------------------------------------------------------------------------

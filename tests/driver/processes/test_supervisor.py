@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from typer.testing import CliRunner
 
 from cep.config import ClusterConfig, InstanceManagerConfig, argument
 from cep.errors import ClusterError
+from cep.secret import Secret
 from cep.service.reports import read_reports
 from driver.cli import app
 from driver.processes.agent import AgentConfig, run
 from driver.processes.children import Child
 from driver.processes.process import Home, report_folders
+from driver.processes.reach import Reach
 from driver.processes.supervisor import LocalConfig, instance_managers
 from orchestrator.rest.models import QUERY_EXAMPLE
 from tests.support.paths import ROOT
@@ -288,14 +291,23 @@ class TestNoStart:
         assert "too long a path for sockets" in self.refused(folder, folder="/tmp/" + "x" * 100)
 
     def test_no_configuration(self, folder: Path) -> None:
-        assert "unexpected keyword argument 'instanzes'" in self.refused(folder, instanzes=2)
+        said = self.refused(folder, instanzes=2)
+        assert said.startswith("a local cluster has no setting 'instanzes' (did you mean 'instances'?); there are instances, numa, data")
+
+    @pytest.mark.parametrize("setting", ["data", "module_path"])
+    def test_a_folder_that_is_not_there(self, folder: Path, tmp_path: Path, setting: str) -> None:
+        (tmp_path / "file").touch()
+        option = f"--{setting.replace('_', '-')}"
+        for name, what in {"nope": "does not exist", "file": "is no folder"}.items():
+            said = self.refused(folder, **{setting: [str(tmp_path), str(tmp_path / name)]})
+            assert said == f"{setting}, {option}: the folder '{tmp_path / name}' {what}"
 
 
 class TestPlaces:
     def managers(self, tmp_path: Path, **config: Any) -> list[tuple[int | None, int | None]]:
         home = Home.make("/tmp")
         cluster = ClusterConfig(str(tmp_path), "", "127.0.0.1", 0, "", "")
-        found = instance_managers(LocalConfig(**config), cluster, home)
+        found = instance_managers(LocalConfig(**config), cluster, home, Reach())
         home.leave(keep=False)
         return [(manager.core, manager.node) for manager in found]
 
@@ -338,8 +350,8 @@ def test_a_process_that_keeps_dying_is_started_again_each_time() -> None:
 
 
 def test_a_token_is_on_no_command_line() -> None:
-    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token="hush-hush")
-    assert ClusterConfig.from_json(json.loads(argument(cluster))) == cluster.without_token()
+    cluster = ClusterConfig("", "", "127.0.0.1", 0, "", "", token=Secret("hush-hush"))
+    assert ClusterConfig.from_json(json.loads(argument(cluster))) == replace(cluster, token=None)
     assert "hush-hush" not in argument(InstanceManagerConfig(cluster, "im-0", None, None, ""))
 
 

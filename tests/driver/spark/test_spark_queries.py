@@ -79,7 +79,7 @@ def test_the_example_runs_live() -> None:
         assert found.cast(pa.schema([*found.schema])).select(["ip", "visits"]).to_pylist() == [{"ip": "10.0.0.1", "visits": 2}]
         assert found["event_time"].cast(pa.int64()).to_pylist() == [1_700_000_009_999_999]
         assert running.wait().status()["rows"] == {"per_ip": 1}
-        with pytest.raises(StreamEnded, match="after 1 rows"):
+        with pytest.raises(StreamEnded, match="after 1 row;"):
             running.subscribe("per_ip")
         with pytest.raises(ClusterError, match="'visits' has ended"):
             running.publisher("visits")

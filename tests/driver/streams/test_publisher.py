@@ -148,7 +148,7 @@ def test_a_batch_that_may_not_be_small(plane: DataPlane, peer: LocalSockets) -> 
     stream = Stream("s", Schema.of({"k": str, "n": "int64?"}))
     made = opened(publisher(plane, stream), peer, {})
     schema = pa.schema([("k", pa.string()), ("n", pa.int64())])
-    with pytest.raises(DataError, match="1 NULLs where none is allowed"):
+    with pytest.raises(DataError, match="1 NULL where none is allowed"):
         made.send(pa.record_batch([pa.array([None], pa.string()), pa.array([1])], schema=schema))
     with pytest.raises(DataError, match="expected string, got int64"):
         made.send(pa.record_batch([pa.array([1]), pa.array([1])], names=["k", "n"]))
@@ -159,6 +159,17 @@ def test_a_batch_that_may_not_be_small(plane: DataPlane, peer: LocalSockets) -> 
     headers = [header for header, _ in arrived(peer, 3)]
     assert [header.kind for header in headers] == [wire.BATCH] * 3
     assert [header.record for header in headers][::2] == [0, 10]
+
+
+def test_a_row_without_its_event_time(plane: DataPlane, peer: LocalSockets) -> None:
+    """It says so, and does not advise to allow NULL, which an event time may not be."""
+    timed = Stream("s", Schema.of({"ts": "timestamp[ms]", "n": "int64"}), col("ts"), 0)
+    made = opened(publisher(plane, timed), peer, {})
+    for rows in ([{"n": 1, "ts": 5}, {"n": 2}], [{"n": 1, "ts": 5}, {"n": 2, "ts": None}]):
+        with pytest.raises(DataError, match=r"row 1: the row has no 'ts', which is its event time$"):
+            made.send(rows)
+    with pytest.raises(DataError, match=r'row 0: 1 NULL where none is allowed \(declare it "int64\?"\)'):
+        made.send([{"n": None, "ts": 5}])
 
 
 def test_closed_while_it_waits_for_credit(plane: DataPlane, peer: LocalSockets) -> None:

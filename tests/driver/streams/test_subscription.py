@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -42,9 +43,9 @@ def rest() -> Iterator[Rest]:
 
 
 @pytest.fixture
-def subscription(rest: Rest, plane: DataPlane) -> Subscription:
-    """At one instance, which has answered."""
-    return let_in(Subscription(rest, plane, "out", SubscriptionOptions()))
+def subscription(rest: Rest, plane: DataPlane, request: pytest.FixtureRequest) -> Subscription:
+    """At one instance, which has answered; its options may be a parameter."""
+    return let_in(Subscription(rest, plane, "out", SubscriptionOptions(**getattr(request, "param", {}))))
 
 
 def let_in(made: Subscription) -> Subscription:
@@ -58,11 +59,11 @@ def producer_of(made: Subscription) -> Producer:
     return producer
 
 
-def message(subscription: Subscription, sequence: int, last: int) -> tuple[Header, object]:
+def message(subscription: Subscription, sequence: int, last: int, time: int = 0) -> tuple[Header, object]:
     channel = producer_of(subscription).channel
     if sequence == last:
         return Header(wire.END, channel, sequence), wire.body_of(End(), Format(SCHEMA))
-    batch = Batch({"i": Column(INT64, np.array([sequence]))}, np.array([sequence]))
+    batch = Batch({"i": Column(INT64, np.array([sequence]))}, np.array([time]))
     return Header(wire.BATCH, channel, sequence), bytes(Format(SCHEMA).encode(batch))
 
 
@@ -75,6 +76,17 @@ def test_small_batches_that_wait_come_as_one(subscription: Subscription) -> None
     assert [len(batch) for batch in found] == [1024, 1024, 952]
     assert [row["i"] for batch in found for row in batch.to_pylist()] == list(range(3000))
     assert subscription.rows == 3000
+
+
+@pytest.mark.parametrize("subscription", [{"event_time": True}], indirect=True)
+def test_the_end_of_event_time_is_shown_as_null(subscription: Subscription) -> None:
+    for n in range(2):
+        subscription.messages.put(message(subscription, n, 9, time=[3, 2**61][n]))
+    batch = subscription.turn()
+    assert batch is not None and batch.to_pylist() == [
+        {"i": 0, "event_time": datetime(1970, 1, 1, 0, 0, 0, 3, UTC)},
+        {"i": 1, "event_time": None},
+    ]
 
 
 def test_batches_joined_where_they_came_count_one_by_one(subscription: Subscription) -> None:

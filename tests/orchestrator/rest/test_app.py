@@ -182,6 +182,7 @@ class TestQueries:
 
     def test_the_examples_of_the_openapi_document_can_be_deployed_side_by_side(self, tmp_path: Path, client: httpx.Client) -> None:
         (tmp_path / "data" / "owners.csv").write_text("ip,owner\n")
+        (tmp_path / "data" / "owner_history.csv").write_text("ip,owner,since\n")
         (tmp_path / "data" / "views-1.jsonl").write_text("")
         content = client.get("/openapi.json").json()["paths"]["/queries"]["post"]["requestBody"]["content"]
         for name, example in content["application/json"]["examples"].items():
@@ -233,8 +234,20 @@ class TestProblems:
 
     def test_a_name_that_is_taken(self, client: httpx.Client) -> None:
         client.post("/queries", json=QUERY_EXAMPLE)
-        for door in ("/queries", "/explain"):
-            is_problem(client.post(door, json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+        is_problem(client.post("/queries", json=QUERY_EXAMPLE), 409, "Conflict", "there is a query 'per-ip' already")
+
+    def test_explain_of_what_is_to_take_the_place_of_a_query(self, client: httpx.Client) -> None:
+        """The plan is the one that it gets once that is deleted, of whatever state: the cores that it has count as free. An output that
+        is another's is refused as before."""
+        changed = QUERY_EXAMPLE | {"options": {"parallelism": 1}}
+        fresh = client.post("/explain", json=changed).json()["text"]
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        assert client.post("/explain", json=changed).json()["text"] == fresh
+        client.post("/queries/per-ip/stop?wait=true")
+        assert client.post("/explain", json=changed).json()["text"] == fresh
+        client.post("/queries?wait=true", json=named("other"))
+        taken = changed | {"outputs": [{"stream": "out-other", "input": "window"}]}
+        is_problem(client.post("/explain", json=taken), 409, "Conflict", "stream 'out-other' is the output of query 'other'")
 
     def test_a_stream_that_is_declared_otherwise(self, client: httpx.Client) -> None:
         client.put("/streams/visits", json=STREAM_EXAMPLE)
@@ -280,6 +293,11 @@ class TestFiles:
         found = client.get("/queries/per-ip/plan").json()["files"]["visits"]
         assert found == [[f"{tmp_path}/data/a.csv", 2], [f"{tmp_path}/data/b.csv", 2]]
         is_problem(client.get("/streams/visits/readers"), 409, "Conflict", "read from files")
+
+    def test_an_output_is_not_published_to(self, client: httpx.Client) -> None:
+        client.post("/queries?wait=true", json=QUERY_EXAMPLE)
+        asked = client.get("/streams/per_ip/readers")
+        is_problem(asked, 409, "Conflict", "stream 'per_ip' is an output of query 'per-ip'; it cannot be published to")
 
     @pytest.mark.parametrize(
         ("path", "detail"),
@@ -472,19 +490,24 @@ class TestCluster:
         config = ClusterConfig.from_json(two.config.to_json() | {"token": "secret"})
         server = Server(two.services[0], config)
         with server.client() as nobody, server.client(headers={"Authorization": "Bearer secret"}) as somebody:
-            for path in ("/queries", "/health", "/openapi.json"):
+            for path in ("/queries", "/queries/none", "/nowhere", "/openapi.json"):
                 is_problem(nobody.get(path), 401, "Unauthorized", "Authorization: Bearer TOKEN")
-                assert somebody.get(path).status_code == 200
+            assert [somebody.get(path).status_code for path in ("/queries", "/openapi.json", "/queries/none")] == [200, 200, 404]
+            assert nobody.get("/health").json() == {"role": "leader"} and somebody.get("/health").json()["queries"] == 0
             assert nobody.get("/queries", headers={"Authorization": "Bearer wrong"}).status_code == 401
         server.close()
 
     @pytest.mark.parametrize(("host", "open_to_others"), [("127.0.0.1", False), ("localhost", False), ("::1", False), ("0.0.0.0", True)])
-    def test_beyond_loopback_it_needs_a_token(self, two: Cluster, host: str, open_to_others: bool) -> None:
+    def test_beyond_loopback_it_needs_a_token_and_tls(self, two: Cluster, host: str, open_to_others: bool) -> None:
         config = two.config.to_json() | {"rest_host": host}
-        check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
+        for given in ({"token": "secret"}, {"tokens": "/tokens"}):
+            check_exposure(ClusterConfig.from_json(config | given | {"tls_cert": "/c", "tls_key": "/k"}))
+            check_exposure(ClusterConfig.from_json(config | given | {"insecure_http": True}))
         if open_to_others:
             with pytest.raises(ClusterError, match="give the cluster a token"):
-                check_exposure(ClusterConfig.from_json(config))
+                check_exposure(ClusterConfig.from_json(config | {"tls_cert": "/c", "tls_key": "/k"}))
+            with pytest.raises(ClusterError, match=r"would travel in the clear.*cep keys.*--insecure-http"):
+                check_exposure(ClusterConfig.from_json(config | {"token": "secret"}))
         else:
             check_exposure(ClusterConfig.from_json(config))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jsonschema
@@ -11,7 +12,26 @@ from cep.model import query as queries
 from cep.model.operators import TYPES
 from cep.model.windows import Window
 from cep.plan.validate import validate
-from driver import CUMULATE, SESSION, SIZE, TIME, TRAILING, TRANSACTION, UNBOUNDED, Query, arg_max, avg, col, count, files, lag, stream
+from driver import (
+    CUMULATE,
+    SESSION,
+    SIZE,
+    TIME,
+    TRAILING,
+    TRANSACTION,
+    UNBOUNDED,
+    Query,
+    arg_max,
+    avg,
+    col,
+    count,
+    files,
+    format_time,
+    lag,
+    parse_time,
+    stream,
+    try_,
+)
 from orchestrator.rest import query_schema
 from orchestrator.rest.examples import EXAMPLES
 
@@ -42,24 +62,35 @@ BUILT = {
     "filter": _visits("slow").filter("slow", SLOW),
     "union": _visits("both").filter("slow", SLOW).at("page_views").filter("quick", QUICK).union("both", "slow", "quick"),
     "demux": _visits("route").demux("route", {"slow": SLOW}, otherwise="quick").at("route.slow").output("out_route_slow").at("route.quick"),
+    "map, times as text": _visits("day_by_day").map(
+        "day_by_day", day=format_time(col("ts"), "%Y-%m-%d"), said=try_(parse_time(col("url"), "/%Y/%m/%d"))
+    ),
     "flat_map": _visits("words").flat_map("words", explode="word", ip=col("ip"), word=col("url").split("/")),
     "apply": _visits("applied").apply("applied", "my_functions:seconds", ["ip", "ms"], {"ip": str, "s": float}),
     "files": Query("with-files").source(VIEWS).filter("slow_views", SLOW),
     "delay": _visits("later").delay("later", "5s"),
     "sample": _visits("some").sample("some", 0.01, seed=7),
     "lookup": _visits("named").lookup("named", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", how="left"),
+    "lookup, versions": _visits("named_as_of_then").lookup(
+        "named_as_of_then", ("/data/owner_history.csv", {"ip": str, "owner": str, "since": "timestamp[ms]"}), on="ip", versions="since"
+    ),
     "lookup, refreshed": _visits("named_each_minute").lookup(
         "named_each_minute", ("/data/owners.csv", {"ip": str, "owner": str}), on="ip", refresh="1m"
     ),
     "aggregate, time": _counted("windows", TIME("30s", "10s")),
     "aggregate, one row": _visits("slowest_view").aggregate("slowest_view", TIME("30s"), by="ip", **arg_max(["url", "ms"], by="ms")),
     "aggregate, size": _counted("hundreds", SIZE(100, 10)),
+    "aggregate, partial": _visits("hundreds_and_the_rest").aggregate(
+        "hundreds_and_the_rest", SIZE(100, emit_partial=True), by="ip", visits=count()
+    ),
+    "aggregate, offset": _counted("days_two_hours_east", TIME("1d", offset="-2h")),
     "aggregate, session": _counted("sessions", SESSION("5m")),
     "aggregate, transaction": _counted("transactions", TRANSACTION(col("ms") > 10, SLOW)),
     "aggregate, cumulate": _counted("today", CUMULATE("10m", "1h")),
     "aggregate, unbounded": _counted("so_far", UNBOUNDED(ttl="1h")),
     "join": _visits("joined").join("joined", SALES, TIME("30s"), on="ip", how="left"),
     "interval_join": _visits("soon_after").interval_join("soon_after", SALES, "0s", "10s", on="ip"),
+    "interval_join, without a bound": _visits("ever_after").interval_join("ever_after", SALES, "0s", None, on="ip", how="left"),
     "as_of_join": _visits("as_of").as_of_join("as_of", SALES, on="ip", how="left", tolerance="1m"),
     "zip": _visits("paired").zip("paired", SALES, prefix="sale_"),
     "sort": _visits("sorted").sort("sorted", TIME("30s"), by="ip", order="-ms"),
@@ -88,6 +119,26 @@ def test_there_is_one_for_every_operator_and_window() -> None:
         "transaction",
         "unbounded",
     }
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"offset"',
+        '"versions"',
+        '"refresh"',
+        '"emit_partial"',
+        '"format_time"',
+        '"parse_time"',
+        '"arg_max"',
+        '"lag"',
+        '"ttl"',
+        '"cumulate"',
+        '"upper": null',
+    ],
+)
+def test_one_says(said: str) -> None:
+    assert said in json.dumps(EXAMPLES)
 
 
 @pytest.mark.parametrize("document", EXAMPLES.values(), ids=EXAMPLES)

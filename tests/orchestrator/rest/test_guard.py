@@ -9,6 +9,8 @@ import pytest
 from fastapi.responses import PlainTextResponse
 
 from cep.config import ClusterConfig
+from cep.secret import Secret
+from cep.service.token_file import Tokens
 from orchestrator.rest.guard import Guard
 
 pytestmark = pytest.mark.anyio
@@ -23,8 +25,8 @@ def anyio_backend() -> str:
 
 async def ask(method: str = "POST", path: str = "/queries", body: bytes = b"", token: str | None = None, **headers: str) -> httpx.Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    config = ClusterConfig(rest_host="127.0.0.1", rest_names=("cep.example",), token=token, **ANYWHERE)  # type: ignore[arg-type]
-    transport = httpx.ASGITransport(Guard(PlainTextResponse("in"), config))
+    config = ClusterConfig(rest_host="127.0.0.1", rest_names=("cep.example",), **ANYWHERE)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(Guard(PlainTextResponse("in"), config, Tokens(None if token is None else Secret(token))))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8765") as client:
         return await client.request(method, path, content=body or None, headers={**(JSON if body else {}), **named})
 

@@ -94,6 +94,13 @@ def test_every_answer_to_ten_thousand_requests_is_declared(cluster: LocalCluster
     assert sum(ask_all(cluster, examples=200).values()) > 10_000
 
 
+def test_the_examples_are_there_as_they_are(cluster: LocalCluster) -> None:
+    """With their nulls, which mean something."""
+    document = httpx.get(f"{cluster.rest.url}/openapi.json", timeout=SOON_S, trust_env=False).json()
+    content = document["paths"]["/queries"]["post"]["requestBody"]["content"]["application/json"]
+    assert {name: content["examples"][name]["value"] for name in EXAMPLES} == EXAMPLES
+
+
 def test_wrong_documents_over_http(cluster: LocalCluster) -> None:
     """In one request each, and many in one."""
     random = Random(7)

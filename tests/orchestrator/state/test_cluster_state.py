@@ -236,6 +236,7 @@ class TestDeploy:
         assert [worker.capacity for worker in cluster.state.workers()] == [1.0, 1.0]
         cluster.submit(query())
         assert [worker.capacity for worker in cluster.state.workers()] == [1 / 3, 1 / 3]
+        assert [worker.capacity for worker in cluster.state.workers("per-ip")] == [1.0, 1.0]
 
 
 class TestStop:
@@ -437,6 +438,14 @@ class TestStreams:
         assert found == {("SQ1", 0), ("SQ2", 1)}
         cluster.do(Unsubscribe("per_ip", "s1"))
         assert not any(a["subscriptions"] for a in cluster.assignments().values())
+
+    def test_what_is_published_by_clients_has_no_subscriptions(self) -> None:
+        """A stream that no query can put out would be waited for for ever; one that is declared nowhere may be put out tomorrow."""
+        cluster = Cluster()
+        cluster.submit(query())
+        with pytest.raises(Conflict, match="stream 'visits' is published by clients; subscribe to an output of a query"):
+            cluster.do(Subscribe(SubscriptionRecord("visits", "s1", "ipc:///reader")))
+        cluster.do(Subscribe(SubscriptionRecord("tomorrow", "s1", "ipc:///reader")))
 
     def test_who_subscribes_after_the_end_waits_for_the_next_query(self) -> None:
         cluster = Cluster().running()

@@ -154,7 +154,7 @@ def test_the_output_of_a_query_that_is_over(how: str, message: str) -> None:
 
 def test_a_query_that_is_not_there_or_does_not_run_yet() -> None:
     cluster = Cluster()
-    with pytest.raises(QueryError, match="reads 'per_ip', which is no operator and no stream"):
+    with pytest.raises(QueryError, match="reads 'per_ip', which is no operator and no declared stream"):
         planned(cluster, reader())
     cluster.submit(query(), start=False)
     assert set(planned(cluster, reader()).feeds) == {"per_ip"}

@@ -223,6 +223,15 @@ def test_lags_of_many_groups_are_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(running.lags.numbers) < 20
 
 
+def test_groups_of_before_1970_come_back_with_the_time_of_their_last_row() -> None:
+    """Their `ttl` goes on from there: it would be over at 1970 otherwise, however long before that was."""
+    described = over(TrailingWindow(None, 1), functions.lag("m"), functions.last("m"), by=("word",), ttl=10)
+    arrivals = timed(Tuple(t, (0, i), {**row(random.Random(0)), "word": "a", "m": i}) for i, t in enumerate((-100, -90, -79, 5)))
+    for seed in range(12):
+        found = run_restored(lambda: operator(described), described.by, arrivals, SCHEMA, random.Random(seed))
+        assert [each.row["f0"] for each in found] == [None, 0, None, None], seed
+
+
 def test_nothing_compiles_once_it_is_built() -> None:
     described = CASES["a span of all functions"]
     list(run_alone(operator(described), timed(drawn(random.Random(0), 20, row)), SCHEMA, random.Random(0), end=False))
@@ -278,7 +287,7 @@ def test_windows_that_are_none() -> None:
         TRAILING(rows=0)
     with pytest.raises(QueryError, match="TRAILING is a window of `over`"):
         Aggregate("a", "s", TRAILING("1s"), (), (("n", functions.count()),))  # type: ignore[arg-type]
-    with pytest.raises(QueryError, match=r"expected TRAILING\(\"10m\"\), got SizeWindow"):
+    with pytest.raises(QueryError, match=r"expected TRAILING\(\"10m\"\), got SIZE"):
         Over("o", "s", SIZE(3), (), (("n", functions.count()),))  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="field 'n': lag is a function of `over`"):
         Aggregate("a", "s", SIZE(3), (), (("n", functions.lag("m")),)).output_schema(SCHEMA)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,14 +35,21 @@ from cep.kernels.columns import Columns
 from cep.kernels.jit import interpreted
 from cep.kernels.join import NO_NULLS, KeyIndex
 from cep.kernels.tables.keys import Keys
+from cep.model.expr import col
 from cep.model.operators import Lookup, TableVersions, VersionedLookup
+from cep.model.query import Options
 from cep.model.schema import Schema
+from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.transport.wire import Format
-from tests.reference import assert_same_answer
+from numa_cep import testing
+from tests.reference import Partition, assert_same_answer
 from tests.reference.engine import TimedRow
+from tests.reference.tables import END, Versions
+from tests.support import changing_files
 from tests.support.joining import batch_of, execution, query, ran, rows, sides
 from tests.support.pausing import without_pauses
+from tests.support.running import expected_of
 
 REFRESH = 10
 SCHEMA = Schema.of({"k": "int64", "n": "int64"})
@@ -432,6 +439,38 @@ def test_in_whole_plans_a_table_that_stays_is_a_static_table(by: str, tmp_path: 
         with interpreted():
             out = ran(asked, given, execution(choose))
         assert_same_answer({"out": searched(given.rows("l"), [(MAX_TIME + 1, content)])}, out.outputs)
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("seed", range(12))
+def test_in_whole_plans_a_file_that_is_replaced_is_the_references(seed: int, how: str, tmp_path: Path) -> None:
+    """Of two publishers, of which one may be far ahead: its tuples wait for the versions of their times."""
+    choose, path = random.Random(f"{how} {seed}"), tmp_path / "t.arrow"
+    refresh, options = choose.randint(1, 15), {"split": choose.choice(("stateful", "single", "per-operator"))}
+    lookup = Lookup("j", "l", StaticTable(SCHEMA, str(path)), (("k", "k"),), how, "", None, refresh)
+    asked = replace(query(lookup, (Stream("l", LEFT_STREAM.schema, col("t"), 0),)), options=Options(**options))
+    versions, content = Versions(refresh), content_of(choose, 0)
+    changing_files.write(path, SCHEMA, content)
+    stamps, sent = {"p0": -60, "p1": -60}, dict[str, list[Any]]({"p0": [], "p1": []})
+    with testing.run(asked, instances=choose.randint(1, 3), seed=seed) as running:
+        for publisher in stamps:
+            running.open("l", publisher)
+        for number in range(1, choose.randint(4, 20)):
+            if choose.random() < 0.6:
+                content = content_of(choose, 100 * number)
+                changing_files.write(path, SCHEMA, content)
+            publisher = choose.choice(("p0", "p0", "p1"))
+            times = sorted(stamps[publisher] + choose.choice((0, 1, 5, 20)) for _ in range(choose.randint(1, 4)))
+            given = [(t, choose.randint(1, 4), choose.randrange(1000)) for t in times]
+            running.send("l", [dict(zip(LEFT_STREAM.schema.names, row, strict=True)) for row in given], publisher)
+            stamps[publisher], sent[publisher] = times[-1], sent[publisher] + given
+            if all(sent.values()):
+                versions.come_to(min(stamps.values()), content)
+        running.close()
+        versions.come_to(END, content)
+        inputs = {"l": [Partition(i, sent[publisher]) for i, publisher in enumerate(stamps)]}
+        wanted = expected_of(asked, inputs, {"j": versions}).outputs
+        assert_same_answer(wanted, {name: changing_files.answers_of(running, name) for name in running.outputs})
 
 
 @pytest.mark.parametrize("piece", [1, 3, 100])

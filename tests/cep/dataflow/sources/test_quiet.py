@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cep.dataflow.channel import Inbox
 from cep.dataflow.dead_letters import DeadLetters
-from cep.dataflow.local import LocalRun, Outcome, Relocating
+from cep.dataflow.local import LocalRun, Outcome
 from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.publishers import Closing, PublisherPartition
 from cep.elements import MIN_TIME, Element, Idle, Watermark
@@ -27,6 +27,7 @@ from tests.reference import Partition, assert_same_answer
 from tests.strategies import Case, Execution, cases, executions
 from tests.strategies.seeded import drawn
 from tests.support.live import opened, run_live
+from tests.support.relocating import Relocating
 from tests.support.running import expected_of, outputs_of, plan_of, ran_of, rows, run_case
 
 ONE_WAY = Execution(Options(parallelism=1), (1,), (), (0,), 1 << 20, 0)
@@ -213,8 +214,8 @@ def test_a_stream_that_is_idle_while_instances_move(split: str, parallelism: int
         settle(run)
         assert [time for time, _ in out(run)] == [10]
         for number, instance in enumerate(list(run.instances), 1):
-            run.relocating = Relocating(run, instance, number)
-            while not run.relocating.is_over():
+            relocating = Relocating(run, instance, number)
+            while not relocating.is_over():
                 run.turn(choose)
         orders.send(choose), orders.send(choose)
         settle(run)

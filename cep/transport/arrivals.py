@@ -1,0 +1,70 @@
+"""Packets of links that have come, taken apart message by message as they are asked for: what is not taken leaves no room for more."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cep.transport.connections import Message
+from cep.transport.ends import End, LinkBroken
+
+
+class Arrivals:
+    """Args:
+    taken: is called with an end whose packet, of so many bytes, is used up.
+    spoilt: is called with an end whose packet is none, and why.
+    """
+
+    def __init__(self, taken: Callable[[End, int], None], spoilt: Callable[[End, str], None]) -> None:
+        self._taken, self._spoilt = taken, spoilt
+        self._packets: deque[tuple[End, list[Any], int]] = deque()
+        self._broken: deque[LinkBroken] = deque()
+        self._messages: Iterator[Message] | None = None  # of the packet that is taken apart
+        self.of: End | None = None  # whose it is
+        self._size = 0
+
+    def add(self, end: End, parts: list[Any], size: int) -> None:
+        self._packets.append((end, parts, size))
+
+    def add_broken(self, error: LinkBroken) -> None:
+        """Is raised behind all that has come."""
+        self._broken.append(error)
+
+    def drop(self, end: End) -> None:
+        """What has come of it is not given out."""
+        self._packets = deque(each for each in self._packets if each[0] is not end)
+
+    @property
+    def at_hand(self) -> bool:
+        """Is there something that `next` gives out, or may?"""
+        return self._messages is not None or bool(self._packets) or bool(self._broken)
+
+    @property
+    def is_between(self) -> bool:
+        """Is no packet half taken?"""
+        return self._messages is None
+
+    def next(self) -> Message | None:
+        """None: there is none. Raises LinkBroken."""
+        while self._messages is not None or self._begin():
+            assert self._messages is not None and self.of is not None
+            try:
+                if (message := next(self._messages, None)) is not None:
+                    return message
+            except Exception as error:  # whatever it is of, only this link is harmed
+                self._messages = None
+                self._spoilt(self.of, f"{type(error).__name__}: {error}")
+                continue
+            self._messages = None
+            self._taken(self.of, self._size)
+        if self._broken:
+            raise self._broken.popleft()
+        return None
+
+    def _begin(self) -> bool:
+        if not self._packets:
+            return False
+        self.of, parts, self._size = self._packets.popleft()
+        self._messages = self.of.messages(parts)
+        return True

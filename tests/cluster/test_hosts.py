@@ -1,0 +1,140 @@
+"""Clusters of several hosts, each with a name and ports of its own on loopback: real agents, real links, clients on none of them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from driver import Cluster, LocalCluster, Query, QueryFailed, col, files, stream
+from driver.hosts import evacuate
+from tests.cluster.test_moves import Flow, Reading, chained, expected
+from tests.support.joined_hosts import joined, start_join, where
+from tests.support.visits import windows
+from tests.support.waiting import until
+
+HERE = ("--address", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def cluster(data: Path) -> Iterator[LocalCluster]:
+    """h1 and h2; tests have others join."""
+    with (
+        LocalCluster(1, numa=False, address="127.0.0.1", host="h1", session_timeout_s=3.0, data=[data]) as started,
+        joined(started.rest.url, "h2", *HERE, "--data", str(data)),
+    ):
+        yield started
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Cluster]:
+    """On a host of its own, with no address."""
+    with Cluster(cluster.rest.url, host="elsewhere") as made:
+        yield made
+
+
+def test_a_host_leaves_under_load_and_nothing_is_lost(cluster: LocalCluster, client: Cluster) -> None:
+    """Publisher and subscriber are elsewhere and learn by REDIRECT where instances have gone."""
+    with joined(cluster.rest.url, "h3", *HERE) as host:
+        running = client.deploy(chained("leaving"))
+        assert {im.partition(".")[0] for im in where(client, "leaving")} == {"h1", "h2", "h3"}
+        reading = Reading(running.subscribe("leaving.out"))
+        flow = Flow(client.publisher("leaving.in"))
+        reading.more()
+        host.leave()
+        assert not any(im.startswith("h3") for im in where(client, "leaving"))
+        reading.more()
+        sent = flow.end()
+        reading.join(60)
+    assert reading.error is None and reading.answers == expected(range(sent))
+    until(lambda: [each["name"] for each in client.hosts()] == ["h1", "h2"])
+    assert client.info()["quarantined"] == []
+    running.delete()
+
+
+def test_what_hosts_say_is_shown(cluster: LocalCluster, client: Cluster) -> None:
+    hosts = {each["name"]: each for each in client.hosts()}
+    assert hosts["h2"]["instance_managers"] == ["h2.im-0"] and hosts["h1"]["instance_managers"] == ["h1.im-0"]
+    assert all(abs(each["clock_ms"]) < 1000 and not each["clock_off"] and each["cores"] for each in hosts.values())
+    assert client.topology()["hosts"].keys() == {"h1", "h2"} and client.topology()["between_hosts"] == 100
+    until(lambda: children_of(client, "h2") == {"host", "h2.im-0"})
+    until(lambda: {each["im"] for each in client.figures()["managers"]} >= {"h1.im-0", "h2.im-0"})
+
+
+def children_of(client: Cluster, supervisor: str) -> set[str]:
+    return {child["name"] for each in client.supervisors() if each["supervisor"] == supervisor for child in each["children"]}
+
+
+def test_a_second_host_of_the_name_is_refused(cluster: LocalCluster) -> None:
+    process = start_join(cluster.rest.url, "h2", *HERE)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == 1 and "there is a host 'h2' already, at 127.0.0.1, process" in said
+    assert [each["name"] for each in cluster.hosts()] == ["h1", "h2"]
+
+
+def test_a_host_that_vanishes_leaves_nothing(cluster: LocalCluster, client: Cluster) -> None:
+    """While it joins, and once it is there: then what it had fails with that cause. Its name is free again."""
+    process = start_join(cluster.rest.url, "h3", *HERE)
+    until(lambda: "h3" in [each["name"] for each in cluster.hosts()])
+    process.kill()
+    process.communicate()
+    until(lambda: [each["name"] for each in cluster.hosts()] == ["h1", "h2"])
+    with joined(cluster.rest.url, "h3", *HERE) as host:
+        running = client.deploy(chained("vanishing"))
+        host.kill()
+        with pytest.raises(QueryFailed, match=r"'h3.im-0' .*is gone: its ZooKeeper session ended"):
+            running.wait()
+    until(lambda: [each["name"] for each in cluster.hosts()] == ["h1", "h2"])
+    until(lambda: not any(im["id"].startswith("h3") for im in cluster.instance_managers()))
+    running.delete()
+
+
+def test_what_cannot_move_fails_by_name(cluster: LocalCluster, client: Cluster, data: Path) -> None:
+    """A subquery that writes files has its own file open; `cep evacuate` says so."""
+    with joined(cluster.rest.url, "h3", *HERE, "--data", str(data)) as host:
+        source = stream("pinned.in", {"k": "int64", "ts": "timestamp[us]"}, event_time="ts", disorder="0s")
+        writing = Query("pinned").source(source).filter("all", col("k") > 0).output("pinned.out", folder=str(data / "out"), format="jsonl")
+        running = client.deploy(writing)
+        moving = client.deploy(chained("moving"))
+        with contextlib.redirect_stdout(io.StringIO()) as said, pytest.raises(typer.Exit):
+            evacuate("h3", cluster.rest.url)
+        assert "pinned: failed: host 'h3' is leaving, and SQ1/" in said.getvalue()
+        assert "cannot go on elsewhere: it writes stream 'pinned.out' to a file of its own" in said.getvalue()
+        assert "moved elsewhere: moving" in said.getvalue()
+        assert next(each for each in client.hosts() if each["name"] == "h3")["leaving"]
+        assert moving.status()["state"] == "running" and running.status()["state"] == "failed"
+        again = client.deploy(chained("again"))
+        assert not any(im.startswith("h3") for im in where(client, "again"))
+        host.leave()
+    for each in (running, moving, again):
+        each.delete()
+
+
+def test_a_file_is_read_on_each_readers_own_host(cluster: LocalCluster, client: Cluster, data: Path) -> None:
+    """A host that may not read there is that query's failure, by name."""
+    (data / "visits.txt").write_text("10.0.0.1,1700000000000\n" * 2000)
+    with joined(cluster.rest.url, "h3", *HERE):
+        source = files(
+            "own.visits", {"ip": str, "ts": "timestamp[ms]"}, paths=[str(data / "visits.txt")], event_time="ts", block_bytes=1024
+        )
+        with pytest.raises(QueryFailed, match=r"on host 'h3': .*visits\.txt"):
+            client.deploy(windows("own", source)).wait()
+        client.query("own").delete()
+
+
+def test_packed_stays_on_one_host(cluster: LocalCluster, client: Cluster) -> None:
+    spread, packed = client.deploy(chained("spread")), client.deploy(chained("packed", hosts="packed"))
+    assert {im.partition(".")[0] for im in where(client, "spread")} == {"h1", "h2"}
+    assert len({im.partition(".")[0] for im in where(client, "packed")}) == 1
+    assert "host h1" in spread.explain() and "host h2" in spread.explain()
+    for each in (spread, packed):
+        each.delete()

@@ -1,0 +1,67 @@
+"""What the commands print is text: names, types and rows have square brackets, which are no markup."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Group
+from rich.table import Column, Table
+from typer.testing import CliRunner
+
+from cep.errors import CepError, QueryError, QueryFailed
+from driver import cli
+from driver.terminal import complain, plain_console
+
+#: A type, an end of markup that has not begun, what would be bold, and what would be a smiley.
+TEXTS = ["timestamp[ms]?", "hot[/x]", "hot[bold]", "hot[x]", ":smiley:", "[link=x]y[/link]"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_stays_what_it_is(text: str) -> None:
+    """As a line, in a table, in its title and head, and in a group."""
+    console = plain_console(file=io.StringIO(), width=100)
+    table = Table(text, Column(text), title=text)
+    table.add_row(text, text)
+    console.print(text)
+    console.print(Group(table, text))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count(text) == 7
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_error_says_all_of_it(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    complain(f"stream 's': {text}")
+    assert capsys.readouterr().err == f"error: stream 's': {text}\n"
+
+
+@pytest.mark.parametrize("error", [CepError("no hot[/x]"), QueryError("no hot[/x]", pointer="/hot[/x]")])
+def test_an_error_of_any_command(error: CepError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main()
+    pointer = " (at /hot[/x])" if isinstance(error, QueryError) else ""
+    assert capsys.readouterr().err == f"error: no hot[/x]{pointer}\n"
+
+
+def test_a_query_that_is_not_deployed_is_named_once() -> None:
+    assert cli._refusal("ff", QueryFailed("ff", "SQ1", 0, "no")) == "query 'ff' failed in subquery 'SQ1' instance 0: no"
+    assert cli._refusal("ff", QueryError("no outputs", "/outputs")) == "query 'ff': no outputs (at /outputs)"
+
+
+@pytest.mark.parametrize("command", ["explain", "deploy"])
+def test_yaml_in_a_file_that_does_not_say_so(command: str, tmp_path: Path) -> None:
+    file = tmp_path / "query.txt"
+    file.write_text("name: q\nstreams: []\n")
+    with pytest.raises(CepError, match=r"query\.txt cannot be read as JSON \(the name of a file of YAML ends in \.yaml or \.yml\): "):
+        CliRunner().invoke(cli.app, [command, str(file)], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("words", [["hot[/x]"], ["explain"], ["status", "--hot[/x]"], ["top", "--sort", "hot[/x]"]])
+def test_a_usage_error(words: list[str]) -> None:
+    found = CliRunner().invoke(cli.app, words)
+    assert found.exit_code == 2 and ("hot[/x]" in found.output or words == ["explain"])
