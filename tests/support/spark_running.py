@@ -94,7 +94,7 @@ class _Folded(_Run):
 
 
 def expected(query: Query, inputs: Mapping[str, Sequence[Partition]]) -> Answer:
-    run = _Folded(query, lambda *_: (), lambda *_: (), NOW_US)
+    run = _Folded(query, lambda *_: (), lambda *_: (), NOW_US, {})
     run.read_sources(inputs)
     for output in query.outputs:
         run.answer.outputs.setdefault(output.stream, []).extend((row.time, row.values) for row in run.rows_of(output.input))
