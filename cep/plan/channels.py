@@ -38,9 +38,9 @@ class ChannelId:
     move: int = 0
 
     @staticmethod
-    def outlet(query: str, stream: str, producer: int, lineage: int, attempt: int = 0) -> ChannelId:
+    def outlet(query: str, stream: str, producer: int, lineage: int) -> ChannelId:
         """What a subscriber names instance `producer` of the subquery that puts out `stream` by."""
-        return ChannelId(query, stream, producer, ANY, lineage, attempt)
+        return ChannelId(query, stream, producer, ANY, lineage)
 
     @staticmethod
     def entry(query: str, stream: str, reader: int, lineage: int) -> ChannelId:
