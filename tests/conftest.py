@@ -64,6 +64,16 @@ def users_modules() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """As it was: a role of the command line becomes its process, and what it was told stands in its environment."""
+    before = dict(os.environ)
+    yield
+    if os.environ != before:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 @pytest.fixture(scope="module")
 def quick_java() -> Iterator[None]:
     """Of JVMs that start meanwhile: data are small, so less is compiled, and one thread collects garbage."""

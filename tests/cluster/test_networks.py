@@ -18,6 +18,8 @@ from tests.support.visits import answers, expected, rows, windows
 from tests.support.visits import visits as declared
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long  # nine processes start on three hosts; `test_hosts.py` has the same on loopback
+
 RATE = 50_000
 SESSION_S = 5.0
 
