@@ -86,6 +86,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     controlling.start()
     # Batches and columns are freed by reference counts; a full collection would walk all of Numba's and Arrow's objects.
     gc.freeze()
+    gc.enable()
     loop.run()
     controlling.close()
     sockets.close()

@@ -264,7 +264,7 @@ def test_all_is_complete(module: str) -> None:
 
 
 #: A module takes 0.2 s.
-PARTS = 6
+PARTS = 12
 ALONE = """
 import json, os, sys, threading
 import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours

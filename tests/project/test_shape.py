@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,13 +36,13 @@ LARGE: dict[str, str] = {
 }
 
 
-def sources() -> Iterator[tuple[Path, ast.Module]]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield path, ast.parse(path.read_text())
+Sources = Sequence[tuple[Path, ast.Module]]
 
 
-SOURCES = list(sources())
+@pytest.fixture(scope="module")
+def sources() -> Sources:
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [(path, ast.parse(path.read_text())) for path in paths]
 
 
 def _is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -50,10 +50,10 @@ def _is_kernel(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(isinstance(each, ast.Name) and each.id in ("kernel", "inlined") for each in named)
 
 
-def test_functions_are_short() -> None:
+def test_functions_are_short(sources: Sources) -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
-        for path, tree in SOURCES
+        for path, tree in sources
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > (KERNEL_LINES_MAX if _is_kernel(node) else FUNCTION_LINES_MAX)
@@ -61,10 +61,10 @@ def test_functions_are_short() -> None:
     assert not long
 
 
-def test_classes_with_many_methods_have_a_reason() -> None:
+def test_classes_with_many_methods_have_a_reason(sources: Sources) -> None:
     many = {
         node.name: f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path, tree in SOURCES
+        for path, tree in sources
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
         and sum(isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) for each in node.body) > METHODS_MAX
@@ -74,8 +74,8 @@ def test_classes_with_many_methods_have_a_reason() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_folders_are_looked_through_at_a_glance(package: str) -> None:
+def test_folders_are_looked_through_at_a_glance(sources: Sources, package: str) -> None:
     modules = Counter(
-        path.parent.relative_to(ROOT) for path, _ in SOURCES if path.is_relative_to(ROOT / package) and path.name != "__init__.py"
+        path.parent.relative_to(ROOT) for path, _ in sources if path.is_relative_to(ROOT / package) and path.name != "__init__.py"
     )
     assert not {str(folder): count for folder, count in modules.items() if count > MODULES_MAX}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -85,47 +87,54 @@ def same(n: int) -> np.ndarray:
 
 FAR = np.array([0, YEARS])
 WIDE = TimeWindow(10**9, 10**3)  # a row lies in a million windows
-CASES: dict[str, tuple[Operator, list[Batch]]] = {
-    "windows of one row": (Aggregate("o", "s", WIDE, ("k",), (("n", count()),)), [rows(FAR)]),
-    "panes of one window": (Aggregate("o", "s", TimeWindow(10**8, 10**3), (), (("n", count()),)), [rows(rising(30_000, 1_000))]),
+#: Operator, and what makes the batches of each of its streams.
+CASES: dict[str, tuple[Operator, list[Callable[[], Batch]]]] = {
+    "windows of one row": (Aggregate("o", "s", WIDE, ("k",), (("n", count()),)), [partial(rows, FAR)]),
+    "panes of one window": (Aggregate("o", "s", TimeWindow(10**8, 10**3), (), (("n", count()),)), [partial(rows, rising(30_000, 1_000))]),
     "periodic": (
         Aggregate("o", "s", UNBOUNDED("1ms", ttl=None), ("k",), (("n", count()),)),
-        [rows(FAR), rows(YEARS + same(300_000), 300_000)],
+        [partial(rows, FAR), partial(rows, YEARS + same(300_000), 300_000)],
     ),
-    "size": (Aggregate("o", "s", SIZE(200_000, 1), (), (("n", sum_("n")),)), [rows(rising(210_000))]),
-    "collect": (Aggregate("o", "s", SIZE(4_000, 1), (), (("n", collect("n", 4_000)),)), [rows(rising(8_000))]),
-    "lists": (FlatMap("o", "s", (("e", col("l")),), "e"), [rows(rising(20), elements=100_000)]),
-    "join of windows": (Join("o", "s", "r", WIDE, WIDE, (("k", "k"),), "inner", None, "r_"), [rows(FAR)]),
+    "size": (Aggregate("o", "s", SIZE(200_000, 1), (), (("n", sum_("n")),)), [partial(rows, rising(210_000))]),
+    "collect": (Aggregate("o", "s", SIZE(4_000, 1), (), (("n", collect("n", 4_000)),)), [partial(rows, rising(8_000))]),
+    "lists": (FlatMap("o", "s", (("e", col("l")),), "e"), [partial(rows, rising(20), elements=100_000)]),
+    "join of windows": (Join("o", "s", "r", WIDE, WIDE, (("k", "k"),), "inner", None, "r_"), [partial(rows, FAR)]),
     "join of all with all": (
         Join("o", "s", "r", TIME("1s"), TIME("1s"), (), "inner", col("n") + col("r_n") < 0, "r_"),
-        [rows(rising(3_000))],
+        [partial(rows, rising(3_000))],
     ),
     "interval join": (
         IntervalJoin("o", "s", "r", 0, 10, (("k", "k"),), "inner", col("n") + col("r_n") < 0, "r_"),
-        [rows(same(50_000)), rows(same(10))],
+        [partial(rows, same(50_000)), partial(rows, same(10))],
     ),
-    "as-of join": (AsOfJoin("o", "s", "r", (("k", "k"),), "left", None, "r_"), [rows(rising(300_000), 1_000)]),
-    "in order": (Deduplicate("o", "s", ("n",), None), [rows(rising(300_000)), rows(300_000 + same(300_000))]),
-    "sort": (Sort("o", "s", TIME("1s"), (), (("n", False),), "rank"), [rows(rising(500_000))]),
-    "top of panes": (TopN("o", "s", TimeWindow(10**8, 10**3), ("k",), (("n", False),), 1, "rank"), [rows(rising(5_000, 1_000))]),
+    "as-of join": (AsOfJoin("o", "s", "r", (("k", "k"),), "left", None, "r_"), [partial(rows, rising(300_000), 1_000)]),
+    "in order": (Deduplicate("o", "s", ("n",), None), [partial(rows, rising(300_000)), partial(rows, 300_000 + same(300_000))]),
+    "sort": (Sort("o", "s", TIME("1s"), (), (("n", False),), "rank"), [partial(rows, rising(500_000))]),
+    "top of panes": (TopN("o", "s", TimeWindow(10**8, 10**3), ("k",), (("n", False),), 1, "rank"), [partial(rows, rising(5_000, 1_000))]),
     "join of panes": (
         Join("o", "s", "r", TimeWindow(10**8, 10**3), TimeWindow(10**8, 10**3), (("k", "k"),), "inner", col("n") + col("r_n") < 0, "r_"),
-        [rows(rising(5_000, 1_000))],
+        [partial(rows, rising(5_000, 1_000))],
     ),
     "lags": (
         Over("o", "s", TRAILING(rows=1), ("n",), (("before", lag("k")),), None),
-        [rows(rising(300_000)), rows(300_000 + same(300_000)), rows(YEARS + same(300_000))],
+        [partial(rows, rising(300_000)), partial(rows, 300_000 + same(300_000)), partial(rows, YEARS + same(300_000))],
     ),
-    "trailing windows": (Over("o", "s", TRAILING("1s"), ("n",), (("sum", sum_("k")),), None), [rows(rising(300_000)), rows(FAR)]),
-    "groups that are over": (Deduplicate("o", "s", ("n",), 10), [rows(same(300_000)), rows(9 + same(300_000)), rows(FAR)]),
-    "top": (TopN("o", "s", TIME("1s"), ("k",), (("n", False),), 1, "rank"), [rows(rising(300_000), 100_000)]),
+    "trailing windows": (
+        Over("o", "s", TRAILING("1s"), ("n",), (("sum", sum_("k")),), None),
+        [partial(rows, rising(300_000)), partial(rows, FAR)],
+    ),
+    "groups that are over": (
+        Deduplicate("o", "s", ("n",), 10),
+        [partial(rows, same(300_000)), partial(rows, 9 + same(300_000)), partial(rows, FAR)],
+    ),
+    "top": (TopN("o", "s", TIME("1s"), ("k",), (("n", False),), 1, "rank"), [partial(rows, rising(300_000), 100_000)]),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_much_work_is_many_pieces(name: str) -> None:
     operator, batches = CASES[name]
-    run, wanted = run_of(operator, *batches), PIECES.get(name, PIECES_MIN)
+    run, wanted = run_of(operator, *(made() for made in batches)), PIECES.get(name, PIECES_MIN)
     assert len(pieces_of(run, wanted)) >= wanted
     assert all(instance.state in ("running", "ended") for instance in run.instances)
 
@@ -134,5 +143,6 @@ def test_much_work_is_many_pieces(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_piece_is_long(name: str) -> None:
     """On an idle machine: it is the one thing here that is measured."""
-    longest = max(pieces_of(run_of(CASES[name][0], *CASES[name][1]), STEPS))
+    operator, batches = CASES[name]
+    longest = max(pieces_of(run_of(operator, *(made() for made in batches)), STEPS))
     assert longest < LONGEST_S, f"{longest * 1e3:.0f} ms"

@@ -218,7 +218,7 @@ def test_a_chain_of_three(parallelism: int) -> None:
 def test_a_query_attached_later_takes_what_is_behind_all_that_had_come_out(turns: int) -> None:
     left = Query("left", (READINGS,), (PASSED,), (Output("x", "passed"),))
     right = Query("right", (), (ordered("w", "x"),), (Output("out", "w"),))
-    inputs, chain = {"s": partitions(2, 30_000)}, Chain(left, right, options=Options(parallelism=2))
+    inputs, chain = {"s": partitions(2, 8_000)}, Chain(left, right, options=Options(parallelism=2))
     with interpreted():
         made = LocalRun(chain.plans[0], scripts(chain.plans[0], inputs, (200,), random.Random(2)), clock=lambda: NOW_US)
         for turn in range(turns):
