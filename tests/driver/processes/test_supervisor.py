@@ -324,6 +324,13 @@ class TestPlaces:
         assert 1 <= len(self.managers(tmp_path)) <= 4
 
 
+def test_a_session_bears_more_where_there_are_several_hosts() -> None:
+    """What is asked for is what is used."""
+    several = {"address": "127.0.0.1", "host": "h1"}
+    settings: list[dict[str, Any]] = [{}, several, {"session_timeout_s": 6.0}, {**several, "session_timeout_s": 6.0}]
+    assert [LocalConfig.from_json(each).session_timeout_s for each in settings] == [6.0, 10.0, 6.0, 6.0]
+
+
 def test_reports_whose_home_is_gone_are_swept(folder: Path) -> None:
     lost = Home.make(str(folder))
     reports = lost.make_reports()
