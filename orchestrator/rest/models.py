@@ -162,6 +162,9 @@ class QueryDetail(QuerySummary):
 
     document: dict[str, Any]
     epoch: int
+    attempt: int = Field(0, description="How often it has recovered.")
+    recovers: bool = False
+    recovery: dict[str, Any] | None = Field(None, description="Attempts, the reason of the last, checkpoints; none: it does not.")
     plan: PlanSummary
     placed: list[PlacedInstance]
     outputs: dict[str, list[StreamProducer]]

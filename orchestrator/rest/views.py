@@ -14,6 +14,7 @@ from cep.model import streams as stream_documents
 from cep.model.hosts import VERSION, Host
 from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
@@ -25,7 +26,7 @@ from orchestrator.state.life_cycle import READABLE, is_over
 from orchestrator.state.query_status import operators, rows_out
 from orchestrator.state.tables import planned_table
 
-_PRODUCING = frozenset(("ready", "running", "draining"))
+_PRODUCING = frozenset(("ready", "running", "draining", "recovering"))
 _OBSERVED = ("rows_in", "rows_out", "bypassed")
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
 
@@ -51,6 +52,9 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
     return summary(state, record) | {
         "document": dict(record.document),
         "epoch": record.epoch,
+        "attempt": record.attempt,
+        "recovers": recovers(plan),
+        "recovery": _recovery(state, record),
         "plan": {
             "subqueries": [{"name": s.name, "operators": list(s.operators), "stateful": s.stateful} for s in plan.subqueries],
             "cost": plan.cost,
@@ -64,6 +68,12 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "moved": _moved(record),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
+
+
+def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None:
+    """How often it has recovered and why, and its checkpoints; None: it does not."""
+    taken = state.taking.described(record.name)
+    return None if taken is None else {"attempts": record.attempt, "reason": record.reason, "checkpoints": taken}
 
 
 def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
