@@ -198,8 +198,9 @@ class ClusterState(ClusterModel):
             case RevokeKey(public):
                 self.keys.revoke(public)
             case Tick():
-                return sorted({*self._deployments.release_due(now), *self.taking.due(now)})
-        self.keys = Keys(self._desired)
+                if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
+                    self.keys.sweep(now)
+                return sorted({*self._deployments.release_due(now), *evacuations.concerned(self), *self.taking.due(now)})
         return ()
 
     def _discard(self, path: str) -> None:
