@@ -188,11 +188,11 @@ class Preparation:
         self.read_bytes = read_bytes
         self.config, self.sockets, self.inbox, self.meter = config, sockets, inbox, meter
         self.clock = clock or SystemClock()
-        self.store = store or DiskStore()
+        self.store, self.own_store = store or DiskStore(), store or DiskStore(own=True)
 
     def archive(self, query: str, epoch: int) -> Archive:
         """Of the checkpoints of a deployment."""
-        return Archive(self.store, f"{self.config.cluster.checkpoints}/{folder_of(query, epoch)}")
+        return Archive(self.own_store, f"{self.config.cluster.checkpoints}/{folder_of(query, epoch)}")
 
     def now_us(self) -> int:
         """Since 1970."""

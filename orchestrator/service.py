@@ -133,7 +133,7 @@ class Service:
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
-        self._manifests = Manifests(store or DiskStore(), config.checkpoints)
+        self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
