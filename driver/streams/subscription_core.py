@@ -58,7 +58,7 @@ class SubscriptionOptions:
 class Producer:
     """One instance that produces the stream, and our channel from it."""
 
-    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int) -> None:
+    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int = 0) -> None:
         self.instance, self.epoch = document["instance"], document["epoch"]
         self.query, self.stream, self.id = query, stream, id_
         self.sequence = 0
@@ -144,8 +144,9 @@ class SubscriptionCore:
 
     def _subscribe(self, producer: Producer) -> Send:
         options = self.options
-        terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time), "next": producer.sequence}
+        terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time)}
         terms |= {"on_slow": options.on_slow, "keep_s": options.keep_s, "budget_bytes": options.budget_bytes}
+        terms |= {"next": producer.sequence} if producer.sequence else {}
         return Send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), wire.to_json(terms))
 
     def recovered(self, answer: Mapping[str, Any]) -> Sequence[StreamCommand]:

@@ -25,6 +25,7 @@ from orchestrator.state.events import WriteManifest
 
 #: Of an instance's time, what checkpoints may cost.
 SHARE = 0.03
+LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
 
 
@@ -79,6 +80,7 @@ class Checkpoints:
 
     def _is_due(self, course: _Course, statuses: Sequence[Status | None], now: Now) -> bool:
         if any(status is None or status.state not in ("running", "ended") for status in statuses):
+            course.due = max(course.due, now.steady + LOOK_S)
             return False  # it would wait for one that does not run yet
         wanted = any(status is not None and status.wants for status in statuses) and not course.error
         return wanted or now.steady >= course.due

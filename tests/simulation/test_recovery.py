@@ -75,13 +75,14 @@ class TestPlanted:
         monkeypatch.setattr(KeptChannel, "send", at_once)
         assert _found(9)
 
-    def test_a_checkpoint_that_counts_as_committed_when_it_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hear = taking.Checkpoints.hear
+    def test_a_checkpoint_that_counts_as_committed_when_an_own_piece_is_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        note = taking.Checkpoints.note
 
-        def hasty(self: taking.Checkpoints, hosted: Any, asked: CheckpointNumber, committed: CheckpointNumber) -> None:
-            hear(self, hosted, asked, asked)
+        def hasty(self: taking.Checkpoints, hosted: Any, stored: taking.PieceStored) -> None:
+            note(self, hosted, stored)
+            self._cover(hosted, CheckpointNumber(*stored.document["number"]).packed)
 
-        monkeypatch.setattr(taking.Checkpoints, "hear", hasty)
+        monkeypatch.setattr(taking.Checkpoints, "note", hasty)
         assert _found(9)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
