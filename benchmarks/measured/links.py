@@ -20,7 +20,7 @@ import zmq
 from benchmarks.pairs import measured, ratios
 
 BAR = 0.9
-RATE = 1000  # messages a second whose latencies are taken
+RATE, RATE_MB_S = 1000, 100  # messages a second whose latencies are taken, at most so many and so much
 PATIENCE_S = 120
 #: Bytes of a message, and how many go: without CURVE, with it.
 SIZES = {1 << 20: (3000, 800), 64 << 10: (30_000, 9000), 4 << 10: (200_000, 60_000), 200: (1_200_000, 600_000)}
@@ -99,7 +99,8 @@ def run_once(hosts: TwoHosts, kind: str, size: int, count: int, keys: list[str] 
 def outcome(hosts: TwoHosts, kind: str, size: int, keys: list[str] | None, latency: bool) -> Outcome:
     count = SIZES[size][keys is not None]
     fast = run_once(hosts, kind, size, count, keys, 0)
-    paced = run_once(hosts, kind, size, 2 * RATE, keys, RATE) if latency else {"p50_us": 0.0, "p99_us": 0.0}
+    rate = min(RATE, RATE_MB_S * 1_000_000 // size)
+    paced = run_once(hosts, kind, size, 2 * rate, keys, rate) if latency else {"p50_us": 0.0, "p99_us": 0.0}
     return Outcome(count * size / fast["took_s"] / 1e6, fast["cpu_s"] / count * 1e6, paced["p50_us"], paced["p99_us"])
 
 

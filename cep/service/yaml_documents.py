@@ -15,6 +15,8 @@ from yaml.composer import Composer
 DEPTH_MAX = 250
 """How much may be in each other. 100 operations of an expression (`cep.model.expr`) take 200."""
 
+TOO_DEEP = f"more than {DEPTH_MAX} lists and mappings are in each other"
+
 NUMBER_CHARS_MAX = 100
 """Of anything but a text: one of version 1.1 may be in base 60, whose reading takes time with the square of its length."""
 
@@ -39,7 +41,7 @@ class _Loader(Composer, yaml.CSafeLoader):
         if event.tag not in (None, "!"):
             raise _refused(f"tags such as {event.tag[:100]} are not read", event)
         if self.depth == DEPTH_MAX:
-            raise _refused(f"more than {DEPTH_MAX} lists and mappings are in each other", event)
+            raise _refused(TOO_DEEP, event)
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -78,4 +80,5 @@ def _read(load: Callable[[], T]) -> T:
     try:
         return load()
     except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(str(error)) from error
+        # The scanner looks ahead of what is composed here, and has a bound of its own: 1,000 since PyYAML 6.0.4.
+        raise ValueError(TOO_DEEP if "nesting depth" in str(error) else str(error)) from error

@@ -15,7 +15,7 @@ from cep.transport.coalescing import Coalescer
 from cep.transport.ends import CalledEnd, new_incarnation
 from cep.transport.frames import REFUSED, Frame, OtherVersion
 from cep.transport.keyring import Keyring, Speaker
-from cep.transport.switchboard import LINKS_MAX, Switchboard
+from cep.transport.switchboard import Switchboard
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,6 @@ class Called:
         self.socket = zeromq.make_router(context, self._listening, keyring)
         self.board = Switchboard(self._write, new_incarnation, coalescers, on_end)
         self.board.may_go_on = self._may_go_on
-        self._keys: dict[bytes, str] = {}  # by connection
         self.strays, self.closed = 0, False
 
     @property
@@ -52,7 +51,7 @@ class Called:
         connection = parts[0].bytes
         try:
             frame, payload = zeromq.taken_apart(parts[1:])
-            end, size = self.board.hear(connection, frame, payload, self._speaker(connection, parts[1]), now)
+            end, size = self.board.hear(connection, frame, payload, self._speaker(parts[1]), now)
             return end, payload, size
         except OtherVersion as error:
             self._stray(connection, error)
@@ -66,15 +65,12 @@ class Called:
 
     # keys
 
-    def _speaker(self, connection: bytes, part: zmq.Frame) -> Speaker | None:
-        """Whose key the connection has. Raises ProtocolError: it is not known any more."""
+    def _speaker(self, part: zmq.Frame) -> Speaker | None:
+        """Whose key the frame was sent under. It is asked for each time: another connection may give itself the name of one that is gone.
+        Raises ProtocolError: the key is not known any more."""
         if self.keyring is None:
             return None
-        key = self._keys.get(connection)
-        if key is None:
-            if len(self._keys) >= 2 * LINKS_MAX:
-                self._keys.clear()
-            key = self._keys[connection] = str(part.get("User-Id"))
+        key = str(part.get("User-Id"))
         speaker = self.keyring.speaker(key)
         if speaker is None or not speaker.holds_at(time.time()):
             raise ProtocolError(f"link: the key {key} may not speak any more")
@@ -91,7 +87,6 @@ class Called:
         """Another ROUTER takes over where this one listens; callers come again."""
         self.socket.close(linger=0)
         self.keyring = keyring
-        self._keys.clear()
         self.socket = zeromq.make_router(self._context, self._listening, keyring)
 
     def close(self, linger_ms: int) -> None:

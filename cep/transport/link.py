@@ -24,7 +24,7 @@ from cep.errors import ProtocolError
 from cep.transport import frames as f
 from cep.transport.frames import Frame
 
-WINDOW_BYTES = 16 << 20
+WINDOW_BYTES = 64 << 20
 LOT_PACKETS = 64
 ACK_S = 0.02
 PROBE_S = 0.25

@@ -41,5 +41,7 @@ def test_a_failing_query_and_a_death_are_named() -> None:
 
         os.kill(dict(cluster.processes())["im-0"], signal.SIGKILL)
         [died] = until(lambda: lines(cluster.home).get("supervisor"))
-        assert died["child"] == "im-0" and "SIGKILL" in died["message"] and "query" not in died
+        assert died["child"] == "im-0" and "SIGKILL" in died["message"]
+        # The mark of the operator at work may still stand when the death is looked at: then the line has its query.
+        assert died.get("query", "modest") == "modest"
         assert {line["process"] for name, found in lines(cluster.home).items() for line in found} >= {"im-0", "supervisor"}

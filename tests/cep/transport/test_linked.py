@@ -187,12 +187,17 @@ def test_a_process_that_comes_in_the_place_of_another_is_noticed(opened: Open, t
 
 
 class Peer:
-    """The other end as a bare DEALER."""
+    """The other end as a bare DEALER; `keys`: its own, to a member; `name`: that it gives itself."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, keys: Pair | None = None, name: bytes = b"") -> None:
         self.context = zmq.Context()
         self.dealer = self.context.socket(zmq.DEALER)
         self.dealer.linger, self.dealer.rcvtimeo = 0, 5
+        if keys is not None:
+            self.dealer.curve_publickey, self.dealer.curve_secretkey = (key.encode() for key in keys)
+            self.dealer.curve_serverkey = MEMBERS[0].encode()
+        if name:
+            self.dealer.routing_id = name
         self.dealer.connect(f"tcp://{address}")
 
     def hear(self, sockets: LinkSockets) -> bytes:
@@ -278,18 +283,32 @@ def test_a_link_goes_on_under_the_same_key_alone(opened: Open) -> None:
     exchange(joe, member)
     (end,) = member._called.board.by_endpoint.values()  # type: ignore[union-attr]
     strays = member._called.strays  # type: ignore[union-attr]
-    peer = Peer.__new__(Peer)
-    peer.context = zmq.Context()
-    peer.dealer = peer.context.socket(zmq.DEALER)
-    peer.dealer.linger, peer.dealer.curve_serverkey = 0, MEMBERS[0].encode()
-    peer.dealer.curve_publickey, peer.dealer.curve_secretkey = ann[0].encode(), ann[1].encode()
-    peer.dealer.connect(f"tcp://{address_of(member)}")
+    peer = Peer(address_of(member), ann)
     peer.dealer.send(Frame(DATA, end.link.peer, end.link.incarnation, 1, 0, 1 << 20).pack() + wire.pack_sized(0, Header(wire.BATCH, 1)))
     peer.dealer.send(Frame(HELLO, 5, 0, limit=1 << 20).pack() + hello_of(end.endpoint))
     until(lambda: member.park(5) or joe.park(5) or member._called.strays >= strays + 2)  # type: ignore[union-attr]
     assert member.receive() is None
     exchange(joe, member, 2)
     peer.close()
+
+
+def test_a_connection_that_takes_the_name_of_one_that_is_gone_has_its_own_key(opened: Open) -> None:
+    ann = pair()
+    speakers = {ann[0]: Speaker(ann[0], "ann", frozenset()), **CLIENTS}
+    member = opened("h1", Keyring(*MEMBERS, MEMBERS[0], speakers))
+    board = member._called.board  # type: ignore[union-attr]
+
+    def heard(keys: Pair, number: int, endpoint: str) -> Speaker | None:
+        """ZeroMQ refuses a name as long as the connection that has it is not gone: so it is tried until it has it."""
+        peer = Peer(address_of(member), keys, b"the same")
+        peer.dealer.send(Frame(HELLO, number, 0, limit=1 << 20).pack() + hello_of(endpoint))
+        for _ in range(20):
+            member.park(5)
+        peer.close()
+        return board.by_endpoint[endpoint].speaker if endpoint in board.by_endpoint else None
+
+    assert until(lambda: heard(JOE, 70, "link://h9@/joe")) == speakers[JOE[0]]
+    assert until(lambda: heard(ann, 71, "link://h9@/ann")) == speakers[ann[0]]
 
 
 def test_who_is_not_called_yet_gets_what_was_sent_when_it_calls(opened: Open, tmp_path: Path) -> None:
