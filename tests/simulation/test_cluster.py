@@ -13,7 +13,7 @@ from cep.dataflow.sources.source import Source
 from cep.elements import Fail
 from cep.transport import wire
 from cep.transport.wire import HEADER_BYTES
-from orchestrator.state import query_status
+from orchestrator.state import losses
 from simulation.__main__ import SeedRun, run_seed
 from simulation.cluster import simulated
 from simulation.faults import Fault
@@ -98,7 +98,7 @@ class TestFaults:
         assert once.lines == again.lines
 
     def test_a_failure_that_names_no_cause_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(query_status, "missing", lambda model, record: dict.fromkeys(_missing(model, record), "something went wrong"))
+        monkeypatch.setattr(losses, "missing", lambda model, record: dict.fromkeys(_missing(model, record), "something went wrong"))
         assert "is named as the cause" in hit((2, *range(100))).wrong[0]
 
     def test_an_end_that_is_none_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ class TestFaults:
         assert any("AnswersAgree" in text or "broke off" in text for text in hit(range(100)).wrong)
 
 
-_missing = query_status.missing
+_missing = losses.missing
 
 
 def hit(seeds: Iterable[int]) -> SeedRun:
