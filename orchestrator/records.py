@@ -305,6 +305,7 @@ class QueryRecord:
         wish: the state to which it goes back when it has.
         restore: the checkpoint that the attempt goes on from; None: it began anew.
         strikes: recoveries by its own doing since the last checkpoint.
+        forgiven: the deaths of instance managers that it was blamed for before that.
         reason: of the last recovery.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
@@ -331,6 +332,7 @@ class QueryRecord:
     wish: str = ""
     restore: CommittedCheckpoint | None = None
     strikes: int = 0
+    forgiven: tuple[str, ...] = ()
     reason: str = ""
     owner: str = ""
 
@@ -355,7 +357,7 @@ class QueryRecord:
         readers = [list(reader) for reader in self.readers]
         restore = None if self.restore is None else self.restore.to_json()
         own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
-        return own | {"restore": restore}
+        return own | {"restore": restore, "forgiven": list(self.forgiven)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:

@@ -101,7 +101,7 @@ class Checkpoints:
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
-            return record if not record.strikes else _forgiven(record)
+            return self._forgiven(record)
         return record
 
     def _commit(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> None:
@@ -116,6 +116,11 @@ class Checkpoints:
         course.before = known
         self.model.checkpoints[record.name] = QueryCheckpoints(number, committed)
         self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
+
+    def _forgiven(self, record: QueryRecord) -> QueryRecord:
+        """It goes on: what it was blamed for so far does not count any more."""
+        blame = self.model.blames.get(record.name)
+        return replace(record, strikes=0, forgiven=() if blame is None else tuple(sorted(blame.deaths)))
 
     def manifest_failed(self, name: str, why: str) -> list[str]:
         """It could not be written, so it is not named: the last commit holds. The queries it concerns."""
@@ -157,7 +162,3 @@ class Checkpoints:
         shown |= {"took_us": 0 if course is None else course.took_us, "error": "" if course is None else course.error}
         last = None if committed is None else {"number": list(committed.number), "bytes": committed.bytes, "at": committed.at}
         return shown | {"last": last}
-
-
-def _forgiven(record: QueryRecord) -> QueryRecord:
-    return replace(record, strikes=0)

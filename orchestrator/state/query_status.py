@@ -41,7 +41,7 @@ def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCau
     """The first failed instance in topological order, or the first whose instance manager is lost, or that cannot leave a host."""
     if record.strikes >= STRIKES_MAX:
         return FailureCause("", None, f"it has recovered {record.strikes} times without a checkpoint in between; at last {record.reason}")
-    if recovery.has_killed(model, record.name) and recovers(model.plans[record.name]):
+    if recovery.has_killed(model, record) and recovers(model.plans[record.name]):
         return FailureCause("", None, f"it has ended instance managers: {'; '.join(model.blames[record.name].deaths.values())}")
     lost = certainly_lost(model, record, now)
     coming = moves.newcomers(record) if record.move is not None and record.move.redirecting else ()

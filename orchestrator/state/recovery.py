@@ -22,7 +22,7 @@ def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
     """The signal of what has happened to it: none, a loss from which it can go on, or a failure."""
     if not why(model, record, now):
         return frozenset()
-    if strikes(model, record) > STRIKES_MAX or has_killed(model, record.name):
+    if strikes(model, record) > STRIKES_MAX or has_killed(model, record):
         return frozenset(("failure",))
     return frozenset(("loss",)) if model.living() else frozenset()
 
@@ -48,9 +48,10 @@ def strikes(model: ClusterModel, record: QueryRecord) -> int:
     return record.strikes + bool(_failures(model, record))
 
 
-def has_killed(model: ClusterModel, name: str) -> bool:
-    """Is it blamed for so many deaths of instance managers that it has failed for good?"""
-    return name in model.blames and len(model.blames[name].deaths) >= DEATHS_MAX
+def has_killed(model: ClusterModel, record: QueryRecord) -> bool:
+    """Is it blamed for so many deaths of instance managers, without a checkpoint in between, that it has failed for good?"""
+    blame = model.blames.get(record.name)
+    return blame is not None and len(blame.deaths.keys() - set(record.forgiven)) >= DEATHS_MAX
 
 
 def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[QueryRecord, PhysicalPlan]:
