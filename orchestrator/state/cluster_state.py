@@ -198,10 +198,13 @@ class ClusterState(ClusterModel):
             case RevokeKey(public):
                 self.keys.revoke(public)
             case Tick():
-                if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
-                    self.keys.sweep(now)
-                return sorted({*self._deployments.release_due(now), *evacuations.concerned(self), *self.taking.due(now)})
+                return self._tick(now)
         return ()
+
+    def _tick(self, now: Now) -> list[str]:
+        if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
+            self.keys.sweep(now)
+        return sorted({*self._deployments.release_due(now), *evacuations.concerned(self), *self.taking.due(now)})
 
     def _discard(self, path: str) -> None:
         """Raises NotFound, or Conflict: it is not ours to remove."""
