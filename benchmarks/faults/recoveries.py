@@ -64,9 +64,11 @@ def expected(rows: int) -> Rows:
 
 
 def _sorted(key: np.ndarray, n: np.ndarray, total: np.ndarray, window: np.ndarray) -> Rows:
-    found = np.rec.fromarrays([window, key, n, total], names="window,key,n,total")
-    found.sort(order=["window", "key", "n", "total"])
-    return found
+    columns = {"window": window, "key": key, "n": n, "total": total}
+    found = np.empty(len(key), [(name, np.int64) for name in columns])
+    for name, column in columns.items():
+        found[name] = column
+    return np.sort(found, order=list(columns))
 
 
 def rows_of(table: pa.Table) -> Rows:
