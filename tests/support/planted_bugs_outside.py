@@ -368,8 +368,8 @@ OUTSIDE_BUGS = (
     Bug(
         "a reused process id is taken for the living leader",
         "orchestrator/election.py",
-        "_born(self.pid) != self.born",
-        "_born(self.pid) is None",
+        "born(self.pid) != self.born",
+        "born(self.pid) is None",
         ("orchestrator/test_election.py",),
     ),
     Bug(
@@ -480,9 +480,9 @@ OUTSIDE_BUGS = (
     ),
     Bug(
         "an instance manager that was started anew with the same process id is not missed",
-        f"{_STATE}/query_status.py",
-        "manager.process != process:",
-        "manager.process.pid != process.pid:",
+        f"{_STATE}/losses.py",
+        "manager.process != process or",
+        "manager.process.pid != process.pid or",
         (_CLUSTER_STATE, _BLAME),
     ),
     Bug(
@@ -516,7 +516,7 @@ OUTSIDE_BUGS = (
     Bug(
         "what an instance of an earlier deployment says is believed",
         f"{_STATE}/cluster_model.py",
-        "seen is not None and seen.epoch == record.epoch",
+        "seen is not None and (seen.epoch, seen.attempt) == (record.epoch, record.attempt)",
         "seen is not None",
         (_CLUSTER_STATE,),
     ),
