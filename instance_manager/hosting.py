@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cep.config import InstanceManagerConfig, instance_node
 from cep.dataflow.build import STATE_FORMAT, Wiring, build
@@ -41,6 +41,13 @@ ARRIVAL_BYTES = 8 << 20  # of an instance that moves, under way to its new place
 READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
 
 
+class Taken(NamedTuple):
+    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was."""
+
+    sequence: int
+    closed: bool
+
+
 @dataclass
 class HostRecovery:
     """How far the checkpoints of an instance have come. Numbers are packed (`CheckpointNumber.packed`)."""
@@ -52,6 +59,9 @@ class HostRecovery:
     stored: Mapping[str, Any] | None = None  # what is told of the last that is on the disk, or could not be
     wants: bool = False  # another one should be taken at once
     covered: bool = True  # all that it has put out is committed, and its clients have it; looked at when it has ended
+    taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
+    pressing: bool = False  # a publisher waits for the next commit
+    received: int = 0  # bytes that had come of publishers at the last one
 
 
 @dataclass
@@ -298,7 +308,9 @@ class _Maker:
         edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == source.stream)
         numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
         entry = Entry(source, Format.published(reading.stream, int(numbered)), early=None if self.arriving is None else [])
-        self.entries[ChannelId.entry(self.plan.query.name, source.stream, reading.reader, self.assignment.epoch).id] = entry
+        own = self.assignment.epoch, self.assignment.attempt
+        source.is_restored = self.assignment.attempt > 0
+        self.entries[ChannelId.entry(self.plan.query.name, source.stream, reading.reader, *own).id] = entry
 
     def attach(self, source: QuerySource, feed: Feed, reading: Reading) -> None:
         """The producers are asked once the instance is at home, for only then can they answer."""
@@ -337,6 +349,7 @@ __all__ = [
     "Leaving",
     "Outlet",
     "Preparation",
+    "Taken",
     "open_subscription",
     "transfer_channel",
 ]

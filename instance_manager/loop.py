@@ -100,7 +100,9 @@ class Loop:
         self.in_doubt = False  # whether it still counts as alive
         self.asked = threading.Event()
         self.hosted: dict[str, InstanceHost] = {}
-        self.checkpoints = Checkpoints(self.clock, identity, background, lambda stored: self.ask(NotePiece(stored)))
+        self.checkpoints = Checkpoints(
+            self.clock, identity, background, lambda stored: self.ask(NotePiece(stored)), self.clients.publishers
+        )
         self.ready = Ready()
         self.senders: dict[int, tuple[InstanceHost, LocalChannel]] = {}  # by channel, of those that end in this process
         self.leaving: list[InstanceHost] = []  # over and withdrawn, but not read to the end

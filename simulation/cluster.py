@@ -74,7 +74,9 @@ class SimulatedCluster:
         self.outcome = Outcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
         self.store, self.folder = MemoryStore(), ""
-        self.drawn = drawn_faults(seed) if faults is None else tuple(faults)
+        drawn = drawn_faults(seed) if faults is None else tuple(faults)
+        # What a publisher keeps goes with its process.
+        self.drawn = tuple(each for each in drawn if not (work.recovers and each.kind == "kill writer"))
         self.network, self.zookeeper = SimulatedNetwork(schedule, 1 if self.drawn else work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
@@ -136,7 +138,7 @@ class SimulatedCluster:
             self._await(lambda: all(task.ended or self.outcome.knows(stream) for stream, task in reading.items()))
             self._insist(lambda: self.user.rest.post(path("queries", QUERY, "start")))
             self.network.hosts.begin_cuts()
-            if not self.work.recovers:
+            if not self.work.files:
                 self.writer.run(self._publish)
             if self.work.moves:
                 self.mover.run(self._move)

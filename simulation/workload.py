@@ -27,7 +27,8 @@ QUERY = "q"
 #: What the inbound channels of an instance manager may hold together: room for everything, for some, for a batch at a time.
 BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
-RECOVERING = 2  # of three queries
+RECOVERING = 2  # of three queries, these over files
+PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
 
@@ -46,18 +47,18 @@ class DrawnWorkload:
     budget_bytes: int
     moves: int
     hosts: int
-    #: What its files hold, by path: it reads these, and recovers.
+    #: What its files hold, by path: it reads these.
     files: Mapping[str, bytes] = field(default_factory=dict)
     read_bytes: int = READ_BYTES
 
     @property
     def recovers(self) -> bool:
-        return bool(self.files)
+        return self.query.options.recover != "off"
 
     @property
     def expected(self) -> Answer:
         """The reference's answer. A partition is numbered as its publisher's name says."""
-        if self.recovers:
+        if self.files:
             return expected_of(self.query, {stream.name: blocks(self.query, stream, self.files) for stream in self.query.streams})
         parts = {name: [replace(part, index=partition_number(publisher_name(part))) for part in each] for name, each in self.inputs.items()}
         return expected_of(self.query, parts)
@@ -72,6 +73,8 @@ def workload(seed: int) -> DrawnWorkload:
         return _recovering(seed)
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")
     query, moves = _drawn_query(number), choose.choice(MOVES)
+    recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
+    moves = 0 if recovers else moves
     inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{seed}")
     if moves:  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
@@ -81,8 +84,12 @@ def workload(seed: int) -> DrawnWorkload:
         name: tuple(as_known(growth, streams[name], part, execution.batch_rows) for growth, part in zip(growths[name], parts, strict=True))
         for name, parts in inputs.items()
     }
+    asked = named(query, execution, QUERY)
+    if recovers:
+        options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US), replicas=1)
+        asked = replace(asked, options=options)
     return DrawnWorkload(
-        named(query, execution, QUERY),
+        asked,
         known,
         growths,
         execution.batch_rows,
@@ -90,7 +97,7 @@ def workload(seed: int) -> DrawnWorkload:
         choose.randint(1, 4),
         choose.choice(BUDGETS_BYTES),
         moves,
-        random.Random(f"hosts {seed}").choice(HOSTS),
+        1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS),
     )
 
 

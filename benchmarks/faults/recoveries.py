@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,11 @@ import typer
 from cep.errors import CepError
 from driver import TIME, LocalCluster, Query, Running, count, files, sum_, window_start
 
-GROUPS, WINDOW_MS, FILES = 10_000, 20_000, 6
+GROUPS, WINDOW_MS, FILES = 500, 20_000, 6
 HANGS_S = 120.0
 SOON_S = 0.05  # after which the next kill may come while the query recovers
-LATER_S = 1.5
+LATER_S = 1.0
+DEATHS_MAX = 3  # that a query may be blamed for without a checkpoint in between
 AT_ONCE = 0.2  # of the kills, which do not wait for the query
 
 #: What is killed, how often compared with others.
@@ -99,11 +100,13 @@ class Result:
 
     def compare(self, what: str, found: Rows, wanted: Rows) -> None:
         """What of the rows is missing, and what is there once too often or is another."""
+        self.rows += len(found)
+        if np.array_equal(found, wanted):
+            return
         there, want = Counter(found.tolist()), Counter(wanted.tolist())
         lost, twice = (want - there).total(), (there - want).total()
-        self.lost, self.twice, self.rows = self.lost + lost, self.twice + twice, self.rows + len(found)
-        if lost or twice:
-            self.wrong.append(f"{what}: of {want.total():,} rows {lost:,} are missing, {twice:,} came twice or are others")
+        self.lost, self.twice = self.lost + lost, self.twice + twice
+        self.wrong.append(f"{what}: of {want.total():,} rows {lost:,} are missing, {twice:,} came twice or are others")
 
     def lines(self) -> Iterator[str]:
         yield f"{self.done.total()} kills: {', '.join(f'{what} {n}' for what, n in sorted(self.done.items()))}"
@@ -147,6 +150,7 @@ class Round:
     def __init__(self, faults: Faults, number: int, folder: Path) -> None:
         self.faults, self.cluster, self.result, self.choose = faults, faults.cluster, faults.result, faults.choose
         self.name, self.folder = f"round{number}", folder
+        self.committed, self.since_commit = list[int](), 0
         self.running = self.cluster.deploy(query(self.name, faults.paths, folder, faults.checkpoint), start=False)
         self.reader = Reader(self.running, f"{self.name}.out")
         self.running.start()
@@ -165,6 +169,8 @@ class Round:
     def _kill(self) -> None:
         kind = self.choose.choices(list(VICTIMS), list(VICTIMS.values()))[0]
         name = f"im-{self.choose.randrange(self.faults.instances)}" if kind == "im" else kind
+        if kind == "im":
+            self._await_commit()
         pid = dict(self.cluster.processes()).get(name)
         if pid is None:
             return  # it is down already, or was not started yet
@@ -193,10 +199,25 @@ class Round:
                 return
             self._pause(0.005)
 
+    def _await_commit(self) -> None:
+        """A third death in a row that it may be blamed for, without a checkpoint in between, would fail the query for good."""
+        while (last := self._last_commit()) == self.committed and self.since_commit == DEATHS_MAX - 1 and not self.reader.ended:
+            self._pause(0.02)
+        self.since_commit = 1 if last != self.committed else self.since_commit + 1
+        self.committed = last
+
+    def _last_commit(self) -> list[int]:
+        last = self._recovery()["checkpoints"]["last"]
+        return [] if last is None else list(last["number"])
+
     def _attempts(self) -> int:
+        return int(self._recovery()["attempts"])
+
+    def _recovery(self) -> dict[str, Any]:
+        """As its status says, once an orchestrator answers."""
         while True:
             try:
-                return int(self.running.status()["recovery"]["attempts"])
+                return dict(self.running.status()["recovery"])
             except CepError:
                 self._pause(0.05)
 

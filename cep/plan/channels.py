@@ -43,9 +43,9 @@ class ChannelId:
         return ChannelId(query, stream, producer, ANY, lineage, attempt)
 
     @staticmethod
-    def entry(query: str, stream: str, reader: int, lineage: int) -> ChannelId:
+    def entry(query: str, stream: str, reader: int, lineage: int, attempt: int = 0) -> ChannelId:
         """What a publisher names reader `reader` of `stream` by."""
-        return ChannelId(query, stream, ANY, reader, lineage)
+        return ChannelId(query, stream, ANY, reader, lineage, attempt)
 
     @property
     def planned(self) -> ChannelId:

@@ -63,7 +63,7 @@ class PublishedStream:
         return ""
 
     def can_replay(self) -> str:
-        return "it is published, and what its publishers have sent is not kept yet"
+        return "its publishers choose among replicas of the query, and keep nothing for them yet" if self.copies > 1 else ""
 
     def explain(self) -> str:
         return "published"

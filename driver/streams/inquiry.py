@@ -38,7 +38,7 @@ class Inquiry:
         document = {"id": self.core.id, "endpoint": self.plane.endpoint, "on_slow": options.on_slow, "keep": options.keep_s}
         self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
         self.registered = True  # it may be, though the answer is lost
-        self.rest.post(path("streams", self.core.stream, "subscriptions"), document)
+        self.rest.post(path("streams", self.core.stream, "subscriptions"), document, again=True)
 
     def withdraw_aside(self) -> None:
         """Withdraws what was registered, without a wait."""

@@ -13,12 +13,15 @@ from cep.errors import ClusterError
 from cep.plan.checkpoints import CheckpointNumber, piece_name
 from cep.world.archive import Archive
 from cep.world.clock import Clock
+from instance_manager.clients.publishers import Publishers
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import kept_of, piece_of, sinks_of
 
 #: So much may wait for a commit at an instance before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
+#: Likewise, of what its publishers have sent and keep until then.
+EARLY_RECEIVED_BYTES = 64 << 20
 
 #: Does a piece of work beside the engine's thread.
 Background = Callable[[Callable[[], None]], None]
@@ -44,8 +47,15 @@ class Checkpoints:
         process: in whose name pieces are written.
     """
 
-    def __init__(self, clock: Clock, process: tuple[int, int], background: Background, stored: Callable[[PieceStored], None]) -> None:
-        self.clock, self.process, self.background, self.stored = clock, process, background, stored
+    def __init__(
+        self,
+        clock: Clock,
+        process: tuple[int, int],
+        background: Background,
+        stored: Callable[[PieceStored], None],
+        publishers: Publishers,
+    ) -> None:
+        self.clock, self.process, self.background, self.stored, self.publishers = clock, process, background, stored, publishers
 
     def add(self, hosted: InstanceHost) -> None:
         if hosted.recovery is not None:
@@ -71,6 +81,11 @@ class Checkpoints:
             sink.cover(number)
         for subscription in kept_of(hosted):
             subscription.cover(number)
+        own = hosted.recovery
+        assert own is not None
+        if covered := [each for each in own.taken if each <= number]:
+            self.publishers.cover(own.taken[max(covered)])
+            own.taken = {each: taken for each, taken in own.taken.items() if each > number}
 
     def give_up(self, hosted: InstanceHost, element: Stop | Fail) -> None:
         """Its query is stopped or has failed for good: an end that no commit covers is none."""
@@ -92,14 +107,16 @@ class Checkpoints:
         ended = hosted.instance.state == "ended"
         waiting = _waiting(hosted)
         own.covered = not ended or all(each.is_delivered for each in waiting)
-        own.wants = sum(each.behind_bytes for each in kept_of(hosted)) > EARLY_BYTES or (ended and any(each.is_new for each in waiting))
+        own.wants = own.pressing or sum(each.behind_bytes for each in kept_of(hosted)) > EARLY_BYTES
+        own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
 
     def _take(self, hosted: InstanceHost, packed: int) -> None:
         """Its state stands still now."""
         own = hosted.recovery
         assert own is not None
         began = self.clock.steady_ns()
-        own.last = packed
+        own.last, own.pressing, own.received = packed, False, _received(hosted)
+        own.taken[packed] = self.publishers.taken(hosted)
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
         data, number = piece_of(hosted), CheckpointNumber.unpacked(packed)
@@ -121,6 +138,11 @@ class Checkpoints:
         number = CheckpointNumber(*stored.document["number"]).packed
         if own is not None and own.attempt == stored.attempt and number == own.last:
             own.stored = stored.document
+
+
+def _received(hosted: InstanceHost) -> int:
+    """Bytes that have come of publishers."""
+    return sum(entry.account.bytes for entry in hosted.entries.values())
 
 
 def _waiting(hosted: InstanceHost) -> list[KeptChannel | CommittedSink]:

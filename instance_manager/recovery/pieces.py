@@ -20,6 +20,7 @@ from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import everything
 from cep.dataflow.operators.operator import AggregateOperator
 from cep.dataflow.outputs.sink import CommittedSink
+from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
 from cep.errors import ClusterError
 from cep.transport import wire
@@ -108,7 +109,11 @@ def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[st
         if parts and node.stateful is not None:
             node.stateful.restore(parts, everything)
     documents = {state.part: value_of(state) for state in states if not state.operator and state.part in (FIGURES, "over", "sinks")}
-    take_figures(instance, hosted.movement.buckets, Figures.from_json(documents[FIGURES]))
+    figures = Figures.from_json(documents[FIGURES])
+    take_figures(instance, hosted.movement.buckets, figures)
+    for source, node in instance.sources:
+        if isinstance(source, PublishedSource):
+            source.expect_again(dict(figures.sources[node.operator.name].position))
     for sink, kept in zip(sinks_of(hosted), documents["sinks"], strict=True):
         sink.restore(kept)
     _restore_subscriptions(hosted, states, wanted)

@@ -25,6 +25,7 @@ from orchestrator.state.events import WriteManifest
 
 #: Of an instance's time, what checkpoints may cost.
 SHARE = 0.03
+STEADY_S = 10.0  # after which a failure has nothing to do with the last one
 LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
 
@@ -101,7 +102,7 @@ class Checkpoints:
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
-            return self._forgiven(record)
+            return self._forgiven(record, now)
         return record
 
     def _commit(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> None:
@@ -117,10 +118,12 @@ class Checkpoints:
         self.model.checkpoints[record.name] = QueryCheckpoints(number, committed)
         self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
 
-    def _forgiven(self, record: QueryRecord) -> QueryRecord:
-        """It goes on: what it was blamed for so far does not count any more."""
+    def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
+        """It goes on: what it was blamed for so far does not count any more. What fails by itself fails again at the same row, perhaps
+        with a commit before it: that is forgotten when it has run for a while."""
         blame = self.model.blames.get(record.name)
-        return replace(record, strikes=0, forgiven=() if blame is None else tuple(sorted(blame.deaths)))
+        runs = now.wall - record.times.get("recovering", 0.0) > STEADY_S
+        return replace(record, strikes=0 if runs else record.strikes, forgiven=() if blame is None else tuple(sorted(blame.deaths)))
 
     def manifest_failed(self, name: str, why: str) -> list[str]:
         """It could not be written, so it is not named: the last commit holds. The queries it concerns."""

@@ -1,16 +1,17 @@
-"""Queries over files that recover: instance managers are killed in their middle, and the answers are those of a run without."""
+"""Queries over files and published streams that recover: instance managers are killed, and the answers are those of a run without."""
 
 from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, sum_
+from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, stream, sum_, window_start
 from tests.support.visits import visits
 from tests.support.waiting import until
 
@@ -73,6 +74,14 @@ def await_commit(running: Running, before: int) -> None:
     until(lambda: commits(running) > before or running.status()["state"] == "ended")
 
 
+def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalCluster) -> None:
+    first = Query("first").source(visits("first")).filter("all", col("ip") != "").output("first.out")
+    cluster.deploy(first)
+    made = Query("refused").source("first.out").filter("all", col("ip") != "").output("refused.out").options(recover="on-commit")
+    with pytest.raises(QueryError, match=r"stream 'first\.out' cannot be read again after a failure"):
+        cluster.deploy(made)
+
+
 @pytest.mark.parametrize("kills", [1, 2])
 def test_answers_are_those_of_a_run_in_which_nothing_died(cluster: LocalCluster, records: str, expected: list[Any], kills: int) -> None:
     name = f"killed{kills}"
@@ -87,7 +96,21 @@ def test_answers_are_those_of_a_run_in_which_nothing_died(cluster: LocalCluster,
     assert running.status()["recovery"]["attempts"] >= 1
 
 
-def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalCluster) -> None:
-    made = Query("refused").source(visits("refused")).filter("all", col("ip") != "").output("refused.out").options(recover="on-commit")
-    with pytest.raises(QueryError, match=r"stream 'refused\.visits' cannot be read again after a failure: it is published"):
-        cluster.deploy(made)
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism: int) -> None:
+    name, batches, rows = f"published{parallelism}", 120, 500
+    made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output(f"{name}.out")
+    running = cluster.deploy(made.options(parallelism=parallelism, recover="on-commit", checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    with cluster.publisher(f"{name}.in") as out:
+        for batch in range(batches):
+            if batch in (40, 80):
+                await_commit(running, commits(running))
+                kill(cluster, running.status()["placed"][0]["im"])
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+    answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == batches * rows
+    assert set(answers.values()) == {1} and len(answers) == batches * rows // 1000 * 7
+    assert running.status()["recovery"]["attempts"] >= 1

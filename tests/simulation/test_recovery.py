@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from cep.dataflow.sources.files import FileSource
+from cep.dataflow.sources.published import PublishedSource
 from cep.elements import End
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import CheckpointNumber
 from driver.streams.inquiry import Inquiry
+from driver.streams.readers import StreamReader, StreamReaders
+from instance_manager.clients.publishers import Publishers
 from instance_manager.recovery import checkpoints as taking
 from instance_manager.recovery import pieces
 from instance_manager.recovery.kept import KeptChannel
@@ -21,11 +24,14 @@ from orchestrator.state.checkpoints import Checkpoints
 from simulation.__main__ import SeedRun, run_seed
 from simulation.faults import Fault
 from simulation.schedule import MS, Trace
+from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
 #: Seeds of queries that recover (`simulation.workload`).
 SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
+#: Likewise over published streams.
+PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800) if seed // SEEDS_OF_A_QUERY % 3 == 1)
 
 
 def killed(seed: int) -> SeedRun:
@@ -38,15 +44,21 @@ def test_a_query_whose_instance_managers_die_answers_as_the_reference_does(seed:
     assert found.wrong == [] and found.recoveries
 
 
+@pytest.mark.parametrize("seed", (221, 235, 269))
+def test_one_over_published_streams_does_too(seed: int) -> None:
+    found = killed(seed)
+    assert found.wrong == [] and found.recoveries
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_seeds() -> None:
-    assert [found for seed in SEEDS for found in (killed(seed), run_seed(seed, Trace())) if found.wrong] == []
+    assert [found for seed in (*SEEDS, *PUBLISHED) for found in (killed(seed), run_seed(seed, Trace())) if found.wrong] == []
 
 
-def _found(first: int) -> str:
+def _found(first: int, others: Iterable[int] = SEEDS) -> str:
     """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
-    return next(found.wrong[0] for seed in (first, *SEEDS) if (found := killed(seed)).wrong)
+    return next(found.wrong[0] for seed in (first, *others) if (found := killed(seed)).wrong)
 
 
 class TestPlanted:
@@ -149,3 +161,72 @@ class TestPlanted:
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)
         assert _found(167)
+
+
+class TestPlantedWithPublishers:
+    """Likewise, in what publishers keep."""
+
+    def test_a_log_that_is_let_go_before_the_commit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        take = taking.Checkpoints._take
+
+        def hasty(self: taking.Checkpoints, hosted: Any, packed: int) -> None:
+            take(self, hosted, packed)
+            self.publishers.cover(hosted.recovery.taken[packed])
+
+        monkeypatch.setattr(taking.Checkpoints, "_take", hasty)
+        assert _found(221, PUBLISHED)
+
+    def test_an_opening_that_no_commit_knows_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        let_in = Publishers._let_in
+
+        def at_once(self: Publishers, channel: int, *given: Any) -> None:
+            let_in(self, channel, *given)
+            if channel not in self.answered:
+                self._answer_opening(channel)
+
+        monkeypatch.setattr(Publishers, "_let_in", at_once)
+        assert _found(221, PUBLISHED)
+
+    def test_a_last_word_that_is_confirmed_when_it_is_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        close = Publishers.close
+
+        def at_once(self: Publishers, header: Any, document: Any) -> None:
+            close(self, header, document)
+            if header.channel in self.here:
+                self.let_go(header.channel, word={"heard": True, "covered": True})
+
+        monkeypatch.setattr(Publishers, "close", at_once)
+        assert _found(221, PUBLISHED)
+
+    def test_nothing_that_is_sent_once_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reopen = StreamReader._reopen
+
+        def as_if_new(self: StreamReader, header: Any, said: Any) -> None:
+            reopen(self, header, said)
+            self.next = self.sequence
+
+        monkeypatch.setattr(StreamReader, "_reopen", as_if_new)
+        assert _found(221, PUBLISHED)
+
+    def test_publishers_that_are_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        expect_again = PublishedSource.expect_again
+
+        def hasty(self: PublishedSource, position: Any) -> None:
+            expect_again(self, position)
+            self.expected = set()
+
+        monkeypatch.setattr(PublishedSource, "expect_again", hasty)
+        assert _found(221, PUBLISHED)
+
+    def test_entries_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(StreamReaders, "_goes_on", lambda *given: None)
+        assert _found(221, PUBLISHED)
+
+    def test_rows_that_are_judged_by_the_stamp_of_another_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        backlog = StreamReader.backlog
+
+        def stamped_anew(self: StreamReader) -> Any:
+            yield from ((header._replace(stamp=self.watermark), body) for header, body in backlog(self))
+
+        monkeypatch.setattr(StreamReader, "backlog", stamped_anew)
+        assert _found(221, PUBLISHED)
