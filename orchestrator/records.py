@@ -29,6 +29,11 @@ class Now(NamedTuple):
         return Now(clock.steady_ns() / 1e9, clock.wall_ns() / 1e9)
 
 
+def death_key(im: str, process: Process) -> str:
+    """Names the death of an instance manager."""
+    return f"{im}, process {process.pid}, {process.started}"
+
+
 class Process(NamedTuple):
     """One process of an instance manager: the next one of the same id knows nothing of what it had. In a container each next one may
     have the same `pid`, so there is also when it was `started`, in µs since 1970."""
@@ -305,7 +310,7 @@ class QueryRecord:
         wish: the state to which it goes back when it has.
         restore: the checkpoint that the attempt goes on from; None: it began anew.
         strikes: recoveries by its own doing since the last checkpoint.
-        forgiven: the deaths of instance managers that it was blamed for before that.
+        suspect: the instance managers' processes that it has lost since then, as `death_key` names them.
         reason: of the last recovery.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
@@ -332,7 +337,7 @@ class QueryRecord:
     wish: str = ""
     restore: CommittedCheckpoint | None = None
     strikes: int = 0
-    forgiven: tuple[str, ...] = ()
+    suspect: tuple[str, ...] = ()
     reason: str = ""
     owner: str = ""
 
@@ -357,7 +362,7 @@ class QueryRecord:
         readers = [list(reader) for reader in self.readers]
         restore = None if self.restore is None else self.restore.to_json()
         own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
-        return own | {"restore": restore, "forgiven": list(self.forgiven)}
+        return own | {"restore": restore, "suspect": list(self.suspect)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:

@@ -112,14 +112,20 @@ class StreamReader:
         log = self.log
         while log is not None and self.opened and self.next < self.sequence:
             header, body = log.at(self.next)
-            if (opening := log.opening_at(self.next)) is not None:
-                yield Header(wire.OPEN, self.entry, self.next, record=self.credit.sent), wire.to_json(opening)
+            yield from self._opening_at(log)
             if header.kind == wire.BATCH:
                 if not self.credit.allows(len(body)):
                     return
                 self.credit.spend(len(body))
             self.next += 1
             yield header._replace(channel=self.channel, kind=wire.WATERMARK if header.kind == wire.IDLE else header.kind), body
+        if log is not None and self.opened:
+            yield from self._opening_at(log)
+
+    def _opening_at(self, log: SentLog) -> Iterator[tuple[Header, Any]]:
+        """What is to be said anew before what comes next."""
+        if (opening := log.opening_at(self.next)) is not None:
+            yield Header(wire.OPEN, self.entry, self.next, record=self.credit.sent), wire.to_json(opening)
 
     def lose_place(self) -> None:
         """It is not where it was; its query recovers, or is over, which the orchestrator says."""

@@ -119,11 +119,10 @@ class Checkpoints:
         self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
 
     def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
-        """It goes on: what it was blamed for so far does not count any more. What fails by itself fails again at the same row, perhaps
-        with a commit before it: that is forgotten when it has run for a while."""
-        blame = self.model.blames.get(record.name)
+        """It goes on: what it has lost before does not count any more. What fails by itself fails again at the same row, perhaps with a
+        commit before it: that is forgotten when it has run for a while."""
         runs = now.wall - record.times.get("recovering", 0.0) > STEADY_S
-        return replace(record, strikes=0 if runs else record.strikes, forgiven=() if blame is None else tuple(sorted(blame.deaths)))
+        return replace(record, strikes=0 if runs else record.strikes, suspect=())
 
     def manifest_failed(self, name: str, why: str) -> list[str]:
         """It could not be written, so it is not named: the last commit holds. The queries it concerns."""

@@ -16,7 +16,7 @@ from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import PhysicalPlan
-from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord
+from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord, death_key
 from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
@@ -108,7 +108,7 @@ class Deployments:
             for (im, process), death in self.model.deaths.items()
             if death.blamed is not None and death.blamed.query == name and (everywhere or (im, process) in hosts)
         }
-        deaths = {f"{im}, process {process.pid}, {process.started}": f"{im!r} {how}" for (im, process), how in its.items()}
+        deaths = {death_key(im, process): f"{im!r} {how}" for (im, process), how in its.items()}
         found = blamed(self.model.blames.get(name), name, record.document, deaths)
         if found is not None and found != self.model.blames.get(name):
             self.model.blames[name] = found

@@ -12,10 +12,12 @@ from typing import Any
 
 from cep.model.limits import STRIKES_MAX
 from cep.plan.physical import PhysicalPlan, Worker
-from orchestrator.records import InstanceManager, Now, QueryRecord
+from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
 from orchestrator.state.blame import DEATHS_MAX
 from orchestrator.state.cluster_model import ClusterModel
-from orchestrator.state.losses import certainly_lost
+from orchestrator.state.losses import certainly_lost, missing
+
+SUSPECT_MAX = 100  # of the processes that a query has lost since its last checkpoint
 
 
 def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
@@ -51,7 +53,10 @@ def strikes(model: ClusterModel, record: QueryRecord) -> int:
 def has_killed(model: ClusterModel, record: QueryRecord) -> bool:
     """Is it blamed for so many deaths of instance managers, without a checkpoint in between, that it has failed for good?"""
     blame = model.blames.get(record.name)
-    return blame is not None and len(blame.deaths.keys() - set(record.forgiven)) >= DEATHS_MAX
+    if blame is None:
+        return False
+    suspect = {*record.suspect, *(death_key(im, record.hosts[im]) for im in missing(model, record))}
+    return len(blame.deaths.keys() & suspect) >= DEATHS_MAX
 
 
 def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[QueryRecord, PhysicalPlan]:
@@ -65,6 +70,7 @@ def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[Qu
         wish=_wish(record),
         restore=None if checkpoints is None else checkpoints.committed,
         strikes=strikes(model, record),
+        suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
         reason=why(model, record, now),
         hosts={instance.im: living[instance.im].process for instance in plan.instances},
     )

@@ -151,6 +151,14 @@ class TestOfQueriesThatRecover:
         made.drop_gone([document(keeps=True, attempt=1)])
         assert said(let_in(made, reader))[:2] == [(wire.WATERMARK, HERE, 0), (wire.BATCH, HERE, 1)]
 
+    def test_columns_that_came_meanwhile_are_told_before_rows_that_have_them(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        made.drop_gone([document(keeps=True, attempt=1, here=False)])
+        made.grow(STREAM)
+        made.drop_gone([document(keeps=True, attempt=1)])
+        assert said(let_in(made, reader))[:2] == [(wire.BATCH, HERE, 0), (wire.OPEN, HERE, 1)]
+
     def test_what_was_not_kept_is_not_passed_over(self) -> None:
         made, (reader,) = opened(document(keeps=True))
         send(made, 1)
