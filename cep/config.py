@@ -16,6 +16,8 @@ from cep.secret import Secret
 BUDGET_BYTES = 64 << 20
 STATE_LIMIT_BYTES = 4 << 30
 SESSION_TIMEOUT_S = 6.0
+HOSTS_SESSION_TIMEOUT_S = 10.0
+"""Of several hosts: ZooKeeper hears of a session every third of it, and a cut of 5 s has to fit in with the time to connect again."""
 GRACE_S = 10.0
 LOG_FORMS = ("text", "json")
 LOG = LOG_FORMS[0]

@@ -59,5 +59,6 @@ def help_text(option: Option) -> str:
     """Its meaning, unit, variable and default."""
     unit = f" In {option.unit}." if option.unit else ""
     several = f" Several with {option.separator!r}, or the flag several times." if option.type is list else ""
-    default = "" if option.default in (None, ()) else f"; default {option.default}"
+    beside = "; beside {} {}".format(*option.beside) if option.beside else ""
+    default = "" if option.default in (None, ()) else f"; default {option.default}{beside}"
     return f"{option.meaning}{unit}{several} ({option.variable}{default})"

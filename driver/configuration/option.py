@@ -42,6 +42,7 @@ class Option:
         known_as: what `ClusterConfig` and `LocalConfig` call it; empty: as here.
         also: further environment variables, of earlier versions.
         exported: the processes read it from their environment.
+        beside: (another option, what the default is where that one is said); empty: it is the same everywhere.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Option:
     known_as: str = ""
     also: tuple[str, ...] = ()
     exported: bool = False
+    beside: tuple[str, Any] | tuple[()] = ()
 
     @property
     def variable(self) -> str:

@@ -39,4 +39,5 @@ def _default(option: Option) -> str:
         return ""
     if value == ():
         return "`[]`"
-    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    beside = "; beside `{}` `{}`".format(*option.beside) if option.beside else ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`{beside}"

@@ -6,7 +6,7 @@ An option is added by a line here, and by a field of that name in `cep.config.Cl
 
 from __future__ import annotations
 
-from cep.config import BUDGET_BYTES, GRACE_S, LOG, LOG_FORMS, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES
+from cep.config import BUDGET_BYTES, GRACE_S, HOSTS_SESSION_TIMEOUT_S, LOG, LOG_FORMS, SESSION_TIMEOUT_S, STATE_LIMIT_BYTES
 from cep.model.limits import HELD_BYTES_MAX, INSTANCES_MAX, PORT_MAX, SUBSCRIPTIONS_MAX, WAIT_S_MAX
 from driver.configuration.option import Option
 from driver.processes.watch import HOLD_S
@@ -91,7 +91,7 @@ OPTIONS: tuple[Option, ...] = (
     # times
     Option("session_timeout_s", float, SESSION_TIMEOUT_S, "How long a process may be silent before it counts as dead.",
            (UP, ORCHESTRATOR, MANAGERS), "times", "s", 2, WAIT_S_MAX, also=("CEP_SESSION_TIMEOUT",),
-           flags=dict.fromkeys((UP, ORCHESTRATOR, MANAGERS), "--session-timeout")),
+           flags=dict.fromkeys((UP, ORCHESTRATOR, MANAGERS), "--session-timeout"), beside=("listen", HOSTS_SESSION_TIMEOUT_S)),
     Option("grace_s", float, GRACE_S, "How long a publisher, or a query that reads another, may be silent; at least the session time-out.",
            (UP, ORCHESTRATOR, MANAGERS), "times", "s", 0.1, WAIT_S_MAX, flags=dict.fromkeys((UP, ORCHESTRATOR, MANAGERS), "--grace")),
     Option("hold_s", float, HOLD_S, "How long an operator may hold an instance manager before that is ended; 0: for ever.",

@@ -20,7 +20,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`source`: `flag --port`, `CEP_REST_PORT`, `cep.toml:3`, `default`."""
+    """`source`: `flag --port`, `CEP_REST_PORT`, `cep.toml:3`, `default`, `default beside listen`."""
 
     option: Option
     value: Any
@@ -95,7 +95,16 @@ def resolve(
             where, _, what = str(wrong).partition("\n")
             mistakes.append(Mistake(where, what))
             found[option.name] = Value(option, option.default, DEFAULT)
-    return Told(found, None if file is None else file.path), mistakes
+    return Told({name: _beside(value, found) for name, value in found.items()}, None if file is None else file.path), mistakes
+
+
+def _beside(value: Value, found: Mapping[str, Value]) -> Value:
+    """Where nothing is said of it: the default that it has beside another option that is said."""
+    if value.source != DEFAULT or not value.option.beside:
+        return value
+    name, default = value.option.beside
+    other = found.get(name)
+    return value if other is None or other.source == DEFAULT else Value(value.option, default, f"{DEFAULT} beside {name}")
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[Mistake]:

@@ -30,6 +30,7 @@ from cep.config import (
     BUDGET_BYTES,
     EVERYWHERE,
     GRACE_S,
+    HOSTS_SESSION_TIMEOUT_S,
     LOG,
     SESSION_TIMEOUT_S,
     STATE_LIMIT_BYTES,
@@ -85,6 +86,7 @@ class LocalConfig:
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
         instance_manager: the command of an instance manager, without its configuration.
+        session_timeout_s: as in `ClusterConfig`; None: what one machine needs, or, with an address, what several do.
         hold_s: how long one operator may hold an instance manager before it is ended and its query fails; 0: for ever.
 
     The others are as in `cep.config.ClusterConfig`.
@@ -110,7 +112,7 @@ class LocalConfig:
     rest_names: tuple[str, ...] = ()
     folder: str | None = None
     keep_home: bool = False
-    session_timeout_s: float = SESSION_TIMEOUT_S
+    session_timeout_s: float | None = None
     grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES
     state_limit_bytes: int = STATE_LIMIT_BYTES
@@ -142,13 +144,20 @@ class LocalConfig:
         return LocalConfig(**document | lists | {"token": Secret(token) if token else None}).reached()
 
     def reached(self) -> LocalConfig:
-        """With all that follows from the address at which other hosts reach this one: REST is there too, and beyond loopback ZooKeeper
-        speaks TLS. Raises ClusterError: the host cannot be called so, or links would be open to all."""
+        """With all that follows from the address at which other hosts reach this one, or from there being none: how long a session bears
+        silence, that REST is there too, and that beyond loopback ZooKeeper speaks TLS.
+
+        Raises ClusterError: the host cannot be called so, or links would be open to all.
+        """
+        session_s = self.session_timeout_s
+        if session_s is None:
+            session_s = SESSION_TIMEOUT_S if self.address is None else HOSTS_SESSION_TIMEOUT_S
         if self.address is None:
-            return replace(self, host="")
+            return replace(self, host="", session_timeout_s=session_s)
         rest_host = self.address if self.rest_host in ("127.0.0.1", "::1", "localhost") else self.rest_host
         behind_tls = check_reach(self.address, self.keys is not None) or self.zookeeper_tls
-        return replace(self, host=checked_name(self.host or own_name()), rest_host=rest_host, zookeeper_tls=behind_tls)
+        name = checked_name(self.host or own_name())
+        return replace(self, host=name, rest_host=rest_host, zookeeper_tls=behind_tls, session_timeout_s=session_s)
 
     @property
     def door(self) -> Door:

