@@ -316,6 +316,7 @@ class Loop:
                 self.moves.ask(hosted, move)
             case RunInstance() if instance.state == "ready":
                 instance.run()
+                hosted.ports.tell_anew()  # all senders are at home now, and what one was told before that may be lost
                 self.telling.tell(hosted)  # before its first slice, together with the others of its query
             case DrainInstance():
                 instance.drain()

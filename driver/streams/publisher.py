@@ -64,7 +64,7 @@ class Publisher:
     def __init__(self, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool, closer: Closer) -> None:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{plane.unique()}"
-        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.unique())
+        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation())
         self.core.silence.ends(plane.clock.steady_ns())
         self.rows = PublishedRows(stream)
         self.lock = threading.RLock()  # of the core, until what it says has been sent
@@ -85,7 +85,8 @@ class Publisher:
         self.close(keep_open=self.keep_open or kind is not None)
 
     def close(self, keep_open: bool = False) -> None:
-        """Closes this publisher; the last one ends the stream, unless `keep_open`."""
+        """Closes this publisher; the last one ends the stream, unless `keep_open`. Where a query that recovers reads the stream it returns
+        when a checkpoint of that covers all that was sent (docs/features/recovery.md)."""
         self.closer([self], keep_open)
 
     # Sending

@@ -28,6 +28,7 @@ LARGE: dict[str, str] = {
     "PublisherCore": "one table of what a publisher hears and is asked, and a method for each line of it",
     "PublishedSource": "opening, sending, closing, vanishing and moving of publishers, which share what is known of each",
     "SequentialState": "rows held, groups, snapshots and slices of every window that goes by rows",
+    "Publishers": "one table of what a publisher says, and what of it was taken and is covered",
     "Link": "one protocol: what is sent, what comes, what is due by the time",
     "LinkSockets": "`Sockets`, of two transports at once, and their keys",
     "Deployments": "what may be asked of a query, and each step of its way through its life",

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from cep.dataflow.sources.files import FileSource
-from cep.dataflow.sources.published import PublishedSource
 from cep.elements import End
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import CheckpointNumber
@@ -196,16 +195,6 @@ class TestPlantedWithPublishers:
 
         monkeypatch.setattr(StreamReader, "_reopen", as_if_new)
         assert _found(209, PUBLISHED)
-
-    def test_publishers_that_are_not_waited_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        expect_again = PublishedSource.expect_again
-
-        def hasty(self: PublishedSource, position: Any) -> None:
-            expect_again(self, position)
-            self.expected = set()
-
-        monkeypatch.setattr(PublishedSource, "expect_again", hasty)
-        assert _found(221, PUBLISHED)
 
     def test_entries_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(StreamReaders, "_goes_on", lambda *given: None)
