@@ -126,7 +126,7 @@ class TestPlanted:
             self.pump()
 
         monkeypatch.setattr(KeptChannel, "restore", eager)
-        assert _found(237)
+        assert _found(897)
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))
