@@ -63,6 +63,7 @@ class ClusterConfig:
         zookeeper_secret: the file with the secret by which the cluster's processes are known to ZooKeeper; None: it is open.
         gateway: the Unix socket of the process that publishes and subscribes for REST clients; None: there is none.
         reports: the folder in which supervisors report on the processes they keep up (`cep.service.reports`); None: none does.
+        checkpoint_folder: where checkpoints of queries are, a folder that all processes of the cluster share; None: below the home.
         fast_path: small messages take the fast path through instances that only pass tuples on; False: none does (for bug reports).
         stock_numba: kernels are compiled as Numba does it, not by a pipeline tailored to them (for bug reports).
         host: the name of the host on which the process is; empty in a cluster of one machine.
@@ -115,6 +116,12 @@ class ClusterConfig:
     subscribers_max: int | None = None
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
+    checkpoint_folder: str | None = None
+
+    @property
+    def checkpoints(self) -> str:
+        """The folder of checkpoints."""
+        return self.checkpoint_folder or f"{self.home}/checkpoints"
 
     @property
     def silence_s(self) -> float:

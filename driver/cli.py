@@ -289,11 +289,23 @@ def _manager_line(manager: dict[str, Any]) -> str:
     return f"  {manager['id']}: pid {manager['pid']}, {place}" + (f" ({binding['note']})" if binding["note"] else "")
 
 
+def _recovery(found: dict[str, Any] | None) -> str:
+    """Of a query that recovers: how often it has and why, and how often it takes a checkpoint."""
+    if found is None:
+        return ""
+    taken = found["checkpoints"]
+    every = f"; a checkpoint every {taken['interval_s']:g} s"
+    slower = f" ({taken['asked_s']:g} s asked for)" if taken["interval_s"] > taken["asked_s"] else ""
+    wrong = f"; the last one could not be taken: {taken['error']}" if taken["error"] else ""
+    times = f"; recovered {found['attempts']} times, lately from: {found['reason']}" if found["attempts"] else ""
+    return f"{every}{slower}{wrong}{times}"
+
+
 def _status_table(found: list[dict[str, Any]]) -> Table:
     table = Table("query", "state", "instance", "on", "rows", Column("waits for", overflow="fold"))
     for query in found:
         cause = query["cause"]
-        state = query["state"] + (f": {cause['subquery']}: {cause['cause']}" if cause else "")
+        state = query["state"] + (f": {cause['subquery']}: {cause['cause']}" if cause else _recovery(query.get("recovery")))
         for place in query["placed"]:
             metrics = place.get("metrics") or {}
             where = f"{place['im']} (core {place['core']}, node {place['node']})" if place["core"] is not None else place["im"]

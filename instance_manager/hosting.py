@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cep.config import InstanceManagerConfig, instance_node
 from cep.dataflow.build import STATE_FORMAT, Wiring, build
@@ -16,9 +16,10 @@ from cep.dataflow.movement.movement import Movement
 from cep.dataflow.reports import mark_label
 from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.query_source import QuerySource
-from cep.dataflow.sources.source import Reading
+from cep.dataflow.sources.source import READ_BYTES, Reading
 from cep.elements import MIN_TIME, MoveBarrier
 from cep.plan.channels import ChannelId
+from cep.plan.checkpoints import folder_of, recovers
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, Feed, PhysicalPlan
 from cep.plan.route import Route
@@ -27,22 +28,49 @@ from cep.service.folders import inside
 from cep.service.logs import about
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Format, Header
+from cep.world.archive import Archive
 from cep.world.clock import Clock, SystemClock
+from cep.world.store import DiskStore, Store
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.control.assignment_checks import Assignment, Moving, check_paths
 from instance_manager.ports import InPort, OutPort, Ports, RemoteChannel
+from instance_manager.recovery.kept import KeptChannel
 
 NEIGHBOUR_BYTES = 1 << 20  # under way between two instances of one thread: while it is still in the caches
 ARRIVAL_BYTES = 8 << 20  # of an instance that moves, under way to its new place
 READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under way
 
 
+class Taken(NamedTuple):
+    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was."""
+
+    sequence: int
+    closed: bool
+
+
+@dataclass
+class HostRecovery:
+    """How far the checkpoints of an instance have come. Numbers are packed (`CheckpointNumber.packed`)."""
+
+    attempt: int
+    archive: Archive
+    asked: int = -1  # the greatest that was heard of
+    last: int = -1  # the last that was taken
+    stored: Mapping[str, Any] | None = None  # what is told of the last that is on the disk, or could not be
+    wants: bool = False  # another one should be taken at once
+    covered: bool = True  # all that it has put out is committed, and its clients have it; looked at when it has ended
+    taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
+    pressing: bool = False  # a publisher waits for the next commit
+    received: int = 0  # bytes that had come of publishers at the last one
+
+
 @dataclass
 class Outlet:
-    """An output stream of an instance: its format, and the subscriptions to it."""
+    """An output stream of an instance: its format, and the subscriptions to it. `keeps`: until a commit covers what it puts out."""
 
     channel: ChannelId  # to whichever client comes
     format: Format
+    keeps: bool = False
     subscriptions: dict[str, SubscriptionChannel] = field(default_factory=dict)
     dropped_rows: int = 0
 
@@ -116,10 +144,11 @@ class InstanceHost:
     entries: dict[int, Entry] = field(default_factory=dict)
     attachments: list[Attachment] = field(default_factory=list)
     move: HostMove = field(default_factory=HostMove)
+    recovery: HostRecovery | None = None  # None: its query does not recover
     polls: bool = False  # its query asks that messages be waited for awake
     depth: int = 0  # its subquery's place in the plan: it reads those of smaller ones only
     wake: Callable[[], None] = field(default=_not_at_home, repr=False)  # it has something to do; set while it is at home
-    reported: tuple[str, int, int] = ("", 0, 0)  # the state, the table's version and the step that the orchestrator knows of
+    reported: tuple[object, ...] = ()  # `tellable`, as the orchestrator knows it
     traceback: str = ""
     label: bytes = b""  # of `cep.service.mark`
 
@@ -129,6 +158,18 @@ class InstanceHost:
     def about(self, **more: Any) -> dict[str, Any]:
         """For a line of the log that is about it."""
         return about(self.instance.query, f"{self.instance.subquery}/{self.instance.index}", **more)
+
+    @property
+    def attempt(self) -> int:
+        """How often its query has recovered."""
+        return 0 if self.recovery is None else self.recovery.attempt
+
+    @property
+    def tellable(self) -> tuple[object, ...]:
+        """What the orchestrator is told as soon as it changes."""
+        state = self.instance.state, self.table_version, self.step
+        own = self.recovery
+        return state if own is None else (*state, own.stored and tuple(own.stored["number"]), own.wants, own.covered)
 
     @property
     def table_version(self) -> int:
@@ -151,9 +192,17 @@ class Preparation:
         inbox: Callable[[ChannelId], Inbox],
         meter: Meter,
         clock: Clock | None = None,
+        store: Store | None = None,
+        read_bytes: int = READ_BYTES,
     ) -> None:
+        self.read_bytes = read_bytes
         self.config, self.sockets, self.inbox, self.meter = config, sockets, inbox, meter
         self.clock = clock or SystemClock()
+        self.store, self.own_store = store or DiskStore(), store or DiskStore(own=True)
+
+    def archive(self, query: str, epoch: int) -> Archive:
+        """Of the checkpoints of a deployment."""
+        return Archive(self.own_store, f"{self.config.cluster.checkpoints}/{folder_of(query, epoch)}")
 
     def now_us(self) -> int:
         """Since 1970."""
@@ -192,12 +241,16 @@ class _Maker:
         check_file = partial(inside, folders=self.config.cluster.data)
         ways = self.connect, self.listen, self.subscribe, self
         wiring = Wiring(*ways, self.preparation.now_us, limit, check_file=check_file, meter=meter)
+        wiring = replace(wiring, store=self.preparation.store, read_bytes=self.preparation.read_bytes, attempt=self.assignment.attempt)
         instance, movement = build(self.plan, self.subquery, self.index, wiring, arriving=self.arriving is not None)
         key = instance_node(self.plan.query.name, self.subquery.name, self.index)
         move = HostMove() if self.arriving is None else HostMove(self.arriving, self._expect(self.arriving))
         polls = self.plan.query.options.message_policy == "poll"
         clients, depth = (self.outlets, self.entries, self.attachments), self.plan.subqueries.index(self.subquery)
-        return InstanceHost(key, instance, movement, self.assignment.epoch, self.ports, *clients, move, polls, depth)
+        recovery = None
+        if recovers(self.plan):
+            recovery = HostRecovery(self.assignment.attempt, self.preparation.archive(self.plan.query.name, self.assignment.epoch))
+        return InstanceHost(key, instance, movement, self.assignment.epoch, self.ports, *clients, move, recovery, polls, depth)
 
     def _expect(self, move: Moving) -> InPort:
         """Where what it has now comes."""
@@ -211,7 +264,7 @@ class _Maker:
     def _channel(self, edge: Edge, i: int, j: int) -> ChannelId:
         """Of this deployment, after the move that brings the instance here."""
         move = 0 if self.arriving is None else self.arriving.number
-        return ChannelId(self.plan.query.name, edge.name, i, j, self.assignment.epoch, move=move)
+        return ChannelId(self.plan.query.name, edge.name, i, j, self.assignment.epoch, self.assignment.attempt, move)
 
     def _worker(self, subquery: str, index: int) -> tuple[str, str]:
         """(instance manager, endpoint) of an instance."""
@@ -239,11 +292,15 @@ class _Maker:
         return inbox
 
     def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
-        outlet = Outlet(ChannelId.outlet(self.plan.query.name, edge.consumer, i, self.assignment.epoch), wire_format)
+        own = self.assignment.epoch, self.assignment.attempt
+        outlet = Outlet(ChannelId.outlet(self.plan.query.name, edge.consumer, i, *own), wire_format, recovers(self.plan))
         self.outlets[outlet.channel.id] = outlet
         documents = self.assignment.subscriptions if self.arriving is None else ()  # they come with what it had
         terms = [Terms.from_json(d, self.sockets.endpoint) for d in documents if d["stream"] == edge.consumer]
-        return [open_subscription(self.sockets, outlet, t) for t in terms]
+        opened: list[SubscriptionChannel] = [open_subscription(self.sockets, outlet, t) for t in terms]
+        for each in opened:
+            each.begin_anew(self.assignment.attempt)
+        return [*opened]
 
     def admit(self, source: PublishedSource, reading: Reading) -> None:
         if self.arriving is None:  # otherwise it was waited for them where it was
@@ -251,7 +308,9 @@ class _Maker:
         edge = next(edge for edge in self.plan.edges if edge.is_input and edge.consumer == source.stream)
         numbered = Route.of(self.plan, edge) is not None  # then rows carry their numbers
         entry = Entry(source, Format.published(reading.stream, int(numbered)), early=None if self.arriving is None else [])
-        self.entries[ChannelId.entry(self.plan.query.name, source.stream, reading.reader, self.assignment.epoch).id] = entry
+        own = self.assignment.epoch, self.assignment.attempt
+        source.is_restored = self.assignment.attempt > 0
+        self.entries[ChannelId.entry(self.plan.query.name, source.stream, reading.reader, *own).id] = entry
 
     def attach(self, source: QuerySource, feed: Feed, reading: Reading) -> None:
         """The producers are asked once the instance is at home, for only then can they answer."""
@@ -275,7 +334,8 @@ def transfer_channel(query: str, subquery: str, index: int, epoch: int, move: in
 
 
 def open_subscription(sockets: Sockets, outlet: Outlet, terms: Terms, sent_until: int = MIN_TIME) -> SubscriptionChannel:
-    subscription = SubscriptionChannel(sockets, outlet.channel.to(terms.id), outlet.format, terms, sent_until)
+    make = KeptChannel if outlet.keeps else SubscriptionChannel
+    subscription = make(sockets, outlet.channel.to(terms.id), outlet.format, terms, sent_until)
     outlet.subscriptions[terms.id] = subscription
     return subscription
 
@@ -284,10 +344,12 @@ __all__ = [
     "Attachment",
     "Entry",
     "HostMove",
+    "HostRecovery",
     "InstanceHost",
     "Leaving",
     "Outlet",
     "Preparation",
+    "Taken",
     "open_subscription",
     "transfer_channel",
 ]

@@ -34,8 +34,10 @@ from instance_manager.control.commands import (
     Confirm,
     DrainInstance,
     FailInstance,
+    HearCheckpoints,
     InstanceCommand,
     LoseStreams,
+    NotePiece,
     RemoveInstance,
     RerouteBuckets,
     RunInstance,
@@ -49,6 +51,7 @@ from instance_manager.moves import Moves
 from instance_manager.network import Network
 from instance_manager.ports import PLAIN, InPort, RemoteChannel
 from instance_manager.ready import Ready
+from instance_manager.recovery.checkpoints import Background, Checkpoints, at_once
 from instance_manager.telling import Telling
 
 SLICE_NS = 5_000_000
@@ -59,7 +62,8 @@ Report = Callable[[InstanceHost], None]
 
 
 class Loop:
-    """Runs the subquery instances of this process until `stopping`."""
+    """Runs the subquery instances of this process until `stopping`. `identity`: which process of its id it is; `background` does what is
+    not for the engine's thread."""
 
     def __init__(
         self,
@@ -74,6 +78,8 @@ class Loop:
         clock: Clock | None = None,
         process: int | None = None,
         fast_path: bool = True,
+        identity: tuple[int, int] = (0, 0),
+        background: Background = at_once,
     ) -> None:
         self.sockets, self.on_tick = sockets, on_tick
         self.telling = Telling(lambda: on_tick(self, True), report)
@@ -94,6 +100,9 @@ class Loop:
         self.in_doubt = False  # whether it still counts as alive
         self.asked = threading.Event()
         self.hosted: dict[str, InstanceHost] = {}
+        self.checkpoints = Checkpoints(
+            self.clock, identity, background, lambda stored: self.ask(NotePiece(stored)), self.clients.publishers
+        )
         self.ready = Ready()
         self.senders: dict[int, tuple[InstanceHost, LocalChannel]] = {}  # by channel, of those that end in this process
         self.leaving: list[InstanceHost] = []  # over and withdrawn, but not read to the end
@@ -182,6 +191,8 @@ class Loop:
         self.meter.charge(self.account)
         try:
             moved = hosted.instance.step(lambda: self.clock.steady_ns() > end)
+            if hosted.recovery is not None:
+                self.checkpoints.stepped(hosted)
             if hosted.instance.switched or hosted.movement.place.left is not None:
                 moved |= self.moves.stepped(hosted)
         except BaseException as error:  # whatever an operator does wrong is its query's failure, also SystemExit; others go on
@@ -305,12 +316,15 @@ class Loop:
                 self.moves.ask(hosted, move)
             case RunInstance() if instance.state == "ready":
                 instance.run()
+                hosted.ports.tell_anew()  # all senders are at home now, and what one was told before that may be lost
                 self.telling.tell(hosted)  # before its first slice, together with the others of its query
             case DrainInstance():
                 instance.drain()
             case StopInstance():
+                self.checkpoints.give_up(hosted, Stop())
                 instance.close(Stop())
             case FailInstance(_, subquery, index, cause):
+                self.checkpoints.give_up(hosted, Fail(subquery, index, cause))
                 instance.close(Fail(subquery, index, cause))
             case RerouteBuckets(_, tables):
                 for head, barrier in tables.items():
@@ -321,6 +335,10 @@ class Loop:
                 for attachment in hosted.attachments:
                     if attachment.source.stream in streams:
                         attachment.source.lose(streams[attachment.source.stream])
+            case HearCheckpoints(_, asked, committed):
+                self.checkpoints.hear(hosted, asked, committed)
+            case NotePiece(stored):
+                self.checkpoints.note(hosted, stored)
             case RemoveInstance() if self.clients.subscribers.unread(hosted):
                 self.leaving.append(hosted)  # its readers are still at it; those that are gone are noticed by their silence
             case RemoveInstance():
@@ -346,6 +364,7 @@ class Loop:
         self.rights.note(hosted)
         self.feeds.add(hosted)
         self.moves.add(hosted)
+        self.checkpoints.add(hosted)
         hosted.ports.relay = self.fast_paths.relay(hosted)
         self.polls |= hosted.polls
         hosted.wake()
@@ -368,4 +387,5 @@ class Loop:
         self.moves.redirects.give_up(hosted)
         self.clients.remove(hosted)
         self.feeds.remove(hosted)
+        self.checkpoints.remove(hosted)
         self.moves.remove(hosted)

@@ -149,6 +149,11 @@ class Ports:
         self.incoming.pop(id_, None)
         self.remote.pop(id_, None)
 
+    def tell_anew(self) -> None:
+        """Senders are told what they may send and how far it has come, whatever they were told before."""
+        for port in self.remote.values():
+            port.told, port.inbox.credit_due = MIN_TIME, True
+
     def from_place(self, place: InstancePlace) -> Iterator[InPort]:
         """Of each channel from there the one that was opened last."""
         return iter({port.channel.planned: port for port in self.incoming.values() if port.sender == place}.values())

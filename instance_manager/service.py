@@ -8,6 +8,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from cep.transport.endpoints import LOCAL_SCHEME
 from cep.transport.keyring import Keyring
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import Sockets, open_sockets
+from cep.world.births import born, machine
 from cep.world.clock import SystemClock
 from cep.world.confined import confine
 from cep.world.memory import SystemMemory
@@ -56,6 +59,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     sockets = open_sockets(config.endpoint, _first_keyring(config))
     stalls = Stalls(SystemClock(), SystemThreadUsage(), compilations)
     stalls.watch_garbage()
+    writing = ThreadPoolExecutor(1, "cep-pieces")
     guard = MemoryGuard(config.id, SystemMemory(config.cluster.memory_bytes_max), SystemClock(), config.neighbours)
     reporter = Reporter(config, sockets, SystemClock(), SystemUsage(), stalls, guard.limit_bytes())
 
@@ -75,6 +79,8 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         config.cluster.session_timeout_s,
         lambda: control.loop_is_back(),
         fast_path=config.cluster.fast_path,
+        identity=(own["pid"], own["started"]),
+        background=partial(_beside, writing),
     )
     Watch(loop, stalls)
     cluster = config.cluster
@@ -89,8 +95,13 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
     gc.enable()
     loop.run()
     controlling.close()
+    writing.shutdown(cancel_futures=True)
     sockets.close()
     return 0
+
+
+def _beside(writing: ThreadPoolExecutor, work: Callable[[], None]) -> None:
+    writing.submit(work)
 
 
 def _first_keyring(config: InstanceManagerConfig) -> Keyring | None:
@@ -110,6 +121,8 @@ def facts(config: InstanceManagerConfig, binding: Binding) -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": SystemClock.wall_ns() // 1000,
+        "machine": machine(),
+        "born": born(os.getpid()),
         "core": config.core,
         "node": config.node,
         "endpoint": config.endpoint,

@@ -42,11 +42,14 @@ class Telling:
         instance = hosted.instance
         if instance.state == "ready" and any(attachment.source.expected for attachment in hosted.attachments):
             return  # it would miss what comes out meanwhile
-        told = instance.state, hosted.table_version, hosted.step
+        told = hosted.tellable
         if told == hosted.reported or (instance.done and any(output.blocked for output in instance.outputs)):
             return
-        if not instance.done:
+        if not instance.done or hosted.recovery is not None:
             hosted.reported = told
+            if instance.done:
+                self._is_over(hosted)
+                self._settle()
             self._report(hosted)
             return
         self._is_over(hosted)
@@ -62,7 +65,7 @@ class Telling:
         self._settle()
         for hosted in there:
             del self._ended[hosted.key]
-            hosted.reported = hosted.instance.state, hosted.table_version, hosted.step
+            hosted.reported = hosted.tellable
             self._report(hosted)
 
     def tick(self) -> None:

@@ -13,12 +13,12 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cep.config import node
 from cep.errors import ProtocolError
 from cep.model.shapes import read_shape
+from cep.world.births import born, machine
 from cep.world.coordination import Coordination, NodeRefused, NodeWatch, NoNode, NotEmpty, Znode
 
 _LOG = logging.getLogger(__name__)
@@ -37,12 +37,12 @@ class Candidate:
 
     @staticmethod
     def here(rest: str) -> Candidate:
-        return Candidate(rest, _machine(), os.getpid(), _born(os.getpid()) or "")
+        return Candidate(rest, machine(), os.getpid(), born(os.getpid()) or "")
 
     @property
     def is_gone(self) -> bool:
         """It was a process of this machine, and is no more."""
-        return self.machine == _machine() and _born(self.pid) != self.born
+        return self.machine == machine() and born(self.pid) != self.born
 
     @staticmethod
     def from_json(document: Any) -> Candidate:
@@ -131,19 +131,3 @@ class Election:
 
 def _number(name: str) -> int:
     return int(name.rpartition("-")[2])
-
-
-def _machine() -> str:
-    """This boot of this machine, and this container's process numbers."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
-
-
-def _born(pid: int) -> str | None:
-    """When a process was started, in ticks since boot; None: there is none, or it is dead and only not buried yet."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else fields[18]

@@ -29,6 +29,11 @@ class Now(NamedTuple):
         return Now(clock.steady_ns() / 1e9, clock.wall_ns() / 1e9)
 
 
+def death_key(im: str, process: Process) -> str:
+    """Names the death of an instance manager."""
+    return f"{im}, process {process.pid}, {process.started}"
+
+
 class Process(NamedTuple):
     """One process of an instance manager: the next one of the same id knows nothing of what it had. In a container each next one may
     have the same `pid`, so there is also when it was `started`, in µs since 1970."""
@@ -83,6 +88,49 @@ class _FailedAt:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredPiece:
+    """An instance's piece of checkpoint `number`: the name of its file, or the `error` for which there is none. `took_us`: so long the
+    instance stood still."""
+
+    number: tuple[int, int, int]
+    piece: str
+    crc: int
+    bytes: int
+    took_us: int
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedCheckpoint:
+    """What a recovery goes on from: the name and CRC of its manifest. `bytes`: of its pieces; `at`: when, in seconds since 1970."""
+
+    number: tuple[int, int, int]
+    manifest: str
+    crc: int
+    bytes: int = 0
+    at: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"number": list(self.number)}
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCheckpoints:
+    """What stands in `/checkpoints/<query>`: the checkpoint that was asked for last, and the last that is committed."""
+
+    asked: tuple[int, int, int] = (0, 0, 0)
+    committed: CommittedCheckpoint | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"asked": list(self.asked), "committed": self.committed and self.committed.to_json()}
+
+    @staticmethod
+    def from_json(d: Any) -> QueryCheckpoints:
+        """Raises ProtocolError."""
+        return read_shape(QueryCheckpoints, d)
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What an instance manager says of an instance.
 
@@ -95,6 +143,9 @@ class Status:
         operators: of an instance that is over, what its operators and other steps took in, gave out and cost.
         table: the version of the table by which its buckets are where they are.
         step: of a move of an instance of its query, the last that it has done (`Relocation.step`).
+        attempt: the attempt of that deployment of which it is.
+        stored: its last piece of a checkpoint.
+        wants: another checkpoint should be taken at once.
     """
 
     epoch: int
@@ -105,6 +156,9 @@ class Status:
     table: int = 0
     step: int = 0
     failed_at: Sequence[Any] = ()
+    attempt: int = 0
+    stored: StoredPiece | None = None
+    wants: bool = False
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> Status:
@@ -252,6 +306,12 @@ class QueryRecord:
         move: of an instance of it, under way.
         moves: how many there have been, those that did not come about too.
         refused: why the last one did not; empty: it did.
+        attempt: how often it has recovered.
+        wish: the state to which it goes back when it has.
+        restore: the checkpoint that the attempt goes on from; None: it began anew.
+        strikes: recoveries by its own doing since the last checkpoint.
+        suspect: the instance managers' processes that it has lost since then, as `death_key` names them.
+        reason: of the last recovery.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
 
@@ -273,6 +333,12 @@ class QueryRecord:
     move: Relocation | None = None
     moves: int = 0
     refused: str = ""
+    attempt: int = 0
+    wish: str = ""
+    restore: CommittedCheckpoint | None = None
+    strikes: int = 0
+    suspect: tuple[str, ...] = ()
+    reason: str = ""
     owner: str = ""
 
     @property
@@ -294,7 +360,9 @@ class QueryRecord:
         hosts = {im: list(process) for im, process in self.hosts.items()}
         operators = {subquery: list(figures) for subquery, figures in self.operators.items()}
         readers = [list(reader) for reader in self.readers]
-        return own | {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
+        restore = None if self.restore is None else self.restore.to_json()
+        own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
+        return own | {"restore": restore, "suspect": list(self.suspect)}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:

@@ -38,13 +38,25 @@ from cep.world.coordination import (
     transactions,
 )
 from orchestrator.records import InstanceManager, Status
-from orchestrator.state.events import ClusterCommand, Put
+from orchestrator.state.events import NodeCommand, Put
 from orchestrator.state.quarantine import Quarantine, decode, readable
 
 NODE_BYTES_MAX = 900_000
 """ZooKeeper's packets end at 1 MiB (jute.maxbuffer), and a larger one shows only as a lost connection."""
 
-_KINDS = ("streams", "queries", "plans", "tables", "assignments", "publishers", "subscriptions", "blames", "evacuations", "keys")
+_KINDS = (
+    "streams",
+    "queries",
+    "plans",
+    "tables",
+    "checkpoints",
+    "assignments",
+    "publishers",
+    "subscriptions",
+    "blames",
+    "evacuations",
+    "keys",
+)
 _GONE = None
 _DEPTH_MAX = 5  # of nodes, below each kind: two more than are ours, so that what is in the way is seen
 _TRIES_MAX = 10
@@ -190,7 +202,7 @@ class Registry:
 
     # --- writing
 
-    def put(self, commands: Iterable[ClusterCommand]) -> None:
+    def put(self, commands: Iterable[NodeCommand]) -> None:
         """These are to be written by the next flush. Raises ClusterError, with all others noted: one cannot be written."""
         wrong = None
         for command in commands:

@@ -27,14 +27,31 @@ from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
+from cep.world.store import DiskStore, Store
 from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
 from orchestrator.election import Candidate, Election
-from orchestrator.records import Now, PublisherRecord
+from orchestrator.manifests import Manifests
+from orchestrator.records import InstanceManager, Now, Process, PublisherRecord
 from orchestrator.registry import Deposed, Registry
 from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.events import Connected, Event, HostsSeen, OfferMembersKey, OpenPublisher, SubmitQuery, Tick
+from orchestrator.state.desired_nodes import names_of
+from orchestrator.state.events import (
+    ClusterCommand,
+    Connected,
+    Delete,
+    Event,
+    HostsSeen,
+    ManagerDied,
+    ManifestFailed,
+    NodeCommand,
+    OfferMembersKey,
+    OpenPublisher,
+    SubmitQuery,
+    Tick,
+    WriteManifest,
+)
 from orchestrator.state.quarantine import Quarantine
 from orchestrator.state.quotas import Quotas
 from orchestrator.unseen import Unseen
@@ -61,6 +78,14 @@ class _Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class _Died:
+    """A process of an instance manager is over."""
+
+    im: str
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
 class _Wake:
     """Look at the election."""
 
@@ -70,7 +95,7 @@ class _Close:
     """The end."""
 
 
-Word = Connection | _Changed | _Wake | _Close | Request | StateQuestion
+Word = Connection | _Changed | _Died | _Wake | _Close | Request | StateQuestion
 
 
 class Service:
@@ -81,6 +106,8 @@ class Service:
         candidate: what it says of itself in the election.
         deaths: what is known of the deaths of instance managers.
         members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
+        store: where checkpoints are.
+        watch: is told which instance managers there are, and says by `manager_died` that one has ended.
     """
 
     def __init__(
@@ -92,7 +119,11 @@ class Service:
         candidate: Candidate,
         deaths: Callable[[], Deaths] = dict,
         members: KeyPair | None = None,
+        store: Store | None = None,
+        watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
     ) -> None:
+        self._watch = watch
+        self._watched: Mapping[str, InstanceManager] | None = None
         self.config, self.topology = config, topology
         self.connected = self.leads = False
         self.leader: str | None = None
@@ -102,6 +133,7 @@ class Service:
         self._registry = Registry(coordination, lambda path: self.mailbox.put(_Changed(path)), self.quarantine)
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
+        self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
@@ -150,6 +182,10 @@ class Service:
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
         """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
         return self.ask(lambda state: planned(state, query, files, self.config, self.topology, instead=True))
+
+    def manager_died(self, im: str, process: Process) -> None:
+        """That process was seen to end."""
+        self.mailbox.put(_Died(im, process))
 
     def wait(self, question: Callable[[ClusterState], T | None]) -> Future[T]:
         """The first answer of `question` that is not None, asked now and after every change. Cancel it when nothing waits for it."""
@@ -207,6 +243,8 @@ class Service:
                 self._on_connection(word)
             case _Changed(path):
                 self._unseen.note(path)
+            case _Died(im, process) if self.leads:
+                self._see(node("ims", im), ManagerDied(im, process))
             case Request():
                 self._answers.act(word, self._state_if_leading)
             case StateQuestion():
@@ -240,7 +278,11 @@ class Service:
                     self._tell_of_clocks(event.hosts)
             if self._deadline is not None and self._deadline <= self._now().steady:
                 self._see(node(), Tick())
+            if self._state.managers is not self._watched:
+                self._watched = self._state.managers
+                self._watch(self._watched)
             self._registry.flush(self._fence)
+            self._manifests.confirmed()
 
     def _all_deaths(self) -> Deaths:
         """Those of other hosts come with their registrations."""
@@ -259,9 +301,9 @@ class Service:
         self._coordination.claim()
         self._fence = self._election.take_office()
         self.quarantine.clear()
-        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config))
+        self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config), self._fence)
         with suppress(ClusterError):  # what cannot be written is set aside
-            self._registry.put(self._state.restore(self._registry.read_all(), self._now()))
+            self._put(self._state.restore(self._registry.read_all(), self._now()))
         if self._members is not None:
             self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
@@ -293,7 +335,23 @@ class Service:
     # --- what is decided
 
     def _handle(self, event: Event) -> None:
-        self._registry.put(self._state.handle(event, self._now()))
+        self._put(self._state.handle(event, self._now()))
+
+    def _put(self, commands: Iterable[ClusterCommand]) -> None:
+        """To be written with the next flush; manifests at once, for what names them must not be there before."""
+        failed: list[ManifestFailed] = []
+        nodes: list[NodeCommand] = []
+        for command in commands:
+            if isinstance(command, WriteManifest):
+                why = self._manifests.write(command)
+                failed += [ManifestFailed(command.query, why)] * bool(why)
+                continue
+            nodes.append(command)
+            if isinstance(command, Delete) and command.path.startswith(node("checkpoints", "")):
+                self._manifests.forget(names_of(command.path)[0])
+        self._registry.put(nodes)
+        for each in failed:
+            self._handle(each)
 
     def _see(self, path: str, event: Event) -> None:
         """Something that was not asked for. What is wrong with it harms nothing else."""

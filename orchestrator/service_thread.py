@@ -13,6 +13,7 @@ from cep.service.keys import read_pair
 from cep.service.reports import read_reports
 from cep.world.clock import SystemClock
 from cep.world.zookeeper import ZooKeeperSession
+from orchestrator.death_watch import DeathWatch
 from orchestrator.election import Candidate
 from orchestrator.service import Service
 from orchestrator.state.blame import Deaths, deaths_in
@@ -33,7 +34,10 @@ class ServiceThread(threading.Thread):
             """As the supervisors report, which keep instance managers up."""
             return {} if config.reports is None else deaths_in(read_reports(Path(config.reports)))
 
-        self.service = Service(config, topology, session, SystemClock(), Candidate.here(config.rest), deaths, members)
+        candidate = Candidate.here(config.rest)
+        self._deaths = DeathWatch(lambda im, process: self.service.manager_died(im, process))
+        self.service = Service(config, topology, session, SystemClock(), candidate, deaths, members, watch=self._deaths.watch)
+        self._deaths.start()
 
     def run(self) -> None:
         service = self.service

@@ -8,12 +8,15 @@ import os
 import sys
 import time
 import traceback
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from simulation.cluster import MovesMade, simulated
+from simulation.faults import Fault
 from simulation.schedule import Trace
 
 TWICE_EVERY = 50  # seeds, one is run twice
@@ -28,21 +31,27 @@ class SeedRun:
     digest: str
     events: int
     moved: MovesMade
+    faults: Counter[str]
+    recoveries: int
     wrong: list[str]
     cuts: int = 0  # of the network between hosts
 
     def __str__(self) -> str:
         moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts"
-        return f"seed {self.seed}: {self.events} events, {moves}, trace {self.digest}" + "".join(f"\n  WRONG {each}" for each in self.wrong)
+        faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
+        wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
+        return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
-def run_seed(seed: int, trace: Trace) -> SeedRun:
-    with simulated(seed, trace) as cluster:
+def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> SeedRun:
+    """`faults`: those that happen; None: those of the seed."""
+    with simulated(seed, trace, faults) as cluster:
         try:
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    return SeedRun(seed, trace.digest, trace.count, cluster.moved, wrong, cluster.network.hosts.cuts)
+    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts
+    return SeedRun(seed, trace.digest, trace.count, cluster.moved, *done)
 
 
 def main(
@@ -57,10 +66,11 @@ def main(
         found = run_seed(seed, kept := Trace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
-    failed, began, number, cuts = list[int](), time.monotonic(), first, 0
+    failed, faults, began, number, cuts = list[int](), 0, time.monotonic(), first, 0
     while time.monotonic() - began < 60 * minutes if minutes is not None else number < first + seeds:
         found = _report(number)
         failed += [number] * bool(found.wrong)
+        faults += found.faults.total()
         cuts += found.cuts
         number += 1
         if number % COLLECT_EVERY == 0:
@@ -68,9 +78,9 @@ def main(
             gc.collect()
             gc.freeze()
     took_s = time.monotonic() - began
-    print(
-        f"{number - first} seeds in {took_s:.0f} s, {60 * (number - first) / took_s:.0f} a minute, {cuts} cuts; wrong: {failed or 'none'}"
-    )
+    done, a_minute = number - first, 60 / took_s
+    rates = f"{a_minute * done:.0f} a minute; {faults} faults, {a_minute * faults:.0f} a minute, {cuts} cuts"
+    print(f"{done} seeds in {took_s:.0f} s, {rates}; wrong: {failed or 'none'}")
     raise typer.Exit(bool(failed))
 
 

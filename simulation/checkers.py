@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from cep.elements import MIN_TIME
+from cep.errors import CepError
 from cep.model.operators import Aggregate
 from cep.model.query import Query
 from cep.transport import wire
@@ -57,13 +58,15 @@ class AnswersAgree:
     def __init__(self, query: Query, expected: Answer) -> None:
         self.expected = outputs_of(query, expected)
         self.rows: defaultdict[str, list[TimedRow]] = defaultdict(list)
+        self.partial: set[str] = set()  # streams that were not read to their ends: nothing that came was wrong
 
     def took(self, stream: str, rows: Iterable[TimedRow]) -> None:
         self.rows[stream] += rows
 
     def complaints(self) -> Iterator[str]:
         for stream in sorted({*self.expected, *self.rows}):
-            if wrong := difference(self.expected.get(stream, ()), self.rows[stream]):
+            wrong = difference(self.expected.get(stream, ()), self.rows[stream])
+            if wrong and (stream not in self.partial or "\n  unexpected " in wrong):
                 yield f"stream {stream!r}: {wrong}"
 
 
@@ -111,6 +114,7 @@ class CountsAgree:
 
     def __init__(self, expected: Answer) -> None:
         self.late, self.dead = sum(map(len, expected.late.values())), expected.dead_counts()
+        self.is_exact = True  # False: what counted is gone
         self._found: dict[tuple[str, int], tuple[int, Counter[str]]] = {}
 
     def ended(self, subquery: str, index: int, late: int, dead: Mapping[str, int]) -> None:
@@ -118,6 +122,8 @@ class CountsAgree:
         self._found[subquery, index] = late, Counter(dead)
 
     def complaints(self) -> Iterator[str]:
+        if not self.is_exact:
+            return
         late = sum(late for late, _ in self._found.values())
         dead = sum((dead for _, dead in self._found.values()), Counter[str]())
         if late != self.late:
@@ -126,8 +132,58 @@ class CountsAgree:
             yield f"dead letters: expected {dict(self.dead)}, counted {dict(dead)}"
 
 
+class Outcome:
+    """A query that nothing has hit ends; one that was hit fails by name, with the cause. That a subscriber hears of an end only with all
+    rows says `AnswersAgree`."""
+
+    def __init__(self) -> None:
+        self.publishing_failed = False
+        self._readers: dict[str, CepError | str] = {}  # stream -> what became of its reader: `attached`, `ended`, or an error
+        self._wrong: list[str] = []
+
+    def attached(self, stream: str) -> None:
+        self._readers[stream] = "attached"
+
+    def ended(self, stream: str) -> None:
+        self._readers[stream] = "ended"
+
+    def failed(self, stream: str, error: CepError) -> None:
+        self._readers[stream] = error
+
+    def knows(self, stream: str) -> bool:
+        return stream in self._readers
+
+    def is_whole(self, stream: str) -> bool:
+        """Has its reader come to the end?"""
+        return self._readers.get(stream) == "ended"
+
+    def judge(self, state: str, cause: Mapping[str, Any] | None, hit: Collection[str], lost: bool) -> None:
+        """`hit`: the instance managers that were; `lost`: publishers are, so that the query has no end."""
+        text = "" if cause is None else str(cause.get("cause"))
+        if state == "failed" and not any(repr(im) in text for im in hit):
+            self._wrong.append(f"the query failed, and none of {sorted(hit)} is named as the cause: {text!r}")
+        if state == "stopped" and not (lost or self.publishing_failed):
+            self._wrong.append("the query was stopped, and nobody has asked for that")
+        if self.publishing_failed and not hit and not lost:
+            self._wrong.append("a publisher was told of an error, and nothing was hit")
+        for stream, found in sorted(self._readers.items()):
+            if isinstance(found, CepError) and state == "ended" and not hit:
+                self._wrong.append(f"stream {stream!r} broke off, and nothing was hit: {type(found).__name__}: {found}")
+
+    def judge_recovering(self, state: str, cause: Mapping[str, Any] | None) -> None:
+        """A query that recovers ends, whatever was hit, and its subscribers hear of nothing."""
+        if state != "ended":
+            self._wrong.append(f"the query is {state}: {cause}")
+        for stream, found in sorted(self._readers.items()):
+            if isinstance(found, CepError):
+                self._wrong.append(f"stream {stream!r} broke off: {type(found).__name__}: {found}")
+
+    def complaints(self) -> Iterator[str]:
+        yield from self._wrong
+
+
 def complaints(checkers: Iterable[Checker]) -> list[str]:
     return [f"{type(checker).__name__}: {text}" for checker in checkers for text in checker.complaints()]
 
 
-__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Promises", "complaints"]
+__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Outcome", "Promises", "complaints"]

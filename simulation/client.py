@@ -14,22 +14,28 @@ import pyarrow as pa
 
 from cep.errors import CepError
 from cep.transport.wire import Header
-from driver.rest import NotLeading, Rest, error_of
+from driver.rest import NotLeading, Rest, Unreachable, error_of
 from driver.streams.background import Aside
 from driver.streams.data_plane import TICK_NS, DataPlane
 from driver.streams.publisher import Steps
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionOptions
 from simulation.clock import ProcessClock
-from simulation.rest import FrontDoor
-from simulation.schedule import MS, SeededSchedule, Task
+from simulation.rest import BROKEN_OFF, REFUSED, FrontDoor
+from simulation.schedule import MS, S, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork, SimulatedSockets
 
 AGAIN_NS = 100 * MS  # after which an orchestrator is asked again that did not lead
+PATIENCE_S = 60.0  # with a cluster that is away: longer than it is here, so that what nobody should notice nobody notices
+LOOK_NS = 500 * MS  # so often a program looks whether the one that it has asked is there yet
 
 T = TypeVar("T")
 Program = Callable[[], None]
 Heard = Callable[[Header, pa.RecordBatch], None]
+
+
+class LostAnswer(Exception):
+    """The process that was asked is dead."""
 
 
 class ClientProcess:
@@ -56,6 +62,9 @@ class ClientProcess:
             self.programs.remove(task)
 
         task = Task(self.schedule, turn, self.clock)
+        if self.task.ended:  # it is dead
+            task.end()
+            return task
         self.programs.append(task)
         task.wake()
         return task
@@ -71,10 +80,12 @@ class ClientProcess:
                 return result
             task.wait(wait.holds)
 
-    def result(self, answer: Future[T]) -> T:
-        """What an orchestrator's service answers to a program."""
+    def result(self, answer: Future[T], gone: Callable[[], bool]) -> T:
+        """What an orchestrator's service answers to a program. Raises LostAnswer where it is `gone` before."""
         answer.add_done_callback(lambda _: self.wake_programs())
-        self.plane.current.wait(answer.done)
+        while not self.plane.current.wait(answer.done, LOOK_NS):
+            if gone():
+                raise LostAnswer
         return answer.result()
 
     def pause(self, ns: int) -> None:
@@ -93,6 +104,10 @@ class ClientProcess:
     def close(self) -> None:
         for task in (self.task, *self.programs):
             task.end()
+
+    def kill(self) -> None:
+        self.close()
+        self.plane.sockets.close()
 
 
 class SimulatedPlane(DataPlane):
@@ -118,34 +133,43 @@ class SimulatedRest(Rest):
     def __init__(self, process: ClientProcess, doors: list[FrontDoor]) -> None:
         self.process, self.doors = process, doors
         self.aside = SimulatedAside(process)
-        self.url, self.patience_s, self.away_since = "simulated", 10.0, 0.0
+        self.url, self.patience_s, self.away_since = "simulated", PATIENCE_S, 0.0
         self.gone = lambda: ""
-        self._asked = 0
+        self._answering = 0  # which of the doors answered last
 
     def _call(self, method: str, path: str, again: bool = False, **options: Any) -> Any:
-        task = self.process.schedule.current
+        task, clock = self.process.schedule.current, self.process.clock
         assert task is not None
+        deadline_ns, which = clock.now_ns + int(self.patience_s * S), self._answering
         while True:
-            found = self._ask(task, method, path, options.get("json"))
+            found = self._ask(task, self.doors[which % len(self.doors)], method, path, options.get("json"))
             if not isinstance(found, CepError):
+                self._answering = which
                 return found
-            if not isinstance(found, NotLeading):
+            away = isinstance(found, Unreachable)
+            safe = again or method in ("GET", "PUT", "DELETE") or not isinstance(found, Unreachable) or found.refused
+            if not (away or isinstance(found, NotLeading)) or not safe or clock.now_ns > deadline_ns:
                 raise found
-            self._asked += 1
-            task.pause_until(self.process.clock.now_ns + AGAIN_NS)
+            which += 1
+            task.pause_until(clock.now_ns + AGAIN_NS)
 
-    def _ask(self, task: Task, method: str, path: str, document: Any) -> Any:
+    def _ask(self, task: Task, door: FrontDoor, method: str, path: str, document: Any) -> Any:
         """The answer, or the error that it tells of."""
         found: list[Any] = []
 
         def answered(is_answer: bool, said: Any) -> None:
-            found.append(said if is_answer else error_of(said))
+            found.append(said if is_answer else self._error(said))
             task.wake()
 
-        door = self.doors[self._asked % len(self.doors)]
         door.request(self.process.clock, method, path, document, answered)
         task.wait(lambda: bool(found))
         return found[0]
+
+    def _error(self, said: Any) -> CepError:
+        """What a problem document tells of, or that there is none who could have written one."""
+        if said in (REFUSED, BROKEN_OFF):
+            return Unreachable(self.url, 0.0, said == REFUSED, ConnectionError(said))
+        return error_of(said)
 
 
 class SimulatedAside(Aside):

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from simulation.schedule import SeededSchedule
 
 EPOCH_NS = 1_700_000_000 * 1_000_000_000
 #: How far a process comes, in ns, between two looks at the clock, at most: some machines are quick, and some are under load.
+SLOW_PACES_NS = (200_000, 2_000_000, 20_000_000)
 PACES_NS = (100, 20_000, 20_000, 2_000_000)
 
 
 class ProcessClock:
     """A `cep.world.clock.Clock`. Every look at it costs a moment of the process's time: it is busy until `now_ns`.
 
-    `steady_from_ns` and `ahead_ns` are what its two clocks began with; no two machines agree.
+    `steady_from_ns` and `ahead_ns` are what its two clocks began with; no two machines agree. The wall clock may jump: `ahead_ns` changes.
     """
 
-    def __init__(self, schedule: SeededSchedule) -> None:
+    def __init__(self, schedule: SeededSchedule, paces_ns: Sequence[int] = PACES_NS) -> None:
         self.schedule = schedule
-        self._pace_ns = schedule.choose.choice(PACES_NS)
+        self._pace_ns = schedule.choose.choice(paces_ns)
         self._steady_from_ns = schedule.choose.randrange(1 << 40)
         self.ahead_ns = schedule.choose.randrange(-1_000_000_000, 1_000_000_000)
+        self.frozen_until_ns = 0  # in virtual time
         self._busy_until_ns = 0
 
     @property

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from cep.compile.user.functions import allowed
 from cep.config import ClusterConfig
 from cep.dataflow.reports import waits_for
-from cep.errors import CepError
+from cep.errors import CepError, Conflict
 from cep.kernels.jit import interpreted
-from cep.model.streams import Stream
+from cep.model.query import Query
+from cep.model.streams import Stream, TextFiles
 from cep.model.topology import Topology
 from cep.plan.moving import heads, why_it_stays
-from cep.plan.physical import PhysicalPlan
+from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.transport.wire import Header
-from driver.rest import path
+from cep.world.store import MemoryStore
+from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.publisher import Publisher
 from driver.streams.subscription_core import SubscriptionOptions
 from instance_manager.hosting import InstanceHost
-from orchestrator.service import Service
+from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
-from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, complaints
-from simulation.client import ClientProcess, HeardSubscription
+from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Outcome, Promises, complaints
+from simulation.client import ClientProcess, HeardSubscription, LostAnswer
+from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
+from simulation.faults import Fault, Faults, drawn_faults
 from simulation.growth import batches_of
 from simulation.processes import InstanceManagerProcess, OrchestratorProcess, SimulatedProcess
 from simulation.schedule import MS, S, SeededSchedule, Task, Trace
@@ -41,6 +50,9 @@ SENDING_PACES_NS = (0, 10 * MS, 100 * MS)  # between two batches of a publisher,
 LONG_PACES_NS = (100 * MS, 400 * MS, 1000 * MS)  # while something moves
 BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
+KEEP_S = 20.0  # so long a subscriber may be silent
+OVER = ("ended", "failed", "stopped")
+T = TypeVar("T")
 
 
 class MovesMade(NamedTuple):
@@ -51,34 +63,60 @@ class MovesMade(NamedTuple):
 
 
 class SimulatedCluster:
-    """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice."""
+    """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen."""
 
-    def __init__(self, seed: int, trace: Trace) -> None:
+    def __init__(self, seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> None:
         self.work, self.schedule = workload(seed), SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
         expected = work.expected
         self.numbers, self.promises = Numbers(), Promises(work.query)
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
-        self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts)
-        self.network, self.zookeeper = SimulatedNetwork(schedule, work.hosts), SimulatedZooKeeper(schedule)
+        self.outcome = Outcome()
+        self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
+        self.store, self.folder = MemoryStore(), ""
+        drawn = drawn_faults(seed) if faults is None else tuple(faults)
+        # What a publisher keeps goes with its process.
+        self.drawn = tuple(each for each in drawn if not (work.recovers and each.kind == "kill writer"))
+        self.network, self.zookeeper = SimulatedNetwork(schedule, 1 if self.drawn else work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
-        config = config_of(work)
-        machine = Topology.one_node([0, 1])
-        self.orchestrators = [OrchestratorProcess(schedule, self.zookeeper, config, machine, i) for i in range(work.orchestrators)]
-        names = [f"im-{i}" for i in range(work.instance_managers)]
-        self.managers = [InstanceManagerProcess(schedule, self.network, self.zookeeper, config, name, self._over) for name in names]
-        doors = [orchestrator.door for orchestrator in self.orchestrators]
-        self.reader, self.writer, self.mover = (
-            ClientProcess(schedule, self.network, doors, name) for name in ("reader", "writer", "mover")
+        self.config, self.machine = config_of(work), Topology.one_node([0, 1])
+        self.faults = Faults(self, self.drawn)
+        self.orchestrators = [self._orchestrator(number) for number in range(work.orchestrators)]
+        self.managers = [self._manager(number, 1) for number in range(work.instance_managers)]
+        self.doors = [orchestrator.door for orchestrator in self.orchestrators]
+        self.user, self.writer, self.mover, *self.readers = (
+            ClientProcess(schedule, self.network, self.doors, name) for name in ("user", "writer", "mover", "reader-0", "reader-1")
         )
-        self.moved = MovesMade(0, 0)
-        self.processes: Sequence[SimulatedProcess] = (*self.orchestrators, *self.managers, self.reader, self.writer, self.mover)
+        self.moved, self.recoveries = MovesMade(0, 0), 0
+        self.is_over = False
+
+    @property
+    def processes(self) -> Sequence[SimulatedProcess]:
+        return (*self.orchestrators, *self.managers, *self.readers, self.user, self.writer, self.mover)
+
+    def _orchestrator(self, number: int) -> OrchestratorProcess:
+        return OrchestratorProcess(self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store)
+
+    def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
+        own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid, self.store
+        paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
+        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes)
+
+    def restart_orchestrator(self, number: int) -> None:
+        self.orchestrators[number] = process = self._orchestrator(number)
+        self.doors[number] = process.door
+        process.start()
+
+    def restart_manager(self, number: int) -> None:
+        self.managers[number] = process = self._manager(number, self.managers[number].pid + 1)
+        process.start()
 
     def run(self) -> list[str]:
         """Lets the query run to its end; what the checkers complain of. Raises Stuck, and whatever goes wrong in a turn."""
         for process in self.processes:
             process.start()
-        main = self.reader.run(self._main)
+        self.faults.begin()
+        main = self.user.run(self._main)
         self.schedule.run(lambda: main.ended, PATIENCE_NS)
         return complaints(self.checkers)
 
@@ -94,38 +132,120 @@ class SimulatedCluster:
     # What the query's user does
 
     def _main(self) -> None:
-        reader = self.reader
-        service = self._leader(reader)
-        while reader.result(service.ask(lambda state: len(state.managers))) < len(self.managers):
-            reader.pause(10 * MS)
-        reader.result(service.deploy(self.work.query, {}, start=False))
-        self._await_state("ready")
-        options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes)
-        self.network.hosts.begin_cuts()
-        reading = [self._subscribe(stream, options) for stream in self.answers.expected]
-        reader.rest.post(path("queries", QUERY, "start"))
-        self.writer.run(self._publish)
-        if self.work.moves:
-            self.mover.run(self._move)
-        reader.plane.current.wait(lambda: all(each.ended for each in reading))
-        self._await_state("ended")
-        self.moved = reader.result(service.ask(_moves_made))
+        self._deploy()
+        if self._await_state("ready") == "ready":
+            reading = {stream: self._subscribe(number, stream) for number, stream in enumerate(self.answers.expected)}
+            self._await(lambda: all(task.ended or self.outcome.knows(stream) for stream, task in reading.items()))
+            self._insist(lambda: self.user.rest.post(path("queries", QUERY, "start")))
+            self.network.hosts.begin_cuts()
+            if not self.work.files:
+                self.writer.run(self._publish)
+            if self.work.moves:
+                self.mover.run(self._move)
+            self._await_over()
+            self._await(lambda: all(each.ended for each in reading.values()))
+        self.is_over = True
+        self._judge()
 
-    def _leader(self, client: ClientProcess) -> Service:
-        """As soon as one of the orchestrators leads."""
-        while (service := next((each.service for each in self.orchestrators if each.service.leads), None)) is None:
-            client.pause(10 * MS)
-        return service
+    def _judge(self) -> None:
+        found = self._detail()
+        hit, lost = self.faults.hit, self.faults.lost
+        if self.work.recovers:
+            self.outcome.judge_recovering(found["state"], found["cause"])
+        else:
+            self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
+        failing = self.outcome.publishing_failed
+        self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
+        self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
+        self.recoveries = found["attempt"]
+        self.moved = self._asked(_moves_made)
 
-    def _await_state(self, wanted: str) -> None:
-        reader = self.reader
-        service = self._leader(reader)
-        reader.result(service.wait(lambda state: True if state.query(QUERY).state in (wanted, "failed") else None))
-        failed = reader.result(service.ask(lambda state: state.query(QUERY).cause))
-        assert failed is None, failed
+    def _deploy(self) -> None:
+        """As soon as there are instance managers."""
+        query, files = self._in_folder()
+        while len(self._asked(lambda state: state.managers)) < (1 if self.faults.done else len(self.managers)):
+            self.user.pause(10 * MS)
+        while True:
+            try:
+                self._result(lambda service: service.deploy(query, files, start=False))
+                return
+            except Conflict:
+                return  # it was obeyed, though the answer was lost
+            except CepError as error:  # no instance manager is there any more, say
+                self.schedule.note("user", f"cannot deploy: {error}")
+                self.user.pause(100 * MS)
 
-    def _subscribe(self, stream: str, options: SubscriptionOptions) -> Task:
-        """It is attached when this returns; the task reads to the end."""
+    def _in_folder(self) -> tuple[Query, FilesByStream]:
+        """The query with its files where they are on the disk, and their sizes. What reads files opens them by itself."""
+        found = sorted((os.path.join(self.folder, name), data) for name, data in self.work.files.items())
+        for where, data in found:
+            Path(where).write_bytes(data)
+        query = self.work.query
+        paths = tuple(where for where, _ in found)
+        streams = [replace(each, files=replace(each.files, paths=paths)) for each in query.streams if isinstance(each.files, TextFiles)]
+        sizes = {stream.name: tuple((where, len(data)) for where, data in found) for stream in query.streams if found}
+        return (replace(query, streams=tuple(streams)) if found else query), sizes
+
+    def _asked(self, question: Callable[[ClusterState], T]) -> T:
+        return self._result(lambda service: service.ask(question))
+
+    def _result(self, ask: Callable[[Service], Future[T]]) -> T:
+        """What an orchestrator's service answers to a program; asked again while none does."""
+        client = self._current_client()
+        while True:
+            leader = next((each for each in self.orchestrators if each.service.leads and not each.task.ended), None)
+            if leader is None:
+                client.pause(10 * MS)
+                continue
+            try:
+                return client.result(ask(leader.service), leader.is_dead)
+            except (NotLeading, LostAnswer):
+                client.pause(50 * MS)
+
+    def _current_client(self) -> ClientProcess:
+        return next(client for client in (self.user, self.mover) if self.schedule.current in client.programs)
+
+    def _insist(self, ask: Callable[[], Any]) -> Any:
+        """Asks until an orchestrator has answered; what it refuses is refused."""
+        while True:
+            try:
+                return ask()
+            except Unreachable:
+                self.user.pause(100 * MS)
+            except CepError as error:
+                self.schedule.note("user", f"is refused: {error}")
+                return None
+
+    def _detail(self) -> dict[str, Any]:
+        while True:
+            found: dict[str, Any] | None = self._insist(lambda: self.user.rest.get(path("queries", QUERY)))
+            if found is not None:
+                return found
+            self.user.pause(100 * MS)
+
+    def _await_state(self, wanted: str) -> str:
+        while (state := str(self._detail()["state"])) not in (wanted, *OVER):
+            self.user.pause(20 * MS)
+        return state
+
+    def _await_over(self) -> None:
+        """A query whose publisher is lost has no end: it is stopped."""
+        stopped = False
+        while self._detail()["state"] not in OVER:
+            self.user.pause(200 * MS)
+            lost = self.writer in self.faults.lost or self.outcome.publishing_failed
+            if lost and not stopped and not self.work.recovers and self.faults.are_over:
+                stopped = True
+                self._insist(lambda: self.user.rest.post(path("queries", QUERY, "stop")))
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Looked at again and again: what dies wakes nobody."""
+        while not condition():
+            self.user.pause(20 * MS)
+
+    def _subscribe(self, number: int, stream: str) -> Task:
+        """The task reads to the end."""
+        reader = self.readers[number % len(self.readers)]
 
         def heard(header: Header, batch: pa.RecordBatch) -> None:
             *columns, times = (values_of_array(column) for column in batch.columns)
@@ -134,14 +254,32 @@ class SimulatedCluster:
             self.promises.took(stream, batch.schema.names[:-1], header, rows)
 
         def read() -> None:
-            while subscription.next_batch() is not None:
-                if self.schedule.choose.random() < 0.1:
-                    self.reader.pause(self.schedule.choose.randrange(50 * MS))
+            options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes, keep_s=KEEP_S)
+            subscription = HeardSubscription(reader, stream, options, heard)
+            try:
+                subscription.attach(QUERY)
+                self.outcome.attached(stream)
+                while subscription.next_batch() is not None:
+                    if self.schedule.choose.random() < 0.1:
+                        reader.pause(self.schedule.choose.randrange(50 * MS))
+                self.outcome.ended(stream)
+            except CepError as error:
+                self.schedule.note(reader.name, f"{stream}: {type(error).__name__}: {error}")
+                self.outcome.failed(stream, error)
 
-        subscription = HeardSubscription(self.reader, stream, options, heard).attach(QUERY)
-        return self.reader.run(read)
+        return reader.run(read)
 
     def _publish(self) -> None:
+        try:
+            self._open_and_send()
+        except CepError as error:
+            self._cannot_publish(error)
+
+    def _cannot_publish(self, error: CepError) -> None:
+        self.schedule.note("writer", f"cannot publish: {type(error).__name__}: {error}")
+        self.outcome.publishing_failed = True
+
+    def _open_and_send(self) -> None:
         """All publishers are open before the first row is sent, since one that opens later begins where the others have come to."""
         writer = self.writer
         following = Following(writer.rest, writer.plane)
@@ -157,25 +295,39 @@ class SimulatedCluster:
 
     def _follow(self, following: Following) -> None:
         while following.core.publishers:
-            self.writer.finish(following.turn(1.0))
+            try:
+                self.writer.finish(following.turn(1.0))
+            except CepError:  # the orchestrator is away, or has been, and what flows, flows
+                self.writer.pause(200 * MS)
 
     def _send(self, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]) -> None:
         choose = self.schedule.choose
         pace_ns = choose.choice(LONG_PACES_NS if self.work.moves else SENDING_PACES_NS)
-        for known, batch in batches:
-            if known is not publisher.stream:
-                publisher.grow(known)
-            self.writer.finish(publisher.sends(batch))
-            self.writer.pause(choose.randint(0, pace_ns))
-        self.writer.finish(following.closes([publisher]))
+        try:
+            for known, batch in batches:
+                if known is not publisher.stream:
+                    publisher.grow(known)
+                self.writer.finish(publisher.sends(batch))
+                self.writer.pause(choose.randint(0, pace_ns))
+            self._close(following, publisher)
+        except CepError as error:
+            self._cannot_publish(error)
+
+    def _close(self, following: Following, publisher: Publisher) -> None:
+        while True:
+            try:
+                self.writer.finish(following.closes([publisher]))
+                return
+            except Unreachable:  # it goes on, and can be closed later
+                self.writer.pause(100 * MS)
 
     def _move(self) -> None:
         """Moves of buckets and of instances, one after the other or one while the other is under way; what cannot be is refused."""
-        choose, service = self.schedule.choose, self._leader(self.mover)
+        choose = self.schedule.choose
         between_ns = choose.choice(BETWEEN_MOVES_NS)
         for _ in range(self.work.moves):
             self.mover.pause(choose.randrange(between_ns))
-            plan = self.mover.result(service.ask(lambda state: state.plans[QUERY]))
+            plan = self._asked(lambda state: state.plans[QUERY])
             for verb, document in self._drawn_move(plan):
                 self._ask_for(verb, document)
 
@@ -222,15 +374,18 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
         modules=MODULES,
         budget_bytes=work.budget_bytes,
         numa=False,
+        data=("/",),
     )
 
 
 @contextmanager
-def simulated(seed: int, trace: Trace) -> Iterator[SimulatedCluster]:
-    """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions."""
+def simulated(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
+    """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
+    those that happen; None: those of the seed."""
     with interpreted(), allowed(*MODULES):
-        cluster = SimulatedCluster(seed, trace)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+        cluster = SimulatedCluster(seed, trace, faults)
+        with TemporaryDirectory(prefix="cep-simulated-") as cluster.folder:
+            try:
+                yield cluster
+            finally:
+                cluster.close()

@@ -32,7 +32,7 @@ from cep.world.coordination import (
     Znode,
 )
 from simulation.clock import ProcessClock
-from simulation.schedule import MS, SeededSchedule
+from simulation.schedule import MS, S, SeededSchedule
 
 T = TypeVar("T")
 
@@ -84,6 +84,26 @@ class SimulatedZooKeeper:
         for session in self.sessions:
             session.mend()
 
+    def cut(self, session: SimulatedSession, ns: int) -> None:
+        """Its connection is away for so long."""
+        session.cut()
+        self.schedule.at(self.schedule.now_ns + ns, session.mend)
+
+    def kill(self, session: SimulatedSession, noticed_ns: int) -> None:
+        """Its process is dead, which is noticed then, if there is a server."""
+        self.sessions.remove(session)
+        session.die()
+        self._bury(session.session, noticed_ns)
+
+    def _bury(self, session: int, at_ns: int) -> None:
+        def due() -> None:
+            if self.is_there:
+                self.forget(session)
+            else:
+                self._bury(session, self.schedule.now_ns + S)
+
+        self.schedule.at(at_ns, due)
+
     def expire(self, session: SimulatedSession) -> None:
         """Its time is over, as far as others know; it hears of that when it is connected again."""
         session.cut()
@@ -94,7 +114,7 @@ class SimulatedZooKeeper:
 
     def forget(self, owner: int) -> None:
         """The ephemeral nodes of a session are gone."""
-        for path in list(self._owned("", self._root, owner)):
+        for path in list(self._owned("", self._root, owner)) if owner else ():
             self._remove(path)
 
     def _owned(self, path: str, node: _Znode, owner: int) -> Iterable[str]:
@@ -246,6 +266,13 @@ class SimulatedSession:
 
     # What happens to it
 
+    def die(self) -> None:
+        """No answer reaches its process, and it asks nothing more."""
+        self._cuts += 1
+        self._closed = True
+        self._listen = lambda connection: None
+        self.server.unwatch(self)
+
     def cut(self) -> None:
         """The connection is gone, and with it what was to be heard."""
         if self._state is Connection.CONNECTED and not self._closed:
@@ -260,7 +287,7 @@ class SimulatedSession:
         self.mend()
 
     def mend(self) -> None:
-        if self.server.is_there and not self._closed:
+        if self.server.is_there and not self._closed and self._state is not Connection.CONNECTED:
             self._session = self._session or self.server.new_session()
             self._say(Connection.CONNECTED)
 

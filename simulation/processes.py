@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 from cep.config import ClusterConfig, InstanceManagerConfig
+from cep.dataflow.sources.source import READ_BYTES
 from cep.kernels.jit import nothing_compiles
 from cep.model.topology import Topology
 from cep.service.mark import Mark
 from cep.world.mailbox import Mailbox
+from cep.world.store import Store
 from instance_manager.control.control import Control
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.loop import Loop
@@ -18,11 +20,15 @@ from orchestrator.metrics.client import MetricClient
 from orchestrator.rest.api import Api
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.service import Service
-from simulation.clock import ProcessClock
+from orchestrator.state.blame import Deaths
+from simulation.clock import PACES_NS, ProcessClock
 from simulation.coordination import SimulatedZooKeeper
 from simulation.rest import FrontDoor
-from simulation.schedule import S, SeededSchedule, Task
+from simulation.schedule import MS, S, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
+
+#: How long it takes to write a piece of a checkpoint, in ns.
+WRITING_NS = (50_000, 30 * MS)
 
 Over = Callable[[InstanceHost], None]
 
@@ -45,14 +51,23 @@ class OrchestratorProcess:
     """The state of the cluster, and REST in front of it."""
 
     def __init__(
-        self, schedule: SeededSchedule, zookeeper: SimulatedZooKeeper, config: ClusterConfig, topology: Topology, number: int
+        self,
+        schedule: SeededSchedule,
+        zookeeper: SimulatedZooKeeper,
+        config: ClusterConfig,
+        topology: Topology,
+        number: int,
+        deaths: Callable[[], Deaths] = dict,
+        store: Store | None = None,
     ) -> None:
         name = f"orchestrator-{number}"
+        self.name, self.zookeeper, self.schedule = name, zookeeper, schedule
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
-        self.service = Service(config, topology, zookeeper.connect(name, self.clock), self.clock, candidate)
+        self.session = zookeeper.connect(name, self.clock)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
-        self.door = FrontDoor(schedule, api, name)
+        self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)
         self.service.mailbox.on_word = self.task.wake
 
@@ -64,9 +79,17 @@ class OrchestratorProcess:
         self.service.turn(self.service.mailbox.take(0.0))
         return _next_turn(self.clock, self.service.mailbox, self.service.patience_s)
 
+    def is_dead(self) -> bool:
+        return self.task.ended
+
     def close(self) -> None:
         self.task.end()
         self.door.close()
+
+    def kill(self, noticed_ns: int) -> None:
+        """ZooKeeper notices then."""
+        self.close()
+        self.zookeeper.kill(self.session, noticed_ns)
 
 
 def _next_turn(clock: ProcessClock, mailbox: Mailbox[Any], patience_s: float | None) -> int | None:
@@ -87,9 +110,14 @@ class InstanceManagerProcess:
         config: ClusterConfig,
         name: str,
         over: Over,
+        pid: int = 1,
+        store: Store | None = None,
+        paces_ns: Sequence[int] = PACES_NS,
+        read_bytes: int = READ_BYTES,
     ):
-        self.name, self._over = name, over
-        self.clock = ProcessClock(schedule)
+        self.schedule = schedule
+        self.name, self._over, self.zookeeper, self.pid = name, over, zookeeper, pid
+        self.clock = ProcessClock(schedule, paces_ns)
         self.loop_task = Task(schedule, self._loop_turn, self.clock)
         self.control_task = Task(schedule, self._control_turn, self.clock)
         endpoint = f"ipc:///simulated/{name}"
@@ -107,11 +135,14 @@ class InstanceManagerProcess:
             lambda: self.control.loop_is_back(),
             self.clock,
             schedule.choose.getrandbits(48),
+            identity=(pid, 0),
+            background=self._beside,
         )
         self.loop.clients.publishers.is_gone = network.is_gone
-        preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock)
-        session = zookeeper.connect(name, self.clock)
-        facts = {"id": name, "pid": 1, "started": self.clock.wall_ns() // 1000, "core": None, "node": None, "endpoint": endpoint}
+        preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock, store, read_bytes)
+        self.session = session = zookeeper.connect(name, self.clock)
+        self.started = self.clock.wall_ns() // 1000
+        facts = {"id": name, "pid": pid, "started": self.started, "core": None, "node": None, "endpoint": endpoint}
         self.control = Control(own, facts, preparation, self.loop.ask, mark.control, session)
         self.control.mailbox.on_word = self.control_task.wake
 
@@ -129,6 +160,18 @@ class InstanceManagerProcess:
         self.control.turn(self.control.mailbox.take(0.0))
         return _next_turn(self.clock, self.control.mailbox, self.control.patience_s)
 
+    def _beside(self, work: Callable[[], None]) -> None:
+        """What a thread of its own would do, some time later; unless the process is dead by then."""
+        schedule, task = self.schedule, self.loop_task
+
+        def due() -> None:
+            if self.clock.frozen_until_ns > schedule.now_ns:
+                schedule.at(self.clock.frozen_until_ns, due)
+            elif not task.ended:
+                work()
+
+        schedule.at(self.clock.now_ns + schedule.choose.randint(*WRITING_NS), due)
+
     def _tick(self, loop: Loop, at_once: bool) -> None:
         """As a report to the metric server would: at the end of an instance it has the totals."""
         for hosted in loop.hosted.values() if at_once else ():
@@ -138,3 +181,9 @@ class InstanceManagerProcess:
     def close(self) -> None:
         self.loop_task.end()
         self.control_task.end()
+
+    def kill(self, noticed_ns: int) -> None:
+        """ZooKeeper notices then."""
+        self.close()
+        self.sockets.close()
+        self.zookeeper.kill(self.session, noticed_ns)

@@ -10,6 +10,7 @@ import json
 import selectors
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeVarTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -23,6 +24,8 @@ from simulation.schedule import MS, S, SeededSchedule, Task
 
 #: How long a request, or its answer, is under way, in ns.
 WAY_NS = (50_000, 5 * MS)
+#: What a client hears where no process listens, and where one has died that had its request.
+REFUSED, BROKEN_OFF = "refused", "broken off"
 
 Args = TypeVarTuple("Args")
 #: Is it an answer, and what was said.
@@ -39,13 +42,13 @@ class _NothingToSelect(selectors.SelectSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An asyncio loop of virtual time that runs while there is something to do, in the turns of a task."""
 
-    def __init__(self, schedule: SeededSchedule) -> None:
+    def __init__(self, schedule: SeededSchedule, clock: ProcessClock) -> None:
         self.task: Task | None = None
         self.schedule, self._soon = schedule, 0
         self._errors: list[Exception] = []  # of callbacks, which asyncio would only tell
         super().__init__(_NothingToSelect())
         self.set_exception_handler(lambda _, told: self._errors.append(told.get("exception") or AssertionError(told["message"])))
-        self.task = Task(schedule, self.turn)
+        self.task = Task(schedule, self.turn, clock)
 
     def time(self) -> float:
         return self.schedule.now_ns / S
@@ -89,31 +92,45 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class FrontDoor:
-    """What clients ask an orchestrator, and its answers, with the time that both are under way."""
+    """What clients ask an orchestrator, and its answers, with the time that both are under way. What a killed one was asked is broken off,
+    and nothing is said of whether it was obeyed."""
 
-    def __init__(self, schedule: SeededSchedule, api: Api, name: str) -> None:
+    def __init__(self, schedule: SeededSchedule, api: Api, name: str, clock: ProcessClock) -> None:
         self.schedule, self.api, self.name = schedule, api, name
-        self.loop = VirtualLoop(schedule)
+        self.loop = VirtualLoop(schedule, clock)
+        self.is_open = True
+        self._asked: dict[Answered, None] = {}
 
     def request(self, clock: ProcessClock, method: str, address: str, document: Any, answered: Answered) -> None:
         """`answered` is called with the answer, or the problem document where it is none."""
         self.schedule.note(self.name, f"REST: {method} {address}")
+        if not self.is_open:
+            self.schedule.at(clock.now_ns + WAY_NS[0], lambda: answered(False, REFUSED))
+            return
+        self._asked[answered] = None
         arrives_ns = clock.now_ns + self.schedule.choose.randint(*WAY_NS)
         self.schedule.at(arrives_ns, lambda: self._begin(method, address, json.dumps(document), answered))
 
     def _begin(self, method: str, address: str, body: str, answered: Answered) -> None:
+        if not self.is_open:
+            return
         route = self.loop.create_task(self._route(method, address, json.loads(body)))
         route.add_done_callback(lambda done: self._answer(done, answered))
 
     def _answer(self, done: asyncio.Task[Any], answered: Answered) -> None:
-        if done.cancelled():
+        if done.cancelled() or not self.is_open:
             return
         error = done.exception()
         if error is not None and not isinstance(error, CepError):
             raise error
         found = done.result() if error is None else problems.problem_of(error).model_dump(mode="json")
         answer = error is None, json.loads(json.dumps(found))
-        self.schedule.at(self.schedule.now_ns + self.schedule.choose.randint(*WAY_NS), lambda: answered(*answer))
+
+        def arrived() -> None:
+            if self._asked.pop(answered, 0) is None:
+                answered(*answer)
+
+        self.schedule.at(self.schedule.now_ns + self.schedule.choose.randint(*WAY_NS), arrived)
 
     async def _route(self, method: str, address: str, document: Any) -> Any:
         split = urlsplit(address)
@@ -131,6 +148,8 @@ class FrontDoor:
                 return await query_routes.inspect(name, self.api, figures=False)
             case "POST", "queries", name, "start":
                 return await query_routes.start_query(name, self.api)
+            case "POST", "queries", name, "stop":
+                return await query_routes.stop_query(name, self.api)
             case "POST", "queries", name, "rebalance":
                 return await query_routes.rebalance(name, RebalanceRequest(**document), self.api)
             case "POST", "queries", name, "move":
@@ -142,6 +161,13 @@ class FrontDoor:
         raise AssertionError(f"the simulation has no route {method} {address}")
 
     def close(self) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        for answered in self._asked:
+            self.schedule.at(self.schedule.now_ns + WAY_NS[0], partial(answered, False, BROKEN_OFF))
+        self._asked = {}
+        self.loop.set_exception_handler(lambda *_: None)  # what is cut off in the middle may end as it likes
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
         self.loop.turn()

@@ -51,6 +51,7 @@ class SeededSchedule:
         self.choose = random.Random(seed)
         self.trace = trace or Trace()
         self.now_ns = 0
+        self.frozen_until_ns = 0  # what has no clock is never frozen
         self.current: Task | None = None  # whose turn it is
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
@@ -84,6 +85,8 @@ class SeededSchedule:
 class Busy(Protocol):
     """What a turn takes time of."""
 
+    frozen_until_ns: int  # before that no turn begins or goes on
+
     @property
     def now_ns(self) -> int:
         """Until when it is busy."""
@@ -110,6 +113,9 @@ class Task:
     def _call(self, time_ns: int) -> None:
         if self._due_ns != time_ns or self.ended:
             return  # it was called sooner
+        if self._clock.frozen_until_ns > self.schedule.now_ns:
+            self.schedule.at(self._clock.frozen_until_ns, lambda: self._call(time_ns))
+            return
         self._due_ns = None
         if self._waiting:
             self._waiting = False
@@ -143,9 +149,16 @@ class Task:
         """In its turn: goes on then."""
         assert getcurrent() is self._fiber
         self._pausing = True
-        self.schedule.at(time_ns, self._go_on)
+        self.schedule.at(time_ns, self._thaw)
         self._back.switch()
         self._pausing = False
+
+    def _thaw(self) -> None:
+        """A pause is over; of what is frozen, later."""
+        if self._clock.frozen_until_ns > self.schedule.now_ns:
+            self.schedule.at(self._clock.frozen_until_ns, self._thaw)
+        else:
+            self._go_on()
 
     def wait(self, condition: Callable[[], bool], longest_ns: int | None = None) -> bool:
         """In its turn: goes on when that holds, which is looked at whenever it is woken; or after so long, and then it may not hold."""
@@ -162,4 +175,5 @@ class Task:
         """It has no more turns, and does not go on with the one that it may be in."""
         self.ended = True
         if self._fiber is not getcurrent() and not self._fiber.dead:
+            self._fiber.parent = getcurrent()
             self._fiber.throw(GreenletExit)

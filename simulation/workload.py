@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from hypothesis import strategies as st
 
+from cep.dataflow.sources.source import READ_BYTES
 from cep.model.query import Query
 from simulation.growth import Growth, as_known, drawn_growth
-from tests.reference import Answer, Partition
-from tests.strategies import executions, inputs_of, published_queries
+from tests.reference import Answer, Partition, blocks
+from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
 from tests.strategies.seeded import OPERATORS_MAX, drawn
 from tests.support.deployed import named, partition_number
 from tests.support.moving import moves_of
@@ -26,6 +27,9 @@ QUERY = "q"
 #: What the inbound channels of an instance manager may hold together: room for everything, for some, for a batch at a time.
 BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
+RECOVERING = 2  # of three queries, these over files
+PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
+INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
 
 
@@ -43,10 +47,19 @@ class DrawnWorkload:
     budget_bytes: int
     moves: int
     hosts: int
+    #: What its files hold, by path: it reads these.
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    read_bytes: int = READ_BYTES
+
+    @property
+    def recovers(self) -> bool:
+        return self.query.options.recover != "off"
 
     @property
     def expected(self) -> Answer:
         """The reference's answer. A partition is numbered as its publisher's name says."""
+        if self.files:
+            return expected_of(self.query, {stream.name: blocks(self.query, stream, self.files) for stream in self.query.streams})
         parts = {name: [replace(part, index=partition_number(publisher_name(part))) for part in each] for name, each in self.inputs.items()}
         return expected_of(self.query, parts)
 
@@ -56,8 +69,12 @@ def publisher_name(partition: Partition) -> str:
 
 
 def workload(seed: int) -> DrawnWorkload:
+    if seed // SEEDS_OF_A_QUERY % 3 == RECOVERING:
+        return _recovering(seed)
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")
     query, moves = _drawn_query(number), choose.choice(MOVES)
+    recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
+    moves = 0 if recovers else moves
     inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{seed}")
     if moves:  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
@@ -67,8 +84,12 @@ def workload(seed: int) -> DrawnWorkload:
         name: tuple(as_known(growth, streams[name], part, execution.batch_rows) for growth, part in zip(growths[name], parts, strict=True))
         for name, parts in inputs.items()
     }
+    asked = named(query, execution, QUERY)
+    if recovers:
+        options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US), replicas=1)
+        asked = replace(asked, options=options)
     return DrawnWorkload(
-        named(query, execution, QUERY),
+        asked,
         known,
         growths,
         execution.batch_rows,
@@ -76,8 +97,25 @@ def workload(seed: int) -> DrawnWorkload:
         choose.randint(1, 4),
         choose.choice(BUDGETS_BYTES),
         moves,
-        random.Random(f"hosts {seed}").choice(HOSTS),
+        1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS),
     )
+
+
+def _recovering(seed: int) -> DrawnWorkload:
+    """A query over files that recovers, slow enough for something to happen to it."""
+    number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"recovering {seed}")
+    query = _drawn_file_query(number)
+    contents, execution = drawn(st.tuples(contents_of(query), executions()), f"{number}-{seed}")
+    sound = named(query, execution, QUERY, {stream.name: [] for stream in query.streams})
+    written = replace(sound, options=replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US)))
+    orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
+    budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
+    return DrawnWorkload(written, {}, {}, (1,), orchestrators, managers, budget_bytes, 0, 1, contents, read_bytes)
+
+
+@lru_cache(maxsize=2)
+def _drawn_file_query(number: int) -> Query:
+    return drawn(file_queries(OPERATORS_MAX), f"file {number}")
 
 
 @lru_cache(maxsize=2)

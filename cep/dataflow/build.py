@@ -22,7 +22,7 @@ from cep.dataflow.operators.operator import AggregateOperator, PassOperator
 from cep.dataflow.operators.pre_aggregation import PROBE_ROWS
 from cep.dataflow.outputs.balancer import Balancer, Broadcast, PointToPoint, RoundRobin, RouteEntries, RouteKey, bucket_table
 from cep.dataflow.outputs.output import EdgeOutput, has_room
-from cep.dataflow.outputs.sink import FileSink, SinkChannel
+from cep.dataflow.outputs.sink import CommittedSink, FileSink, SinkChannel
 from cep.dataflow.sources.opening import Surroundings, open_source
 from cep.dataflow.sources.source import READ_BYTES, Reading, Source
 from cep.elements import MAX_TIME
@@ -30,6 +30,7 @@ from cep.kernels.columns import arrow_kernels
 from cep.kernels.jit import no_garbage, warm
 from cep.kernels.lateness import LATENESS
 from cep.model.schema import Schema
+from cep.plan.checkpoints import recovers
 from cep.plan.moving import head_of, heads, keeps_partitioning, state_edge
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
@@ -56,6 +57,7 @@ class Wiring:
     check_file: Callable[[str], object] = any_file  # raises QueryError: no query may read it
     meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
     store: Store = field(default_factory=DiskStore)  # where outputs write their files
+    attempt: int = 0  # how often the query has recovered
 
 
 def build(plan: PhysicalPlan, subquery: Subquery, index: int, wiring: Wiring, arriving: bool = False) -> tuple[SubqueryInstance, Movement]:
@@ -242,8 +244,10 @@ class _Builder:
         """Where the stream is written to, beside its subscribers."""
         files = next(output.files for output in self.plan.query.outputs if output.stream == edge.consumer)
         if files is not None:
-            sink = FileSink(files, edge.consumer, self.index, schema, self.dead_letters, self.wiring.store)
-            yield SinkChannel(sink, self.wiring.meter, account)
+            place = self.dead_letters, self.wiring.store, self.wiring.attempt
+            sink = FileSink(files, edge.consumer, self.index, schema, *place)
+            make = CommittedSink if recovers(self.plan) else SinkChannel
+            yield make(sink, self.wiring.meter, account)
 
     def _make_late(self, edge: Edge) -> None:
         """Rows older than the watermark have no place among those on time: an output of their own, without watermarks."""

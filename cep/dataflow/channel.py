@@ -137,6 +137,16 @@ class Inbox:
         self.granted, self.credit_due = self.consumed, False
         return self.limit()
 
+    @property
+    def taken(self) -> int:
+        """Elements that were taken."""
+        return self.sequence - len(self.queue)
+
+    def go_on_from(self, sequence: int, consumed: int) -> None:
+        """So many elements and bytes were taken of another one of its channel, in whose place it is."""
+        self.sequence = sequence
+        self.received = self.consumed = consumed
+
     def held(self) -> int:
         """Bytes that have come and were not taken yet."""
         return self.received - self.consumed

@@ -74,6 +74,7 @@ class SubqueryInstance:
         self.alignment = Alignment(inputs, [source for source, _ in sources])
         self.beside: list[Callable[[], bool]] = []  # what else is to be done at each step; was there anything?
         self.switched: list[Inbox] = []  # channels that are over, for others took their places
+        self.restored = False  # it has what an earlier one had, and is to go on from there
         self.exhausted = False  # the last step ended because there was no more input
         self._cursor: Iterator[None] | None = None
 
@@ -210,6 +211,9 @@ class SubqueryInstance:
     def resume(self) -> None:
         """It has everything that it had elsewhere, and goes on."""
         self.life.enter("settle")
+        self._begin_to_catch_up()
+
+    def _begin_to_catch_up(self) -> None:
         self.quiet.there, self._cursor = True, self._catch_up_all()
 
     def _catch_up_all(self) -> Iterator[None]:
@@ -239,6 +243,8 @@ class SubqueryInstance:
 
     def run(self) -> None:
         self.life.enter("run")
+        if self.restored:
+            self._begin_to_catch_up()
 
     def close(self, element: End | Stop | Fail) -> None:
         """The last element goes to every output."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 LIFE: dict[str, dict[str, str]] = {
     "arriving": {"settle": "running", "stop": "stopped", "fail": "failed"},
-    "ready": {"run": "running", "stop": "stopped", "fail": "failed"},
+    "ready": {"run": "running", "stop": "stopped", "fail": "failed", "was over": "ended"},
     "running": {"pause": "ready", "depart": "moved", "end": "ended", "stop": "stopped", "fail": "failed"},
     "ended": {},
     "stopped": {},
@@ -12,7 +12,7 @@ LIFE: dict[str, dict[str, str]] = {
     "moved": {},
 }
 """state -> {what happens: next state}. An instance is made `ready`, or, at its new place, `arriving`: it waits for what it had at its
-old one. `moved`: it goes on elsewhere."""
+old one. `moved`: it goes on elsewhere. `was over`: so it was at the checkpoint from which it was made."""
 
 OVER = frozenset(state for state, row in LIFE.items() if not row)
 

@@ -6,7 +6,7 @@ This is the shipped double of a cluster: deterministic, so that a failing schedu
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -144,9 +144,14 @@ class LocalRun:
         return [source for each in self.instances for source, node in each.sources if node.operator.name == stream]
 
     def take_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
+        """Those of all instances, in the order of the plan. Partial results of one go to one."""
         for instance in self.instances:
-            keep = partial(keep_of, self.layout, self.plan.subquery(instance.subquery), index=instance.index)
-            self.movement(instance).checkpoint.restore(snapshots, keep)
+            subquery = self.plan.subquery(instance.subquery)
+            keep = partial(keep_of, self.layout, subquery, index=instance.index)
+            partials = {node.operator.name for node in instance.nodes if node.operator.name not in self.layout.operators}
+            others = [i % subquery.parallelism != instance.index for i in range(len(snapshots))]
+            mine = [_without(each, partials) if other else each for each, other in zip(snapshots, others, strict=True)]
+            self.movement(instance).checkpoint.restore(mine, keep)
 
     def reroute(self, head: str, version: int, table: Sequence[int]) -> None:
         """Names a new table of the buckets of `head`. Each instance that sends there hears of it at some turn to come."""
@@ -218,3 +223,7 @@ class LocalRun:
             outcome.late_rows += sum(source.late_rows for source, _ in instance.sources)
             outcome.dead_letters.append(instance.dead_letters)
         return outcome
+
+
+def _without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    return {name: parts for name, parts in snapshot.items() if name not in names}

@@ -48,6 +48,13 @@ BUCKETS_MAX = 1 << 20
 #: Seconds, a week: how long rows are held, in memory, for a reader that is gone. A time-out of the system ends at 292 years.
 KEEP_S_MIN, KEEP_S_MAX = 0.001, 7 * 86_400.0
 
+#: µs between two checkpoints of a query, as asked for. Less would be spent on nothing else.
+CHECKPOINT_US, CHECKPOINT_US_MIN, CHECKPOINT_US_MAX = 1_000_000, 10_000, 86_400_000_000
+
+#: Recoveries of a query by its own doing, without a checkpoint between two of them, before it has failed.
+STRIKES_MAX = 3
+KEPT_BYTES_MAX = 256 << 20  # by a publisher for a reader whose query recovers, until a commit covers it
+
 #: Seconds: no wait is longer in one go. Code that waits for something later looks again; so no deadline is too far for a system call.
 WAIT_S_MAX = 3600.0
 

@@ -7,8 +7,19 @@ from typing import Any
 
 from cep.errors import QueryError, escaped, meant
 from cep.model import operator_documents, sinks, streams
+from cep.model.duration import format_duration, parse_duration
 from cep.model.expr import check_nested, too_nested
-from cep.model.limits import BUCKETS_MAX, HELD_BYTES_MAX, INSTANCES_MAX, WINDOWS_PER_ROW, WINDOWS_PER_ROW_MAX
+from cep.model.limits import (
+    BUCKETS_MAX,
+    CHECKPOINT_US,
+    CHECKPOINT_US_MAX,
+    CHECKPOINT_US_MIN,
+    HELD_BYTES_MAX,
+    INSTANCES_MAX,
+    WINDOWS_PER_ROW,
+    WINDOWS_PER_ROW_MAX,
+    checked,
+)
 from cep.model.operators import Operator
 from cep.model.sinks import SinkFiles
 from cep.model.streams import Stream
@@ -18,6 +29,7 @@ PRE_AGGREGATION = ("auto", "on", "off")
 MESSAGE_POLICIES = ("interrupt", "poll")
 REBALANCE = ("auto", "off")
 HOSTS = ("spread", "packed")
+RECOVER = ("off", "on-commit", "at-once")
 _NUMBERS = ("replicas", "parallelism", "buckets", "windows_per_row_max", "state_bytes_max")
 _MAY_BE_NONE = ("parallelism", "state_bytes_max")
 BALANCERS = ("point-to-point", "round-robin", "route-key", "broadcast")
@@ -48,6 +60,8 @@ class Options:
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
     hosts: str = "spread"  # it may run on all hosts of the cluster; packed: on one, that with the most room
+    recover: str = "off"  # what becomes of it when an instance manager dies; on-commit: it goes on from its last checkpoint
+    checkpoint: int = CHECKPOINT_US  # so often it takes one, where it recovers, µs; less often where that would cost too much
     #: What the state of an operator may take in an instance before the query fails; None: what the cluster allows, which holds anyway.
     state_bytes_max: int | None = None
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
@@ -105,6 +119,8 @@ def options_to_json(options: Options) -> dict[str, Any]:
         "rebalance": options.rebalance,
         "windows_per_row_max": options.windows_per_row_max,
         "hosts": options.hosts,
+        "recover": options.recover,
+        "checkpoint": format_duration(options.checkpoint),
         "state_bytes_max": options.state_bytes_max,
     }
 
@@ -177,9 +193,18 @@ def options_from_json(document: Any, pointer: str = "") -> Options:
         merged["rebalance"],
         merged["windows_per_row_max"],
         merged["hosts"],
+        merged["recover"],
+        parse_duration(merged["checkpoint"], "checkpoint"),
         merged["state_bytes_max"],
         tuple(sorted(merged["parallelism"].items())) if isinstance(merged["parallelism"], dict) else (),
     )
+
+
+def _span(value: Any, pointer: str) -> int:
+    try:
+        return parse_duration(value, "checkpoint")
+    except (QueryError, TypeError, AttributeError):
+        raise QueryError(f'checkpoint: expected a span of time such as "1s", got {value!r}', pointer) from None
 
 
 def _check_option(key: str, value: Any, pointer: str) -> None:
@@ -189,6 +214,7 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         "message_policy": MESSAGE_POLICIES,
         "rebalance": REBALANCE,
         "hosts": HOSTS,
+        "recover": RECOVER,
     }.get(key)
     if choices is not None and value not in choices:
         raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
@@ -205,6 +231,10 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):
         raise QueryError(f"buckets: expected a power of two, got {value}", pointer)
+    if key == "recover" and value == "at-once":
+        raise QueryError("recover: 'at-once' is not there yet; take 'on-commit'", pointer)
+    if key == "checkpoint":
+        checked(_span(value, pointer), "checkpoint", CHECKPOINT_US_MIN, CHECKPOINT_US_MAX, pointer)
     if key == "subqueries" and not (isinstance(value, list) and all(isinstance(part, list) for part in value)):
         raise QueryError(f"subqueries: expected lists of operator names, got {value!r}", pointer)
     if key == "balancers":

@@ -38,14 +38,14 @@ class ChannelId:
     move: int = 0
 
     @staticmethod
-    def outlet(query: str, stream: str, producer: int, lineage: int) -> ChannelId:
+    def outlet(query: str, stream: str, producer: int, lineage: int, attempt: int = 0) -> ChannelId:
         """What a subscriber names instance `producer` of the subquery that puts out `stream` by."""
-        return ChannelId(query, stream, producer, ANY, lineage)
+        return ChannelId(query, stream, producer, ANY, lineage, attempt)
 
     @staticmethod
-    def entry(query: str, stream: str, reader: int, lineage: int) -> ChannelId:
+    def entry(query: str, stream: str, reader: int, lineage: int, attempt: int = 0) -> ChannelId:
         """What a publisher names reader `reader` of `stream` by."""
-        return ChannelId(query, stream, ANY, reader, lineage)
+        return ChannelId(query, stream, ANY, reader, lineage, attempt)
 
     @property
     def planned(self) -> ChannelId:

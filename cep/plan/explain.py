@@ -10,6 +10,7 @@ from cep.model.query import Output
 from cep.model.streams import Stream
 from cep.model.topology import core_list
 from cep.model.types import text_of
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, PhysicalPlan, Subquery, Worker
 from cep.plan.place import estimated
 from cep.plan.pre_aggregate import Decision, decisions
@@ -25,6 +26,7 @@ def explain(plan: PhysicalPlan) -> str:
         ("edges", _edges(plan)),
         ("pre-aggregation", (_pre_aggregation(decision) for decision in decisions(plan))),
         (f"placement, {_placement_policy(plan)}", _placement(plan)),
+        ("recovery", _recovery(plan)),
         ("notes", iter(plan.notes)),
     )
     return "\n\n".join("\n  ".join([title, *lines]) for title, found in sections if (lines := list(found))) + "\n"
@@ -39,6 +41,14 @@ def _query(plan: PhysicalPlan) -> Iterator[str]:
     rows += [(output.input, output.stream, _output(output)) for output in plan.query.outputs]
     rows += [] if plan.query.late is None else [("late rows", plan.query.late, "output stream")]
     return _table([(f"{inputs} →" if inputs else "", name, what) for inputs, name, what in rows])
+
+
+def _recovery(plan: PhysicalPlan) -> Iterator[str]:
+    """How it goes on when an instance manager dies, and why it can."""
+    options = plan.query.options
+    if recovers(plan):
+        sources = ", ".join(f"{name}: replayable" for name in plan.streams)
+        yield f"recovers: {options.recover}, a checkpoint every {format_duration(options.checkpoint)}; {sources}"
 
 
 def _output(output: Output) -> str:

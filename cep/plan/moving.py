@@ -38,6 +38,8 @@ def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
 
 def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
     """Why no instance of `subquery` can go on at another instance manager; None: they can."""
+    if plan.query.options.recover != "off":
+        return "its query recovers, and such queries do not move yet"
     for stream in plan.subquery(subquery).streams:
         if why := source_of(plan, stream).can_move():
             return why

@@ -19,6 +19,7 @@ from cep.model.query import Query
 from cep.model.streams import Stream
 from cep.model.topology import Topology
 from cep.plan.balancers import connect_subqueries
+from cep.plan.checkpoints import check_recovery
 from cep.plan.feeds import check_declarations
 from cep.plan.parallelize import parallelize
 from cep.plan.physical import Feed, FilesByStream, PhysicalPlan, Worker
@@ -108,5 +109,5 @@ def _count_channels(plan: PhysicalPlan) -> PhysicalPlan:
     return plan
 
 
-_REWRITES: tuple[Rewrite, ...] = (_split, parallelize, connect_subqueries, _count_channels, pre_aggregate)
+_REWRITES: tuple[Rewrite, ...] = (check_recovery, _split, parallelize, connect_subqueries, _count_channels, pre_aggregate)
 """All but the placement: they know the number of workers, not where those are."""

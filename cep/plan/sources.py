@@ -33,6 +33,9 @@ class SourceDescription(Protocol):
     def replicas(self, by: tuple[str, ...]) -> str:
         """Why replicas of a query cannot share it out, whose state is kept by the columns `by`; empty: they can."""
 
+    def can_replay(self) -> str:
+        """Why its rows cannot be read again from any place on; empty: they can."""
+
     def explain(self) -> str:
         """Where its rows come from."""
 
@@ -58,6 +61,9 @@ class PublishedStream:
 
     def replicas(self, by: tuple[str, ...]) -> str:
         return ""
+
+    def can_replay(self) -> str:
+        return "its publishers choose among replicas of the query, and keep nothing for them yet" if self.copies > 1 else ""
 
     def explain(self) -> str:
         return "published"
@@ -87,6 +93,9 @@ class FileStream:
         blocks = f"stream {self.stream.name!r} is read from files, whose blocks hold rows of any {', '.join(by)}"
         return f"{blocks}; replicas of a query with state need a published stream"
 
+    def can_replay(self) -> str:
+        return ""
+
     def explain(self) -> str:
         assert self.stream.files is not None
         return f"{len(self.files)} files of {self.stream.files.format}, {sum(size for _, size in self.files):,} bytes"
@@ -114,6 +123,9 @@ class QueryStream:
     def replicas(self, by: tuple[str, ...]) -> str:
         output = f"stream {self.stream.name!r} is an output of query {self.feed.query!r}"
         return f"{output}, whose rows are not shared out among replicas; leave it out"
+
+    def can_replay(self) -> str:
+        return f"it is an output of query {self.feed.query!r}, and chains of queries do not recover together yet"
 
     def explain(self) -> str:
         producers = len(self.feed.producers)

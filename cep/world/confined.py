@@ -23,15 +23,18 @@ def confine(folders: Iterable[str] | None) -> None:
     _FOLDERS = None if folders is None else [Path(folder).resolve() for folder in folders]
 
 
-def open_to_read(path: str) -> int:
-    """A descriptor. Raises OSError; PermissionError: it is outside, whether it exists or not."""
+def open_to_read(path: str, own: bool = False) -> int:
+    """A descriptor. `own`: the cluster's own file, which may be anywhere. Raises OSError; PermissionError: it is outside, whether it exists
+    or not."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        _check(Path(path).resolve(), path)
+        if not own:
+            _check(Path(path).resolve(), path)
         raise
     with _closed_if_wrong(file):
-        _check(_place(file), path)
+        if not own:
+            _check(_place(file), path)
     return file
 
 
@@ -47,12 +50,13 @@ def held(path: str) -> Iterator[str]:
 
 
 @contextmanager
-def folder_of(path: str) -> Iterator[tuple[int, str]]:
-    """The folder in which `path` is, open, and its name there. Raises OSError; PermissionError: it is outside."""
+def folder_of(path: str, own: bool = False) -> Iterator[tuple[int, str]]:
+    """The folder in which `path` is, open, and its name there. `own` and what it raises: as `open_to_read`."""
     parent, name = os.path.split(path)
     folder = os.open(parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _check(_place(folder), path)
+        if not own:
+            _check(_place(folder), path)
         yield folder, name
     finally:
         os.close(folder)

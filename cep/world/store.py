@@ -14,7 +14,7 @@ from typing import Protocol
 
 from cep.world.confined import folder_of, open_to_read
 
-_MODE = 0o644
+_MODE, _OWN_MODE = 0o644, 0o600
 
 
 class File(Protocol):
@@ -84,22 +84,25 @@ class DiskFile:
 
 
 class DiskStore:
-    """`Store` of the machine."""
+    """`Store` of the machine. `own`: of the cluster's own files, which lie where queries have none, and which no other user reads."""
+
+    def __init__(self, own: bool = False) -> None:
+        self._own, self._mode = own, _OWN_MODE if own else _MODE
 
     def open(self, path: str) -> File:
-        return DiskFile(open_to_read(path))
+        return DiskFile(open_to_read(path, self._own))
 
     def create(self, path: str, overwrite: bool = False) -> File:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if overwrite else os.O_EXCL)
-        with folder_of(path) as (folder, name):
-            return DiskFile(os.open(name, flags, _MODE, dir_fd=folder))
+        with folder_of(path, self._own) as (folder, name):
+            return DiskFile(os.open(name, flags, self._mode, dir_fd=folder))
 
     def rename(self, path: str, name: str) -> None:
-        with folder_of(path) as (source, old), folder_of(name) as (target, new):
+        with folder_of(path, self._own) as (source, old), folder_of(name, self._own) as (target, new):
             os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
 
     def remove(self, path: str) -> None:
-        with folder_of(path) as (folder, name):
+        with folder_of(path, self._own) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def make_folder(self, path: str) -> None:

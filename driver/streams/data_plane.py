@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -78,6 +79,7 @@ class DataPlane:
         self.called = threading.Event()  # the plane's own thread is wanted
         self.thread = threading.Thread(target=self._run, name="cep-data", daemon=True)
         self._tick_due = self._beat_due = 0
+        self._incarnations = itertools.count()
 
     @staticmethod
     def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:
@@ -91,6 +93,10 @@ class DataPlane:
     @property
     def endpoint(self) -> str:
         return self.sockets.endpoint
+
+    def incarnation(self) -> str:
+        """What tells one of our publishers from all others that have had its name, or will."""
+        return f"{self.endpoint}#{next(self._incarnations)}"
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """From any thread."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -16,13 +17,21 @@ from cep.errors import CepError, ClusterError
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
 from driver.streams.following_core import FollowingCore
-from driver.streams.publisher import Publisher, Steps, finish
+from driver.streams.publisher import CLOSED_S, Publisher, Steps, finish
 from driver.streams.readers import Document, StreamReader
 
 LOG = logging.getLogger(__name__)
 POLL_S = 10.0
 BUSY_S = 0.2  # how long we wait for a publisher that is sending before we see to the others
 AGAIN_S = 0.2
+
+
+def _is_known(publisher: Publisher) -> bool:
+    return not publisher.core.readers.unknown
+
+
+def _is_covered(publisher: Publisher) -> bool:
+    return not publisher.core.readers.uncovered
 
 
 class Following:
@@ -76,6 +85,8 @@ class Following:
         open_ = [publisher for publisher in publishers if publisher.give_up()]
         if not open_:
             return
+        for publisher in open_:
+            yield publisher.at_most(CLOSED_S, partial(_is_known, publisher))
         with ExitStack() as held:
             for publisher in open_:
                 held.enter_context(publisher.sending)
@@ -119,9 +130,24 @@ class Following:
         for publisher, answer in zip(publishers, answers, strict=True):
             publisher.say_goodbye(not keep_open, answer["others"])
         complaints = []
+        yield from self._until_covered(publishers)
         for publisher in publishers:
             complaints.append((yield from publisher.confirmed()))
         return list(filter(None, complaints))
+
+    def _until_covered(self, publishers: Sequence[Publisher]) -> Steps[None]:
+        """A query that recovers may ask for what it was sent until a commit covers our last word; of where it is the orchestrator knows.
+        At most as long as any reader is waited for."""
+        for _ in range(round(CLOSED_S / AGAIN_S)):
+            for publisher in publishers:
+                yield publisher.at_most(AGAIN_S, partial(_is_covered, publisher))
+            waiting = [publisher for publisher in publishers if publisher.core.readers.uncovered]
+            if not waiting:
+                return
+            with suppress(Unreachable):
+                answers = self.rest.post("/publishers:close", [{"stream": p.stream.name, "name": p.name} for p in waiting], again=True)
+                for publisher, answer in zip(waiting, answers, strict=True):
+                    publisher.drop_gone(answer["readers"])
 
     # Learning
 

@@ -11,7 +11,8 @@ from driver.streams.data_plane import DataPlane
 from driver.streams.subscription_core import SubscriptionCore
 
 WITHDRAW_S = 5.0
-_RUNNING, _OVER = frozenset(("ready", "running", "draining")), frozenset(("ended", "stopped", "failed"))
+_RUNNING, _OVER = frozenset(("ready", "running", "draining", "recovering")), frozenset(("ended", "stopped", "failed"))
+_GOING_ON = frozenset(("ready", "running", "draining", "ended"))
 
 Answer = CepError | dict[str, Any]
 """Why nothing comes, or the query that was found."""
@@ -37,7 +38,7 @@ class Inquiry:
         document = {"id": self.core.id, "endpoint": self.plane.endpoint, "on_slow": options.on_slow, "keep": options.keep_s}
         self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
         self.registered = True  # it may be, though the answer is lost
-        self.rest.post(path("streams", self.core.stream, "subscriptions"), document)
+        self.rest.post(path("streams", self.core.stream, "subscriptions"), document, again=True)
 
     def withdraw_aside(self) -> None:
         """Withdraws what was registered, without a wait."""
@@ -88,6 +89,8 @@ class Inquiry:
         """What the orchestrator says of our query may be why nothing comes."""
         if (error := self.core.judge(answer)) is not None:
             self.say(error)
+        elif answer.get("recovers", False) and answer["state"] in _GOING_ON:
+            self.say(answer)
 
     def doubt(self, away: Unreachable) -> None:
         """The cluster does not answer."""

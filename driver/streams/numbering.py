@@ -59,7 +59,8 @@ class Numbering:
 
     def tell(self, kind: int, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """One element without rows, in its place among them, to readers that are there."""
-        return [Send(each.endpoint, self.element(kind, each, self.max_time, self.record)) for each in readers if each.is_here]
+        told = [(each, self.element(kind, each, self.max_time, self.record)) for each in readers if each.is_here]
+        return [Send(each.endpoint, header) for each, header in told if each.note(header)]
 
     def tell_watermark(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """To those that do not know it yet."""

@@ -64,7 +64,7 @@ class Publisher:
     def __init__(self, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool, closer: Closer) -> None:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{plane.unique()}"
-        self.core = PublisherCore(stream, self.name, plane.endpoint)
+        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation())
         self.core.silence.ends(plane.clock.steady_ns())
         self.rows = PublishedRows(stream)
         self.lock = threading.RLock()  # of the core, until what it says has been sent
@@ -85,7 +85,8 @@ class Publisher:
         self.close(keep_open=self.keep_open or kind is not None)
 
     def close(self, keep_open: bool = False) -> None:
-        """Closes this publisher; the last one ends the stream, unless `keep_open`."""
+        """Closes this publisher; the last one ends the stream, unless `keep_open`. Where a query that recovers reads the stream it returns
+        when a checkpoint of that covers all that was sent (docs/features/recovery.md)."""
         self.closer([self], keep_open)
 
     # Sending
@@ -160,11 +161,14 @@ class Publisher:
         reader = self.core.readers.only(len(body))
         if reader is None:
             return False
+        self.core.underway = True
         before = numbering.advance(written.greatest)
         with self.lock:
             header = numbering.batch(reader, len(body), created_ns, before)
-            self.plane.send(reader.endpoint, header, body)
+            if reader.note(header, body):
+                self.plane.send(reader.endpoint, header, body)
         numbering.record += written.rows
+        self.core.underway = False
         return True
 
     def _send_small(self, written: Written, created_ns: int) -> Steps[None]:
@@ -181,6 +185,16 @@ class Publisher:
 
     def _send(self, written: Written, created_ns: int) -> Steps[None]:
         """To a reader of each query, or its share to each of its replicas."""
+        core = self.core
+        if core.readers.awaited:  # one may say how far it has come without us, and rows that are older are late
+            yield Wait(self, lambda: not core.readers.awaited or core.closing or core.lost is not None)
+        core.underway = True
+        try:
+            yield from self._send_to_queries(written, created_ns)
+        finally:
+            core.underway = False
+
+    def _send_to_queries(self, written: Written, created_ns: int) -> Steps[None]:
         numbering, body = self.core.numbering, None
         before = numbering.advance(written.greatest)
         for readers in self.core.readers.queries():
@@ -201,7 +215,8 @@ class Publisher:
         with self.lock:
             if (reader := core.choose(readers, len(body))) is not None:
                 header = core.numbering.batch(reader, len(body), created_ns, stamp, fingerprint)
-                self.plane.send(reader.endpoint, header, body)
+                if reader.note(header, body):
+                    self.plane.send(reader.endpoint, header, body)
 
     def _tell_watermark(self) -> None:
         with self.lock:
@@ -258,7 +273,7 @@ class Publisher:
         """`documents` describe what reads the stream now: a reader that is not among them is gone. Not under `sending`: a `send` that waits
         for the credit of a reader that is gone holds it."""
         with self.lock:
-            self.core.readers.drop_gone(documents)
+            self._obey(self.core.drop_gone(documents))
             self.changed.notify_all()
 
     def look_for_life(self, away: Unreachable) -> None:
@@ -278,14 +293,14 @@ class Publisher:
     def opened(self, asked: Sequence[StreamReader]) -> Steps[None]:
         """Until those that were asked have answered, or are gone. One that takes longer, being busy or stopped, stays: rows wait for it as
         for one without credit, so that it misses none."""
-        yield self._at_most(ANSWER_S, lambda: all(reader.opened or reader.gone for reader in asked))
+        yield self.at_most(ANSWER_S, lambda: all(reader.opened or reader.gone or not reader.asked for reader in asked))
         with self.lock:
             self._obey(self.core.readers.forget_gone())
 
-    def _at_most(self, seconds: int, holds: Callable[[], bool]) -> Wait:
+    def at_most(self, seconds: float, holds: Callable[[], bool]) -> Wait:
         """Until that holds, or the time has passed."""
         clock = self.plane.clock
-        due = clock.steady_ns() + seconds * 10**9
+        due = clock.steady_ns() + round(seconds * 1e9)
         return Wait(self, lambda: holds() or clock.steady_ns() >= due)
 
     # Closing
@@ -309,7 +324,7 @@ class Publisher:
         """Until all readers have heard it; what is to be complained of, if one has not though there was time."""
         readers = self.core.readers
         for _ in range(CLOSED_S // ANSWER_S):
-            yield self._at_most(ANSWER_S, lambda: not readers.unclosed)
+            yield self.at_most(ANSWER_S, lambda: not readers.unclosed)
             if not readers.unclosed:
                 break
             readers.lose_unclosed({reader.endpoint for reader in readers.unclosed if self.plane.is_gone(reader.endpoint)})

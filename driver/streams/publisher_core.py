@@ -23,20 +23,23 @@ from cep.transport.wire import Header
 from driver.streams.commands import NOTHING, Leave, Listen, Send, StreamCommand
 from driver.streams.numbering import Numbering
 from driver.streams.readers import Document, StreamReader, StreamReaders, first_with_credit
+from driver.streams.sent_log import Opening
 from driver.streams.silence import Silence
 
 
 class PublisherCore:
-    """What is said to readers, and what they answer: opening, moving, closing. `endpoint`: where readers find us."""
+    """What is said to readers, and what they answer: opening, moving, closing. `endpoint`: where readers find us;
+    `incarnation`: that of all publishers of our name it is us."""
 
-    def __init__(self, stream: Stream, name: str, endpoint: str) -> None:
-        self.stream, self.name, self.endpoint = stream, name, endpoint
+    def __init__(self, stream: Stream, name: str, endpoint: str, incarnation: str = "") -> None:
+        self.stream, self.name, self.endpoint, self.incarnation = stream, name, endpoint, incarnation
         self.numbering = Numbering(stream)
         self.readers = StreamReaders(stream.name, name)
         self.silence = Silence(stream.idle_after, self.numbering, self.readers)
         self.closing = self.closed = False  # no more is taken; the last word is said
         self.lost: ClusterError | None = None  # the cluster is out of reach, and no reader is left there
         self.was_closed = False  # by a reader
+        self.underway = False  # a batch is, and its stamp is taken: what may be promised behind it is not to be told before it
 
     @property
     def described(self) -> str:
@@ -115,30 +118,52 @@ class PublisherCore:
         """Asks to be let in by those that are new; rows that come next are theirs too."""
         commands: list[StreamCommand] = [*self.readers.forget_gone()]
         new = [] if self.closed else self.readers.add(documents)
-        body = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until})
+        opening = {**self._opening, "sent_until": self.numbering.sent_until}
         for reader in new:
-            commands += Listen(reader.endpoint, reader.channel), Send(reader.endpoint, Header(wire.OPEN, reader.entry), body)
-        return new, commands
+            if reader.log is None:
+                commands += self._ask_to_open(reader, opening)
+            else:
+                reader.log.opens(opening)
+        return new, [*commands, *self._ask_again(each for each in new if each.is_to_be_asked)]
+
+    def _ask_to_open(self, reader: StreamReader, opening: Opening) -> Sequence[StreamCommand]:
+        reader.asked = True
+        return [Listen(reader.endpoint, reader.channel), Send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(opening))]
+
+    def _ask_again(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
+        """With what holds for the first element that is kept for it."""
+        kept = ((reader, reader.log) for reader in list(readers) if reader.log is not None)
+        return [each for reader, log in kept for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first})]
+
+    def drop_gone(self, documents: Iterable[Document]) -> Sequence[StreamCommand]:
+        """`documents` describe what reads the stream now: a reader that is not among them is gone, and one of a query that has recovered
+        goes on elsewhere. Unlike new ones it is asked at once, for a `send` may be waiting for it."""
+        return self._ask_again(self.readers.drop_gone(documents))
 
     def grow(self, stream: Stream) -> Sequence[StreamCommand]:
         """Its rows have the columns of `stream` from now on. Readers hear so in front of the first of them, as if it came to a place where
         it was before: with the numbers it has come to."""
         self.stream = stream
         self.numbering.declare(stream)
-        body = wire.to_json({**self._opening, "sent_until": self.numbering.sent_until})
+        opening = {**self._opening, "sent_until": self.numbering.sent_until}
         open_ = [reader for reader in self.readers.values() if not (reader.gone or reader.closed or self.closed)]
-        return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in open_]
+        for reader in open_:
+            if reader.log is not None:
+                reader.log.opens(opening)
+        body, told = wire.to_json(opening), [reader for reader in open_ if reader.log is None or reader.is_here]
+        return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in told]
 
     @property
     def _opening(self) -> dict[str, Any]:
-        return {"publisher": self.name, "endpoint": self.endpoint, "schema": self.stream.schema.to_json()}
+        said = {"publisher": self.name, "endpoint": self.endpoint, "schema": self.stream.schema.to_json()}
+        return said | {"incarnation": self.incarnation} if self.incarnation else said
 
     def lose(self, gone: set[str], away: str, refused: bool) -> None:
         """The cluster does not answer, as `away` says, and the processes at endpoints `gone` have ended. With no reader left there is no
         cluster. `refused`: the orchestrator's process has ended."""
         here = self.readers.endpoints
         for reader in self.readers.values():
-            reader.gone |= reader.endpoint in gone
+            reader.gone |= reader.log is None and reader.endpoint in gone
         gone = gone & here
         if gone == here and (gone or refused):
             gone_readers = f"the instance managers at {', '.join(sorted(gone))} that read it have ended" if gone else "no query reads it"
@@ -152,6 +177,10 @@ class PublisherCore:
         match header.kind:
             case wire.CREDIT:
                 reader.credit.grant(header.sequence, header.record, header.watermark)
+                return self._send_backlog(reader)
+            case wire.COVERED if reader.log is not None:
+                reader.is_known = True
+                reader.log.cover(header.sequence)
             case wire.OPENED if reader.opened:
                 self._answered(reader, header, wire.from_json(body))
             case wire.OPENED:
@@ -171,11 +200,27 @@ class PublisherCore:
         self.numbering.record = max(self.numbering.record, header.record)
         listening = self._goes_on_at(said.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         self.numbering.start_at(header.watermark)
+        if reader.log is not None:
+            return [*listening, *self._send_backlog(reader)] if reader.opened else NOTHING
         return [*listening, *(self.silence.say_idle([reader]) if self.silence.idle else NOTHING)]
+
+    def _send_backlog(self, reader: StreamReader) -> Sequence[StreamCommand]:
+        """Once more, as far as it has credit; behind the last of it, what holds now."""
+        if reader.log is None or not reader.opened or (reader.told_all and reader.next == reader.sequence):
+            return NOTHING
+        commands: list[StreamCommand] = [Send(reader.endpoint, header, body) for header, body in reader.backlog()]
+        if reader.is_here and not self.closed:
+            reader.told_all = True
+        if reader.is_here and not self.closed and not self.underway:
+            commands += self.silence.say_idle([reader]) if self.silence.idle else self.numbering.tell_watermark([reader])
+        return commands
 
     def _answered(self, reader: StreamReader, header: Header, said: Document) -> None:
         """At one that had us open already: we were idle, or it is not there any more."""
-        reader.gone |= not said["here"]
+        if reader.log is None:
+            reader.gone |= not said["here"]
+        elif not said["here"]:
+            reader.lose_place()
         if said.get("awakes"):
             reader.told_idle = False
             self.numbering.start_at(header.watermark)
@@ -208,8 +253,9 @@ class PublisherCore:
         for reader in self.readers.values():
             reader.closed, reader.taken = False, None
             word = {"last": last, "others": others, "endpoint": self.endpoint, "entry": reader.entry}
-            header = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent)
-            commands.append(Send(reader.endpoint, header, wire.to_json(word)))
+            header, body = self.numbering.element(wire.CLOSE, reader, record=reader.credit.sent), wire.to_json(word)
+            if reader.note(header, body):
+                commands.append(Send(reader.endpoint, header, body))
         return commands
 
     def unconfirmed(self, seconds: int) -> str:

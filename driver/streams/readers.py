@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cep.dataflow.channel import Credit
 from cep.elements import MIN_TIME
 from cep.plan.channels import ChannelId, publisher_channel
 from cep.plan.route import Route
+from cep.transport import wire
 from cep.transport.wire import Header
 from driver.streams.commands import Leave, StreamCommand
+from driver.streams.sent_log import SentLog
 
 NOT_KNOWN = -1
 
@@ -23,8 +25,17 @@ class StreamReader:
 
     def __init__(self, document: Document, stream: str, publisher: str) -> None:
         self.query, self.endpoint = str(document["query"]), str(document["endpoint"])
-        self.entry = ChannelId.entry(self.query, stream, document["instance"], document["epoch"]).id
+        self.place = self.query, int(document["epoch"]), int(document["instance"])
+        self.attempt = int(document.get("attempt", 0))
+        self.entry = ChannelId.entry(self.query, stream, document["instance"], document["epoch"], self.attempt).id
         self.channel = publisher_channel(self.entry, publisher)
+        self.log = SentLog() if document.get("keeps") else None  # None: its query does not recover
+        self.built = bool(document.get("here", True))
+        self.asked = False  # to let us in, and has not said no
+        self.next = 0  # the number of the element that it is sent next
+        self.is_covered = False  # our last word is
+        self.is_known = False  # a commit covers that it has let us in
+        self.told_all = False  # behind what it was sent once more, what holds now
         self.credit = Credit()
         self.replica = int(document["replica"])
         self.route = None if document["route"] is None else Route.from_json(document["route"])
@@ -39,8 +50,17 @@ class StreamReader:
 
     @property
     def is_here(self) -> bool:
-        """It has let us in, and is there for us."""
-        return self.opened and not self.gone and not self.closed
+        """It has let us in, is there for us, and has what came before."""
+        return self.opened and not self.gone and not self.closed and (self.log is None or self.next == self.sequence)
+
+    def has_room(self, size: int) -> bool:
+        """For what is kept of a batch of so many bytes?"""
+        return self.log is None or self.log.has_room(size)
+
+    @property
+    def is_to_be_asked(self) -> bool:
+        """To let us in once more: its query recovers."""
+        return self.log is not None and self.built and not (self.opened or self.asked or self.gone or self.closed)
 
     @property
     def sleeps(self) -> bool:
@@ -51,13 +71,80 @@ class StreamReader:
         """It lets us in, or is not there."""
         self.opened, self.gone = bool(said["here"]), not said["here"]
         self.process, self.since = said.get("process", 0), beaten
+        if self.log is not None:
+            self._reopen(header, said)
+            return
         # Where it was already, by an earlier publisher of our name, its numbering goes on.
         self.credit.limit, self.sequence = said.get("limit", 0), header.sequence
         self.credit.sent, self.credit.consumed = said.get("received", 0), said.get("consumed", 0)
         self.watermark = header.watermark
 
+    def _reopen(self, header: Header, said: Document) -> None:
+        """It goes on behind the last commit; what it was sent since goes once more."""
+        assert self.log is not None
+        self.credit = Credit()
+        if not self.opened:
+            self.gone = bool(said.get("over")) and self.log.first == self.log.end
+            self.lose_place()
+            return
+        if self.sequence == 0 and not self.log.elements:
+            self.log.begin_at(header.sequence)
+            self.sequence = header.sequence
+        self.is_known |= bool(said.get("known"))
+        self.credit.limit, self.next = said.get("limit", 0), header.sequence
+        self.credit.sent, self.credit.consumed = said.get("received", 0), said.get("consumed", 0)
+        self.watermark = header.watermark
+        if not self.log.reaches(header.sequence):
+            self.opened, self.closed, self.taken = False, True, NOT_KNOWN
+
+    def note(self, header: Header, body: Any = None) -> bool:
+        """It is sent that: is it to go now?"""
+        if self.log is None:
+            return True
+        self.log.add(header, body)
+        if not self.opened or self.next != header.sequence:
+            return False
+        self.next += 1
+        return True
+
+    def backlog(self) -> Iterator[tuple[Header, Any]]:
+        """What it has not been sent yet, as far as it has credit; silence in its middle is over."""
+        log = self.log
+        while log is not None and self.opened and self.next < self.sequence:
+            header, body = log.at(self.next)
+            yield from self._opening_at(log)
+            if header.kind == wire.BATCH:
+                if not self.credit.allows(len(body)):
+                    return
+                self.credit.spend(len(body))
+            self.next += 1
+            yield header._replace(channel=self.channel, kind=wire.WATERMARK if header.kind == wire.IDLE else header.kind), body
+        if log is not None and self.opened:
+            yield from self._opening_at(log)
+
+    def _opening_at(self, log: SentLog) -> Iterator[tuple[Header, Any]]:
+        """What is to be said anew before what comes next."""
+        if (opening := log.opening_at(self.next)) is not None:
+            yield Header(wire.OPEN, self.entry, self.next, record=self.credit.sent), wire.to_json(opening)
+
+    def lose_place(self) -> None:
+        """It is not where it was; its query recovers, or is over, which the orchestrator says."""
+        self.opened = self.asked = self.told_idle = self.told_all = False
+
+    def go_on_as(self, other: StreamReader) -> None:
+        """The one of a later attempt in its place."""
+        self.attempt, self.entry, self.channel, self.endpoint = other.attempt, other.entry, other.channel, other.endpoint
+        self.process, self.closed, self.taken, self.refused, self.gone = 0, False, None, "", False
+        self.lose_place()
+
     def close(self, word: Document, said_goodbye: bool) -> None:
         """It has heard our last word, or has given us up, which is no answer to our last word; or is over itself."""
+        if self.log is not None and (not word or (word.get("heard") and not word.get("covered"))):
+            self.lose_place()
+            return
+        if self.log is not None and word.get("covered"):
+            self.is_covered = True
+            self.log.forget()
         self.refused = word.get("reason", self.refused)
         if said_goodbye and word and not word.get("heard"):
             return
@@ -68,6 +155,9 @@ class StreamReader:
     def forget_us(self, beat: int, word: Document) -> None:
         """The process there knows nothing of us: it is another one, and the query went with the one before, or it has given us up."""
         if beat <= self.since or word["endpoint"] != self.endpoint or not self.process or self.closed:
+            return
+        if self.log is not None:
+            self.lose_place()
             return
         if word["process"] != self.process:
             self.gone = True
@@ -82,6 +172,7 @@ class StreamReaders(dict[int, StreamReader]):
         super().__init__()
         self.stream, self.publisher = stream, publisher
         self._turn = 0
+        self._left: list[int] = []  # channels of attempts that are over
 
     # Which of them gets a batch
 
@@ -90,7 +181,7 @@ class StreamReaders(dict[int, StreamReader]):
         if len(self) != 1:
             return None
         (reader,) = self.values()
-        return reader if reader.is_here and reader.route is None and reader.credit.allows(size) else None
+        return reader if reader.is_here and reader.route is None and reader.credit.allows(size) and reader.has_room(size) else None
 
     def queries(self) -> list[list[StreamReader]]:
         """The readers of each query, beginning with the one whose turn it is."""
@@ -107,21 +198,39 @@ class StreamReaders(dict[int, StreamReader]):
 
     def add(self, documents: Iterable[Document]) -> list[StreamReader]:
         """Those among them that are not known yet."""
-        new = [reader for reader in self._described(documents) if reader.channel not in self]
+        kept = {reader.place for reader in self.values() if reader.log is not None}
+        new = [reader for reader in self._described(documents) if reader.channel not in self and reader.place not in kept]
         self.update((reader.channel, reader) for reader in new)
         return new
 
-    def drop_gone(self, documents: Iterable[Document]) -> None:
-        """`documents` describe what reads the stream now: a reader that is not among them is gone."""
-        found = {reader.channel for reader in self._described(documents)}
-        for reader in self.values():
-            reader.gone |= reader.channel not in found
+    def drop_gone(self, documents: Iterable[Document]) -> list[StreamReader]:
+        """`documents` describe what reads the stream now: a reader that is not among them is gone. Those of queries that recover which are
+        to be asked to let us in again."""
+        found = self._described(documents)
+        for channel, reader in list(self.items()):
+            if (same := next((each for each in found if each.place == reader.place), None)) is None:
+                reader.gone = True
+            elif reader.log is None:
+                reader.gone |= same.channel != channel
+            else:
+                self._goes_on(channel, reader, same)
+        return [reader for reader in self.values() if reader.is_to_be_asked]
+
+    def _goes_on(self, channel: int, reader: StreamReader, same: StreamReader) -> None:
+        if same.attempt >= reader.attempt:  # an older answer says nothing
+            reader.built = same.built
+        if same.attempt > reader.attempt and not reader.is_covered:
+            del self[channel]
+            reader.go_on_as(same)
+            self[reader.channel] = reader
+            self._left.append(channel)
 
     def forget_gone(self) -> Sequence[StreamCommand]:
         """Those that are gone are no readers any more."""
         gone = [channel for channel, reader in self.items() if reader.gone]
         for channel in gone:
             del self[channel]
+        gone, self._left = gone + self._left, []
         return [Leave(channel) for channel in gone]
 
     def _described(self, documents: Iterable[Document]) -> list[StreamReader]:
@@ -133,6 +242,11 @@ class StreamReaders(dict[int, StreamReader]):
         return {reader.endpoint for reader in list(self.values()) if not reader.gone}
 
     @property
+    def awaited(self) -> bool:
+        """Is there one of a query that recovers which has never let us in?"""
+        return any(each.log is not None and not (each.opened or each.log.end or each.gone or each.closed) for each in list(self.values()))
+
+    @property
     def asleep(self) -> dict[int, StreamReader]:
         """Readers that have to be asked before we say more."""
         return {channel: reader for channel, reader in self.items() if reader.sleeps}
@@ -142,10 +256,20 @@ class StreamReaders(dict[int, StreamReader]):
         """Readers that have not confirmed our last word."""
         return [reader for reader in self.values() if not reader.closed and not reader.gone]
 
+    @property
+    def unknown(self) -> bool:
+        """Is there one of a query that recovers whose recovery would not wait for us, were we not named as open?"""
+        return any(reader.log is not None and not (reader.is_known or reader.gone or reader.closed) for reader in self.values())
+
+    @property
+    def uncovered(self) -> bool:
+        """Is there one that may ask for what it was sent until a commit covers our last word?"""
+        return any(reader.log is not None for reader in self.unclosed)
+
     def lose_unclosed(self, gone: set[str]) -> None:
         """The processes at these endpoints have ended."""
         for reader in self.unclosed:
-            reader.gone = reader.endpoint in gone
+            reader.gone = reader.log is None and reader.endpoint in gone
 
     # What they complain of
 
@@ -171,6 +295,6 @@ def _took(before: int) -> str:
 def first_with_credit(readers: Iterable[StreamReader], size: int) -> StreamReader | None:
     """The first that is there and may get a batch of `size` bytes."""
     for reader in readers:
-        if reader.is_here and reader.credit.allows(size):
+        if reader.is_here and reader.credit.allows(size) and reader.has_room(size):
             return reader
     return None

@@ -74,9 +74,14 @@ class Subscription:
     def _answered(self, header: Header, body: Any) -> None:
         """In the thread that reads the plane. An instance that was made with this subscription says first on which channel it will send."""
         answer, beaten = wire.from_json(body), self.plane.beaten
+        if header.channel in self.core.resuming and "here" in answer:  # no thread waits for that
+            with self.lock:
+                self._obey(self.core.answered(header.channel, answer, beaten))
+            return
         if (place := answer.get("place")) is not None:
             with self.lock:
-                self._obey(self.core.placed(place["channel"], place["endpoint"], place.get("process", 0), beaten))
+                own = place.get("instance", -1), place.get("attempt", 0)
+                self._obey(self.core.placed(place["channel"], place["endpoint"], place.get("process", 0), beaten, *own))
         if "here" not in answer:
             return
         if self._answered_to is None:
@@ -102,7 +107,11 @@ class Subscription:
     def attach(self, query: str) -> Subscription:
         """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
         try:
-            self._found(self.inquiry.query(query))
+            answer = self.inquiry.query(query)
+            if answer.get("recovers", False):  # every attempt has to know of it
+                self.inquiry.register()
+                answer = self.inquiry.query(query)
+            self._found(answer)
             self._await_answers()
             self._complain()
         except CepError:  # the caller does not get it, so cannot close it
@@ -186,7 +195,7 @@ class Subscription:
         if core.asked:
             self._await_answers(min(longest_ns, ANSWER_NS))
             if core.asked:
-                return None
+                return self._word() if core.recovers else None
         if core.held and core.query:
             return core.held.popleft()
         try:
@@ -194,6 +203,14 @@ class Subscription:
             return message
         except queue.Empty:
             return None
+
+    def _word(self) -> Message | None:
+        """What is said of a query that recovers, while not all of its instances have answered; what those send that have is held."""
+        for message in self._arrived():
+            if message[0].kind == WORD:
+                return message
+            self.core.held.append(message)
+        return None
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
         """What a message means; None: no rows. Raises what has broken the stream."""
@@ -246,6 +263,9 @@ class Subscription:
             raise word
         if not self.core.query and not self.core.closed:
             self._found(word)
+        elif self.core.query:
+            with self.lock:
+                self._obey(self.core.recovered(word))
 
     # Ending
 

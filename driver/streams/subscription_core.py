@@ -58,19 +58,25 @@ class SubscriptionOptions:
 class Producer:
     """One instance that produces the stream, and our channel from it."""
 
-    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str) -> None:
-        self.endpoint = str(document["endpoint"])
-        outlet = ChannelId.outlet(query, stream, document["instance"], document["epoch"])
-        self.outlet, self.channel = outlet.id, outlet.to(id_).id
-        self.consumed = self.granted = 0
+    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int = 0) -> None:
+        self.instance, self.epoch = document["instance"], document["epoch"]
+        self.query, self.stream, self.id = query, stream, id_
         self.sequence = 0
+        self.go_to(str(document["endpoint"]), attempt)
         self.process = 0  # which it is in, once it has said so
         self.since = 0  # heartbeats later than this one find us there
-        self.replaced = False  # that has ended, and another is in its place
         self.open = True
         self.ahead: dict[int, Message] | None = None  # since it has moved: what has overtaken what came from its old place
         self.shown: pa.Schema | None = None  # as what the batches are read that it sends
         self.selected: tuple[str, ...] | None = None  # columns that are for the program, if not all are
+
+    def go_to(self, endpoint: str, attempt: int) -> None:
+        """It is there, made for that attempt of its query: on a channel of its own, with credit that begins anew and numbers that go on."""
+        self.endpoint, self.attempt = endpoint, attempt
+        outlet = ChannelId.outlet(self.query, self.stream, self.instance, self.epoch, attempt)
+        self.outlet, self.channel = outlet.id, outlet.to(self.id).id
+        self.consumed = self.granted = 0
+        self.replaced = False
 
 
 class SubscriptionCore:
@@ -83,6 +89,9 @@ class SubscriptionCore:
         self.slack = slack(self.window)
         self.producers: dict[int, Producer] = {}  # by channel
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
+        self.resuming: dict[int, Producer] = {}  # likewise, of those that were made anew when their query recovered
+        self.attempt = 0  # how often it has
+        self.recovers = False
         self.asked_at = 0  # ns, by the steady clock
         self.answered_rows = 0  # that had come out before, as they say
         self.early: dict[int, str] = {}  # channel -> endpoint of instances that were made with this subscription
@@ -113,7 +122,7 @@ class SubscriptionCore:
     def found(self, answer: Mapping[str, Any], now: int) -> Sequence[StreamCommand]:
         """The query that puts the stream out, as the orchestrator describes it."""
         query = self.query = answer["name"]
-        self.epoch = answer["epoch"]
+        self.epoch, self.attempt, self.recovers = answer["epoch"], answer.get("attempt", 0), answer.get("recovers", False)
         known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
         if answer["state"] == "failed":
             self.fail(self.failure(answer))
@@ -128,20 +137,51 @@ class SubscriptionCore:
     def ask(self, query: str, documents: Iterable[Mapping[str, Any]], now: int) -> Sequence[StreamCommand]:
         """Subscribes at the instances of `query` that produce the stream; each will answer."""
         self.query, self.asked_at = query, now
-        asked = [Producer(document, query, self.stream, self.id) for document in documents]
+        asked = [Producer(document, query, self.stream, self.id, self.attempt) for document in documents]
         self.producers |= {producer.channel: producer for producer in asked}
         self.asked |= {producer.outlet: producer for producer in asked}
+        return [*[Listen(producer.endpoint, producer.channel) for producer in asked], *map(self._subscribe, asked)]
+
+    def _subscribe(self, producer: Producer) -> Send:
         options = self.options
         terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time)}
         terms |= {"on_slow": options.on_slow, "keep_s": options.keep_s, "budget_bytes": options.budget_bytes}
-        listening = [Listen(producer.endpoint, producer.channel) for producer in asked]
-        return [*listening, *[Send(p.endpoint, Header(wire.SUBSCRIBE, p.outlet), wire.to_json(terms)) for p in asked]]
+        terms |= {"next": producer.sequence} if producer.sequence else {}
+        return Send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), wire.to_json(terms))
+
+    def recovered(self, answer: Mapping[str, Any]) -> Sequence[StreamCommand]:
+        """Its query may have recovered, as the orchestrator says: instances that were made anew are told where we go on."""
+        attempt = answer.get("attempt", 0)
+        if answer["name"] != self.query or answer["epoch"] != self.epoch:
+            return NOTHING
+        places = {document["instance"]: str(document["endpoint"]) for document in answer["outputs"].get(self.stream, ())}
+        commands: list[StreamCommand] = []
+        for producer in list(self.producers.values()):
+            behind = producer.attempt < attempt or producer.replaced or producer.outlet in self.resuming or producer.outlet in self.asked
+            if producer.open and producer.attempt <= attempt and behind and producer.instance in places:
+                commands += self._go_on(producer, places[producer.instance], attempt)
+        return commands
+
+    def _go_on(self, producer: Producer, endpoint: str, attempt: int) -> Sequence[StreamCommand]:
+        """At the next attempt, from the number that we wait for."""
+        before = producer.channel
+        del self.producers[before]
+        self.resuming.pop(producer.outlet, None)
+        self.asked.pop(producer.outlet, None)
+        producer.go_to(endpoint, attempt)
+        producer.ahead = None
+        self.producers[producer.channel] = self.resuming[producer.outlet] = producer
+        leaving = [] if before == producer.channel else [Leave(before)]
+        return [*leaving, Listen(endpoint, producer.channel), self._subscribe(producer)]
 
     def answered(self, outlet: int, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
         """An instance has answered; our last heartbeat was number `beaten`."""
-        producer = self.asked.pop(outlet, None)
-        if producer is None:
-            return NOTHING
+        producer = self.asked.get(outlet) or self.resuming.get(outlet)
+        if producer is None or (self.recovers and not answer["here"]):
+            return NOTHING  # it is not made yet, or no more: we ask again
+        self.asked.pop(outlet, None)
+        if self.resuming.pop(outlet, None) is not None:
+            return self._let_in(producer, answer, beaten) if not answer["ended"] else NOTHING
         self.answered_rows += answer.get("rows", 0)
         commands: Sequence[StreamCommand] = NOTHING
         if answer["here"] and not answer["ended"]:
@@ -165,9 +205,16 @@ class SubscriptionCore:
             return NOTHING
         return [Coalesce(producer.channel, sent.layout), self._grant(producer)]
 
-    def placed(self, channel: int, endpoint: str, process: int, beaten: int) -> Sequence[StreamCommand]:
-        """The instance is there: now, or it has been from the beginning."""
+    def placed(
+        self, channel: int, endpoint: str, process: int, beaten: int, instance: int = -1, attempt: int = 0
+    ) -> Sequence[StreamCommand]:
+        """The instance is there: now, or it has been from the beginning; or it was made anew when its query recovered."""
         producer = self.producers.get(channel)
+        behind = (each for each in self.producers.values() if each.instance == instance and each.attempt < attempt and each.open)
+        if producer is None and (left := next(behind, None)) is not None:
+            return self._go_on(left, endpoint, attempt)
+        if producer is not None and producer.outlet in self.resuming:
+            return [self._subscribe(producer)]
         if producer is not None:
             producer.process, producer.since = process, beaten
             if endpoint != producer.endpoint:
@@ -177,7 +224,7 @@ class SubscriptionCore:
 
     def overdue(self, now: int) -> list[str]:
         """Where instances are that should have answered by now."""
-        late = now - self.asked_at >= ANSWER_NS
+        late = now - self.asked_at >= ANSWER_NS and not self.recovers  # then it will be there yet, and know of us
         return sorted({producer.endpoint for producer in self.asked.values()}) if late else []
 
     # Messages
@@ -203,7 +250,7 @@ class SubscriptionCore:
         if header.kind == wire.BATCH:
             return self._batch(producer, header, body), self._owed(producer)
         self._end(producer, header, body)
-        return None, NOTHING
+        return None, (self._grant(producer),) if header.kind == wire.END and self.recovers else NOTHING
 
     def following(
         self, channel: int, batch: pa.RecordBatch, arrived: Iterable[Message]
@@ -264,7 +311,9 @@ class SubscriptionCore:
     def _unknown(self, producer: Producer, beat: int, word: Mapping[str, Any]) -> None:
         """The process there knows nothing of us: it has dropped us. Of another process the orchestrator knows what became of the query."""
         if producer.open and beat > producer.since and word["endpoint"] == producer.endpoint:
-            if word["process"] == producer.process:
+            if self.recovers:
+                producer.replaced = True
+            elif word["process"] == producer.process:
                 self.fail(self._dropped())
             else:
                 producer.replaced = producer.process != 0

@@ -113,6 +113,7 @@ class Clients:
         """Drops what belongs to processes that have been silent for too long."""
         now = self._now()
         away_s = self.peers.tick(now)
+        self.subscribers.tick(now)
         for peer in list(self.peers.known.values()):
             silent_s = now - peer.heard
             for channel in peer.overdue(silent_s):

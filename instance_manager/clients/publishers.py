@@ -7,12 +7,13 @@ its process has ended, the stream does not end as if it were complete: its query
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Inbox
 from cep.dataflow.meter import Account
+from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.publishers import Closing, Published, PublisherPartition, PublisherRefused
 from cep.elements import MIN_TIME, Batch, Element, Watermark
 from cep.errors import MessagesLost
@@ -24,7 +25,7 @@ from cep.world.clock import Clock
 from instance_manager.clients import client_documents
 from instance_manager.clients.doors import Door, door_of
 from instance_manager.clients.peers import Peer, Peers
-from instance_manager.hosting import Entry, InstanceHost
+from instance_manager.hosting import Entry, InstanceHost, Taken
 
 PARTITION_MASK = (1 << 47) - 1
 MAX_ID = 2**64 - 1  # of what a header names
@@ -59,6 +60,7 @@ class Publishers:
         self.entries: dict[int, tuple[InstanceHost, Entry]] = {}
         self.here: dict[int, Publishing] = {}  # by channel, like those that follow
         self.dropped: dict[int, Dropped] = {}
+        self.answered: set[int] = set()  # those that know that they are open
         self._expecting: dict[int, tuple[InstanceHost, Entry]] = {}  # entries that wait for publishers to open
 
     def add(self, hosted: InstanceHost) -> None:
@@ -69,10 +71,8 @@ class Publishers:
                 self._expecting[id_] = hosted, entry
 
     def remove(self, hosted: InstanceHost) -> None:
-        for id_, entry in hosted.entries.items():
-            for name in entry.source.publishers:
-                if publisher_channel(id_, name) in self.here:
-                    self.let_go(publisher_channel(id_, name))
+        for channel in [channel for channel, here in self.here.items() if here.hosted is hosted]:
+            self.let_go(channel)
         self.hand_over(hosted)
 
     def hand_over(self, hosted: InstanceHost) -> list[int]:
@@ -96,30 +96,49 @@ class Publishers:
 
     def open(self, header: Header, document: dict[str, Any]) -> None:
         name, endpoint = client_documents.text(document, "publisher"), client_documents.endpoint(document, self.sockets.endpoint)
-        sent_until, channel = client_documents.time(document, "sent_until"), publisher_channel(header.channel, name)
+        channel = publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
-        if hosted is None or entry is None or hosted.instance.done or entry.source.ending or entry.source.ended:
+        if entry is not None and _is_covered(entry.source, name, document):
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"heard": True, "covered": True}))
+        elif hosted is None or entry is None or hosted.instance.done or _is_over(entry.source, name):
             self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)
+        elif missing := _missing(entry.source, name, document):
+            hosted.instance.fail(missing)
+            hosted.wake()
         else:
-            self._let_in(channel, hosted, entry, name, endpoint, sent_until, door_of(entry.format, document))
+            self._let_in(channel, hosted, entry, name, endpoint, document)
             hosted.wake()  # it may have been the last that was waited for
 
-    def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, sent_until: int, door: Door) -> None:
-        source = entry.source
-        known = source.publishers.get(name)
+    def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, document: Mapping[str, Any]) -> None:
+        sent_until, incarnation = client_documents.time(document, "sent_until"), client_documents.text(document, "incarnation", "")
+        door = door_of(entry.format, document)
+        source, own = entry.source, hosted.recovery
+        known, resumes = source.publishers.get(name), name in source.resumes
         if known is None:
             known = self.register(hosted, entry, name, sent_until)
         else:
             _cancel_closing(entry, known)
+        if own is not None:
+            known.incarnation = incarnation
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
         self.file(channel, hosted, entry, known, endpoint, door)
-        here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process}
-        credit = {"received": known.inbox.received, "consumed": known.inbox.consumed, "limit": known.inbox.grant()}
-        answer = Header(wire.OPENED, channel, known.inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
-        self.sockets.send(endpoint, answer, wire.to_json(here | credit))
+        if own is None or resumes or channel in self.answered or hosted.instance.state != "running":
+            self._answer_opening(channel, known=resumes)
+        if own is not None and not resumes:  # a recovery has to know of it, for others would not wait for what it sends once more
+            own.pressing = True
+
+    def _answer_opening(self, channel: int, known: bool) -> None:
+        """`known`: a commit covers it."""
+        _, entry, publisher, _, _ = self.here[channel]
+        source, inbox, name = entry.source, publisher.inbox, publisher.name
+        here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
+        credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
+        answer = Header(wire.OPENED, channel, inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
+        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit))
+        self.answered.add(channel)
 
     def _wake(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str) -> None:
         """A publisher that is open here was idle, and is about to send."""
@@ -147,8 +166,11 @@ class Publishers:
         """It is new here; `sent_until`: the greatest event time that it has sent."""
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.share)
         inbox.on_arrival = hosted.wake
+        if name in entry.source.resumes:
+            inbox.go_on_from(*entry.source.resumes[name])
         publisher = PublisherPartition(name, wire.name_id(name) & PARTITION_MASK, inbox)
         entry.source.open(publisher, sent_until)
+        entry.source.resumes.pop(name, None)
         return publisher
 
     def close(self, header: Header, document: dict[str, Any]) -> None:
@@ -162,7 +184,10 @@ class Publishers:
                 publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, MIN_TIME, MIN_TIME)
             except MessagesLost as error:
                 self._break(hosted, publisher.name, error)
-            self.let_go(header.channel, word={"heard": True})
+            if hosted.recovery is None:
+                self.let_go(header.channel, word={"heard": True})
+            else:  # until a commit covers it
+                hosted.recovery.pressing = True
             return
         word: dict[str, Any] = {"heard": True}
         if entry_id in self.entries:
@@ -186,6 +211,7 @@ class Publishers:
     def let_go(self, channel: int, told: bool = True, word: dict[str, Any] | None = None) -> None:
         """The publisher is told that it is closed, and how that came, or has gone on of itself; it is heard no more."""
         _, entry, publisher, peer, _ = self.here.pop(channel)
+        self.answered.discard(channel)
         endpoint = entry.endpoints.pop(publisher.name)
         if told:
             self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(word))
@@ -263,6 +289,26 @@ class Publishers:
                     header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=watermark)
                     self.sockets.send(entry.endpoints[name], header)
 
+    # Checkpoints
+
+    def taken(self, hosted: InstanceHost) -> dict[int, Taken]:
+        """How much it has taken of each of its publishers, by channel."""
+        found = ((channel, here.entry.source, here.publisher) for channel, here in self.here.items() if here.hosted is hosted)
+        return {channel: Taken(known.inbox.taken, known.name not in source.publishers) for channel, source, known in found}
+
+    def cover(self, taken: Mapping[int, Taken]) -> None:
+        """A commit covers that: it will not be asked for once more, and what was opened there is open whatever happens."""
+        for channel, (sequence, closed) in taken.items():
+            if channel not in self.here:
+                continue
+            if closed:
+                self.let_go(channel, word={"heard": True, "covered": True})
+            elif channel not in self.answered:
+                self._answer_opening(channel, known=True)
+            else:
+                _, entry, publisher, _, _ = self.here[channel]
+                self.sockets.send(entry.endpoints[publisher.name], Header(wire.COVERED, channel, sequence=sequence))
+
     # Silence
 
     def drop(self, peer: Peer) -> None:
@@ -271,7 +317,11 @@ class Publishers:
             hosted, entry, publisher, *_ = self.here[channel]
             hosted.ports.relay.leave()
             entry.source.vanish(publisher.name, peer.endpoint)
-            if publisher.name not in entry.source.publishers:
+            if publisher.name in entry.source.publishers:
+                continue
+            if publisher.name not in entry.source.vanished:  # it has closed, and waits for a commit
+                self.let_go(channel)
+            else:
                 self.dropped[channel] = Dropped(hosted, entry, publisher.name)
                 self.let_go(channel, word={"record": entry.source.vanished[publisher.name].record})
                 hosted.wake()
@@ -281,7 +331,12 @@ class Publishers:
         for id_, (hosted, entry) in list(self._expecting.items()):
             source = entry.source
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
+            gone = sorted(source.expected & source.resumes.keys())
             source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
+            if gone and not source.expected:
+                hosted.instance.fail(
+                    f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {_gone(gone)}"
+                )
             if not source.expected:
                 del self._expecting[id_]
                 hosted.wake()
@@ -299,6 +354,32 @@ class Publishers:
             hosted.instance.fail(entry.source.doubt())
         self._forget_dropped(hosted)
         hosted.wake()
+
+
+def _is_covered(source: PublishedSource, name: str, document: Mapping[str, Any]) -> bool:
+    """Has it closed before the checkpoint from which the source goes on, and not heard so?"""
+    incarnation = client_documents.text(document, "incarnation", "")
+    return bool(incarnation) and source.covered.get(name) == incarnation
+
+
+def _is_over(source: PublishedSource, name: str) -> bool:
+    """Has it no use for that publisher any more?"""
+    return source.ended or (source.ending and name not in source.resumes and name not in source.publishers)
+
+
+def _missing(source: PublishedSource, name: str, document: Mapping[str, Any]) -> str:
+    """What the publisher should send once more and has not kept; empty: nothing."""
+    wanted, _ = source.resumes.get(name, (0, 0))
+    first = client_documents.read_count(document, "kept_from", 0)
+    if first <= wanted or name in source.publishers:
+        return ""
+    return (
+        f"stream {source.stream!r}: publisher {name!r} has kept what it sent from element {first} on; the last checkpoint ends at {wanted}"
+    )
+
+
+def _gone(names: Sequence[str]) -> str:
+    return ", ".join(f"publisher {name!r} does not answer" for name in names)
 
 
 def _cancel_closing(entry: Entry, publisher: PublisherPartition) -> None:

@@ -22,7 +22,7 @@ from instance_manager.clients.publishers import MAX_ID
 from instance_manager.hosting import InstanceHost
 
 OWNERS_MAX = 1 << 16  # then those of channels that are not here any more are forgotten
-_OF_MEMBERS = frozenset((wire.OPENED, wire.CLOSED, wire.SUBSCRIBED, wire.REPORT, wire.REDIRECT, wire.UNKNOWN))
+_OF_MEMBERS = frozenset((wire.OPENED, wire.CLOSED, wire.SUBSCRIBED, wire.REPORT, wire.REDIRECT, wire.UNKNOWN, wire.COVERED))
 
 
 class NotAllowed(ProtocolError):

@@ -9,9 +9,12 @@ from cep.elements import MIN_TIME
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
+from instance_manager.clients import client_documents
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.hosting import InstanceHost, Outlet, open_subscription
+
+AGAIN_S = 1.0  # after which a client is told once more where a restored instance is
 
 
 class Subscribed(NamedTuple):
@@ -30,6 +33,7 @@ class Subscribers:
         self.sockets, self.peers, self.process = sockets, peers, process
         self.outlets: dict[int, tuple[InstanceHost, Outlet]] = {}
         self.here: dict[int, Subscribed] = {}  # by channel
+        self._asked: dict[int, tuple[float, float]] = {}  # of those that have not said where they go on: since when, and when last asked
 
     def add(self, hosted: InstanceHost, now: float) -> None:
         """The instance is at home. A client that subscribed before is told where."""
@@ -69,6 +73,7 @@ class Subscribers:
         """A new one, or one that the instance had at its old place."""
         instance = hosted.instance
         subscription = open_subscription(self.sockets, outlet, terms, _sent_until(hosted, outlet))
+        subscription.begin_anew(hosted.attempt)
         self._file(hosted, outlet, subscription, now)
         for output in instance.outputs:
             if output.name == outlet.stream:
@@ -91,7 +96,11 @@ class Subscribers:
         if hosted is None or outlet is None or (terms.origin and not hosted.instance.number_rows()):
             self._answer(terms.endpoint, header.channel, {"id": terms.id, "here": False})
             return
+        following = client_documents.read_count(document, "next", 0)
         subscription = outlet.subscriptions.get(terms.id)
+        if subscription is None and following:  # it was dropped, and what it waits for is gone
+            self.sockets.send(terms.endpoint, Header(wire.UNSUBSCRIBE, outlet.channel.to(terms.id).id))
+            return
         ended = hosted.instance.done and subscription is None
         if subscription is None and not ended:
             subscription = self.attach(hosted, outlet, terms, now)
@@ -100,6 +109,9 @@ class Subscribers:
             self._file(hosted, outlet, subscription, now)
             hosted.wake()
         self._answer(terms.endpoint, header.channel, {**self._described(hosted, outlet, terms, subscription), "ended": ended})
+        if subscription is not None:
+            subscription.resume(following)
+            subscription.pump()
 
     def _described(self, hosted: InstanceHost, outlet: Outlet, terms: Terms, subscription: SubscriptionChannel | None) -> dict[str, Any]:
         """How far the instance has come, and how its rows will look."""
@@ -109,7 +121,7 @@ class Subscribers:
         until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "state": instance.state, "rows": rows, "sent_until": until}
         answer |= {"schema": sent.schema.to_json(), "origin": sent.origin, "time": sent.time}
-        answer |= {"subquery": instance.subquery, "cause": instance.cause}
+        answer |= {"subquery": instance.subquery, "cause": instance.cause, "attempt": hosted.attempt}
         return answer if subscription is None or terms.reader else answer | {"place": self._place(subscription)}
 
     def grant(self, channel: int, header: Header, now: float) -> None:
@@ -132,6 +144,17 @@ class Subscribers:
         self.sockets.send(self.here[channel].peer.endpoint, Header(wire.UNSUBSCRIBE, channel))
         self.unsubscribe(channel)
 
+    def tick(self, now: float) -> None:
+        """Clients that have not said where they go on are told again where that is. One that says nothing at all is gone."""
+        silent = {id_: filed for id_, filed in self.here.items() if not filed.subscription.answered}
+        self._asked = {id_: self._asked.get(id_, (now, now)) for id_ in silent}
+        for id_, (since, last) in list(self._asked.items()):
+            if now - since > silent[id_].subscription.terms.keep_s:
+                self.abandon(id_)
+            elif now - last > AGAIN_S:
+                self._asked[id_] = since, now
+                self._tell_place(silent[id_].outlet.channel.id, silent[id_].subscription)
+
     def unread(self, hosted: InstanceHost) -> bool:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""
         held = any(s.held for outlet in hosted.outlets.values() for s in outlet.subscriptions.values())
@@ -141,7 +164,9 @@ class Subscribers:
 
     def _tell_place(self, outlet: int, subscription: SubscriptionChannel) -> None:
         """From now on its heartbeats are wanted here."""
-        self._answer(subscription.terms.endpoint, outlet, {"id": subscription.terms.id, "place": self._place(subscription)})
+        hosted, own = self.outlets[outlet]
+        place = self._place(subscription) | {"attempt": hosted.attempt, "instance": own.channel.sender}
+        self._answer(subscription.terms.endpoint, outlet, {"id": subscription.terms.id, "place": place})
 
     def _place(self, subscription: SubscriptionChannel) -> dict[str, Any]:
         return {"endpoint": self.sockets.endpoint, "channel": subscription.id, "process": self.process}

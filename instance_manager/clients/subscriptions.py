@@ -98,7 +98,14 @@ class SubscriptionChannel:
         self.held_bytes = self.sequence = self.rows = self.dropped = 0
         self.client = Credit()
         self.credit: Credit = HeldCredit(self)
+        self.answered = True  # its client has said where it goes on
         self.closed = False  # its last element is in `held` or gone
+
+    def begin_anew(self, attempt: int) -> None:
+        """It is made for that attempt of its query."""
+
+    def resume(self, following: int) -> None:
+        """The client has said which number it waits for."""
 
     def has_room(self, size: int) -> bool:
         fits = not self.held or self.held_bytes + size <= self.terms.budget_bytes

@@ -11,18 +11,20 @@ from cep.config import node
 from cep.errors import CepError, ProtocolError
 from cep.plan.physical import PhysicalPlan
 from cep.world.coordination import Coordination, NodeRefused, NodeWatch, NoNode
-from instance_manager.control.assignment_checks import assigned_plan, decoded, tables_of
+from instance_manager.control.assignment_checks import Checkpointing, assigned_plan, checkpointing_of, decoded, tables_of
 from instance_manager.control.obligations import TablesByHead
 
 T = TypeVar("T")
 
 
 class AskedNodes:
-    """`on_listing` and `on_assignment` are watches."""
+    """`on_listing`, `on_assignment` and `on_checkpoint` are watches."""
 
-    def __init__(self, coordination: Coordination, im: str, on_listing: NodeWatch, on_assignment: NodeWatch) -> None:
+    def __init__(
+        self, coordination: Coordination, im: str, on_listing: NodeWatch, on_assignment: NodeWatch, on_checkpoint: NodeWatch
+    ) -> None:
         self._coordination, self._im = coordination, im
-        self._on_listing, self._on_assignment = on_listing, on_assignment
+        self._on_listing, self._on_assignment, self._on_checkpoint = on_listing, on_assignment, on_checkpoint
 
     def keys(self) -> set[str]:
         """Of the assignments that there are. Raises NoNode or NodeRefused: nothing is watched."""
@@ -47,6 +49,11 @@ class AskedNodes:
         """The tables of buckets of those queries that have some."""
         return {query: _tables(document) for query, document in self._of("tables", queries).items()}
 
+    def checkpoints(self, queries: Iterable[str]) -> dict[str, Checkpointing | ProtocolError]:
+        """What is asked of those queries, and what is committed; under a watch."""
+        found = self._read({query: node("checkpoints", query) for query in sorted(queries)}, self._on_checkpoint)
+        return {query: _checkpointing(document) for query, document in found.items()}
+
     def publishers(self, streams: Iterable[str]) -> dict[str, list[str]]:
         """The names of the publishers that are open, by stream."""
         asked = sorted(streams)
@@ -67,6 +74,15 @@ class AskedNodes:
 def _document(found: Any) -> Any:
     """What is wrong with this node alone, such as a foreign access list, harms no other."""
     return ProtocolError(f"the node cannot be read: {found}") if isinstance(found, NodeRefused) else decoded(found.data)
+
+
+def _checkpointing(document: Any) -> Checkpointing | ProtocolError:
+    try:
+        if isinstance(document, ProtocolError):
+            raise document
+        return checkpointing_of(document)
+    except ProtocolError as error:
+        return error
 
 
 def _tables(document: Any) -> TablesByHead | CepError:

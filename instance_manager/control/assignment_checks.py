@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from cep.config import instance_node
 from cep.elements import MoveBarrier, TableBarrier
@@ -15,6 +15,7 @@ from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read_shape
 from cep.model.sinks import name_of
 from cep.plan import physical
+from cep.plan.checkpoints import NO_CHECKPOINT, CheckpointNumber
 from cep.plan.physical import PhysicalPlan, Subquery
 from cep.service.folders import inside
 
@@ -48,6 +49,14 @@ class Moving:
 
 
 @dataclass(frozen=True, slots=True)
+class Restore:
+    """The checkpoint from which the attempt goes on."""
+
+    manifest: str
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started."""
 
@@ -64,6 +73,8 @@ class Assignment:
     subscriptions: Sequence[Mapping[str, Any]] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
     move: Moving | None = None
+    attempt: int = 0
+    restore: Restore | None = None
 
     def arrives_at(self, im: str) -> bool:
         """Does a move bring the instance to `im`, from where it runs?"""
@@ -101,6 +112,31 @@ def check_paths(plan: PhysicalPlan, subquery: Subquery, index: int, folders: Seq
     written = [os.path.join(each.folder, name_of(each, stream, index)) for each, stream in files]
     for path in (*sources, *read, *written):
         inside(path, folders)
+
+
+class Checkpointing(NamedTuple):
+    """Of a query: the checkpoint that is asked for, and the last that is committed."""
+
+    asked: CheckpointNumber
+    committed: CheckpointNumber
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    number: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpointing:
+    asked: tuple[int, int, int]
+    committed: _Committed | None = None
+
+
+def checkpointing_of(document: Any) -> Checkpointing:
+    """Raises ProtocolError."""
+    found = read_shape(_Checkpointing, document)
+    committed = NO_CHECKPOINT if found.committed is None else CheckpointNumber(*found.committed.number)
+    return Checkpointing(CheckpointNumber(*found.asked), committed)
 
 
 def tables_of(document: Any) -> dict[str, TableBarrier]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
-from cep.errors import ProtocolError
+from cep.errors import ClusterError, ProtocolError
+from cep.model.shapes import read_shape
+from cep.plan.checkpoints import Manifest
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport.endpoints import host_of
-from instance_manager.control.assignment_checks import Assignment
+from instance_manager.control.assignment_checks import Assignment, Restore
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
+from instance_manager.recovery.pieces import restore, states_in
 
 
 def built(
@@ -27,8 +31,22 @@ def built(
         here = Worker(config.id, config.node, config.core, config.endpoint, host=host_of(config.endpoint))
         plan = plan.with_instance_at(assignment.subquery, assignment.instance, here)
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
-    prepare(hosted)
+    if assignment.restore is not None and hosted.recovery is not None:
+        _restore(hosted, assignment, assignment.restore)
+    if hosted.recovery is None:
+        prepare(hosted)
     return hosted
+
+
+def _restore(hosted: InstanceHost, assignment: Assignment, from_: Restore) -> None:
+    """It gets what it had at the checkpoint. Raises ClusterError: that cannot be read."""
+    assert hosted.recovery is not None
+    archive, place = hosted.recovery.archive, f"{assignment.subquery}/{assignment.instance}"
+    pieces = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc))).pieces
+    if place not in pieces:
+        raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
+    data = archive.read(pieces[place].piece, pieces[place].crc)
+    restore(hosted, states_in(data), {str(each["id"]) for each in assignment.subscriptions})
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.elements import TableBarrier
+from cep.plan.checkpoints import CheckpointNumber
 from instance_manager.control.assignment_checks import Moving
 from instance_manager.hosting import InstanceHost
+from instance_manager.recovery.checkpoints import PieceStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,26 @@ class LoseStreams:
 
 
 @dataclass(frozen=True, slots=True)
+class HearCheckpoints:
+    """What stands in `/checkpoints/<query>` of its query."""
+
+    key: str
+    asked: CheckpointNumber
+    committed: CheckpointNumber
+
+
+@dataclass(frozen=True, slots=True)
+class NotePiece:
+    """Its piece of a checkpoint is on the disk, or cannot be."""
+
+    stored: PieceStored
+
+    @property
+    def key(self) -> str:
+        return self.stored.key
+
+
+@dataclass(frozen=True, slots=True)
 class Confirm:
     """For none: what should be true has been read since the loop was away."""
 
@@ -108,5 +130,7 @@ InstanceCommand = (
     | TakeMoveStep
     | AddSubscriptions
     | LoseStreams
+    | HearCheckpoints
+    | NotePiece
 )
 Command = InstanceCommand | Confirm

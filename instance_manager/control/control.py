@@ -30,7 +30,7 @@ from cep.world.mailbox import Mailbox
 from instance_manager.control.asked_nodes import AskedNodes
 from instance_manager.control.assignment_checks import Assignment
 from instance_manager.control.building import built
-from instance_manager.control.commands import AddInstance, Command, Confirm, RemoveInstance
+from instance_manager.control.commands import AddInstance, Command, Confirm, HearCheckpoints, RemoveInstance
 from instance_manager.control.obligations import Obligations
 from instance_manager.control.own_nodes import OwnNodes, cut, status_of
 from instance_manager.hosting import InstanceHost, Preparation
@@ -51,6 +51,13 @@ class AssignmentChanged:
 @dataclass(frozen=True, slots=True)
 class ListingChanged:
     """Assignments have come or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointsChanged:
+    """What is asked or committed of the checkpoints of a query has."""
+
+    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class CloseControl:
     """The end."""
 
 
-ControlWord = Connection | AssignmentChanged | ListingChanged | StatusChanged | KeysChanged | LoopIsBack | CloseControl
+ControlWord = Connection | AssignmentChanged | CheckpointsChanged | ListingChanged | StatusChanged | KeysChanged | LoopIsBack | CloseControl
 
 
 class Control:
@@ -102,10 +109,12 @@ class Control:
         self.obligations = Obligations(config.id, (facts["pid"], facts["started"]))
         self._preparation, self._ask, self._slot, self._coordination = preparation, ask, slot, coordination
         self._own, self._host = OwnNodes(coordination, config.id, facts), config.cluster.host
-        self._asked = AskedNodes(coordination, config.id, self._on_listing, self._on_assignment)
+        self._asked = AskedNodes(coordination, config.id, self._on_listing, self._on_assignment, self._on_checkpoint)
         self._connected = self._to_register = self._to_look = self._to_confirm = False
         self._watched: set[str] = set()  # assignments as they were read have not changed since
         self._to_read: set[str] = set()
+        self._recovering: set[str] = set()  # the queries here that recover
+        self._to_hear: set[str] = set()  # those of which the checkpoints are to be read
         self._failed = False
         self._rekey, self._keys = rekey, KeyNodes(coordination, self._on_keys)
         self._keyring: Keyring | None = None  # that our sockets have
@@ -137,6 +146,9 @@ class Control:
 
     def _on_assignment(self, path: str) -> None:
         self.mailbox.put(AssignmentChanged(unquote(path.rpartition("/")[2])))
+
+    def _on_checkpoint(self, path: str) -> None:
+        self.mailbox.put(CheckpointsChanged(unquote(path.rpartition("/")[2])))
 
     def _on_keys(self) -> None:
         self.mailbox.put(KeysChanged())
@@ -177,6 +189,8 @@ class Control:
                 self._own.say(key, status)
             case AssignmentChanged(key):
                 self._to_read.add(key)
+            case CheckpointsChanged(query):
+                self._to_hear.add(query)
             case ListingChanged():
                 self._to_look = True
             case KeysChanged():
@@ -192,6 +206,7 @@ class Control:
         if self._to_register:
             self._own.register(self.obligations.refused)
             self._watched.clear()
+            self._to_hear |= self._recovering
             self._to_register, self._to_look = False, True
         if not self._own.is_written:
             self._own.write()
@@ -200,6 +215,8 @@ class Control:
             self._own.write()
         if self._to_read:
             self._read(self._to_read)
+        if self._to_hear:
+            self._hear(self._to_hear)
         if self._to_confirm:
             self._to_confirm = False
             self._ask(Confirm())
@@ -246,6 +263,18 @@ class Control:
             for command in self.obligations.obey(key, now, tables.get(now.query, {})):
                 self._ask(command)
 
+    def _hear(self, queries: set[str]) -> None:
+        """What is asked and committed of checkpoints, to all instances of these queries here."""
+        self._recovering &= {now.query for now in self.obligations.obeyed.values()}
+        found = self._asked.checkpoints(queries & self._recovering)
+        self._to_hear = set()
+        for key, now in self.obligations.obeyed.items():
+            said = found.get(now.query)
+            if isinstance(said, ProtocolError):
+                self.obligations.refuse(key, said)
+            elif said is not None:
+                self._ask(HearCheckpoints(key, said.asked, said.committed))
+
     def _deploy(self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]) -> None:
         if key in self.obligations.obeyed:
             self._ask(RemoveInstance(key))
@@ -255,10 +284,14 @@ class Control:
         except Exception as error:  # what cannot be built is that query's failure
             LOG.exception("%s cannot be built", key, extra=about(now.query, f"{now.subquery}/{now.instance}"))
             status = {"epoch": now.epoch, "state": "failed", "cause": cut(self._here(error_text(error, CAUSE_CHARS_MAX))), "rows": {}}
-            self.mailbox.put(StatusChanged(key, status | {"step": now.move.step if now.move is not None else 0}))
+            status |= {"step": now.move.step if now.move is not None else 0, "attempt": now.attempt}
+            self.mailbox.put(StatusChanged(key, status))
             return
         finally:
             self._slot.leave()
         for note in notes_of(hosted.instance):
             LOG.warning("%s: %s", hosted.instance.name, note, extra=hosted.about())
+        if hosted.recovery is not None:
+            self._recovering.add(now.query)
+            self._to_hear.add(now.query)
         self._ask(AddInstance(hosted))

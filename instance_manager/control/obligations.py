@@ -4,7 +4,7 @@ Rules:
 1. Level-triggered: what is asked follows from an assignment as it is and as it was when it was last obeyed, whatever came between.
 2. An assignment names the process that it is for. The next one of the same instance manager has none of the state, and leaves it alone.
 3. What makes no sense is refused with its reason, and what was deployed by an earlier word of it goes on.
-4. A greater epoch, or a move that brings an instance here, is a deployment of its own: it is asked for everything anew.
+4. A greater epoch or attempt, or a move that brings an instance here, is a deployment of its own: it is asked for everything anew.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Obligations:
     def is_new(self, key: str, now: Assignment) -> bool:
         """Is the instance to be built?"""
         before = self.obeyed.get(key)
-        if before is None or before.epoch != now.epoch:
+        if before is None or (before.epoch, before.attempt) != (now.epoch, now.attempt):
             return True
         # Perhaps it is back before we heard that what was here is to go.
         return now.move is not None and now.arrives_at(self.im) and (before.move is None or before.move.number != now.move.number)
@@ -126,7 +126,7 @@ def _desired(key: str, now: Assignment) -> Iterable[InstanceCommand]:
         case "run":
             return [RunInstance(key)]
         case "drain":
-            return [DrainInstance(key)]
+            return [RunInstance(key), DrainInstance(key)] if now.attempt else [DrainInstance(key)]
         case "stop":
             return [StopInstance(key)]
         case "fail":

@@ -94,6 +94,10 @@ def status_of(hosted: InstanceHost) -> dict[str, Any]:
     rows = {output.name: output.rows for output in instance.outputs}
     status = {"epoch": hosted.epoch, "state": instance.state, "cause": cut(instance.cause), "rows": rows}
     status |= {"table": hosted.table_version, "step": hosted.step}
+    if hosted.recovery is not None:
+        status |= {"attempt": hosted.attempt, "stored": hosted.recovery.stored, "wants": hosted.recovery.wants}
+        if instance.state == "ended" and not hosted.recovery.covered:
+            status["state"] = "running"  # its end is none before it is committed
     if instance.state == "failed":
         status["failed_at"] = instance.failed_at
     if instance.done:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cep.errors import CepError
+from cep.plan.checkpoints import recovers
 from cep.plan.moving import heads
 from cep.service.logs import about
 from orchestrator.balance.instances import DeployedSubquery, InstanceBalancing
@@ -127,7 +128,7 @@ def still(state: ClusterState) -> list[PlacedBuckets]:
     found = []
     for name, record in state.queries.items():
         plan = state.plans[name]
-        if record.state != "running" or record.move is not None or plan.query.options.rebalance == "off":
+        if record.state != "running" or record.move is not None or plan.query.options.rebalance == "off" or recovers(plan):
             continue
         for head in heads(plan):
             if not state.is_moving(record, head):

@@ -162,6 +162,9 @@ class QueryDetail(QuerySummary):
 
     document: dict[str, Any]
     epoch: int
+    attempt: int = Field(0, description="How often it has recovered.")
+    recovers: bool = False
+    recovery: dict[str, Any] | None = Field(None, description="Attempts, the reason of the last, checkpoints; none: it does not.")
     plan: PlanSummary
     placed: list[PlacedInstance]
     outputs: dict[str, list[StreamProducer]]
@@ -217,6 +220,9 @@ class Reader(Model):
     endpoint: str
     channel: str
     epoch: int
+    attempt: int = Field(0, description="How often its query has recovered.")
+    keeps: bool = Field(False, description="Its query recovers: what a publisher sends it is to be kept until a checkpoint covers it.")
+    here: bool = Field(True, description="It is built; if not, it is being made anew.")
     route: dict[str, Any] | None = Field(
         description="How a publisher chooses the replica of a row by its key; null: any reader may get it."
     )

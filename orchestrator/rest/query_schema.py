@@ -12,7 +12,7 @@ from cep.model.functions import FUNCTIONS, PARAMETERS
 from cep.model.limits import EVENT_TIMES
 from cep.model.operator_documents import needed_keys
 from cep.model.operators import TYPES
-from cep.model.query import BALANCERS, HOSTS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, SPLITS
+from cep.model.query import BALANCERS, HOSTS, MESSAGE_POLICIES, PRE_AGGREGATION, REBALANCE, RECOVER, SPLITS
 
 _STRING = {"type": "string"}
 _DURATION = {"type": "string", "examples": ["30s"]}
@@ -137,6 +137,8 @@ def _query() -> dict[str, Any]:
         "rebalance": {"enum": list(REBALANCE)},
         "windows_per_row_max": {"type": "integer", "minimum": 1},
         "hosts": {"enum": list(HOSTS)},
+        "recover": {"enum": [each for each in RECOVER if each != "at-once"]},
+        "checkpoint": _DURATION,
         "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
     }
     output = _object({"stream": _STRING, "input": _STRING, "files": _files(sinks.SINK_FORMATS)}, ["stream", "input"])

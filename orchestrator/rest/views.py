@@ -14,20 +14,22 @@ from cep.model import streams as stream_documents
 from cep.model.hosts import VERSION, Host
 from cep.model.topology import Topology
 from cep.plan.channels import ChannelId
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
 from cep.plan.validate import validate
-from orchestrator.records import QueryRecord
+from orchestrator.records import QueryRecord, Status
 from orchestrator.state import evacuations
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.life_cycle import READABLE, is_over
 from orchestrator.state.query_status import operators, rows_out
 from orchestrator.state.tables import planned_table
 
-_PRODUCING = frozenset(("ready", "running", "draining"))
+_PRODUCING = frozenset(("ready", "running", "draining", "recovering"))
 _OBSERVED = ("rows_in", "rows_out", "bypassed")
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
+_AT_HOME = frozenset(("ready", "running", "ended"))
 
 
 def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
@@ -51,6 +53,9 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
     return summary(state, record) | {
         "document": dict(record.document),
         "epoch": record.epoch,
+        "attempt": record.attempt,
+        "recovers": recovers(plan),
+        "recovery": _recovery(state, record),
         "plan": {
             "subqueries": [{"name": s.name, "operators": list(s.operators), "stateful": s.stateful} for s in plan.subqueries],
             "cost": plan.cost,
@@ -64,6 +69,12 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "moved": _moved(record),
         "reads": [_read(state, record, stream, feed) for stream, feed in plan.feeds.items()],
     }
+
+
+def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None:
+    """How often it has recovered and why, and its checkpoints; None: it does not."""
+    taken = state.taking.described(record.name)
+    return None if taken is None else {"attempts": record.attempt, "reason": record.reason, "checkpoints": taken}
 
 
 def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:
@@ -243,11 +254,12 @@ def _readers(state: ClusterState, record: QueryRecord, stream: str) -> Iterator[
     for edge in (edge for edge in plan.edges if edge.is_input and edge.consumer == stream):
         for instance in plan.instances_of(edge.target):
             status = state.status(record, instance)
-            if status is not None and status.state not in _NOT_READING:
-                yield _reader(plan, record, edge, instance)
+            # Of a query that recovers they are named while they are made anew, too: what they are sent is kept for them meanwhile.
+            if recovers(plan) or (status is not None and status.state not in _NOT_READING):
+                yield _reader(plan, record, edge, instance, status)
 
 
-def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance) -> dict[str, Any]:
+def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Instance, status: Status | None) -> dict[str, Any]:
     route = Route.of(plan, edge)
     return {
         "query": record.name,
@@ -256,8 +268,11 @@ def _reader(plan: PhysicalPlan, record: QueryRecord, edge: Edge, instance: Insta
         "replica": instance.replica,
         "im": instance.im,
         "endpoint": plan.worker_of(instance).endpoint,
-        "channel": str(ChannelId.entry(record.name, edge.consumer, instance.index, record.epoch)),
+        "channel": str(ChannelId.entry(record.name, edge.consumer, instance.index, record.epoch, record.attempt)),
         "epoch": record.epoch,
+        "attempt": record.attempt,
+        "keeps": recovers(plan),
+        "here": status is not None and status.state in _AT_HOME,
         "route": None if route is None else route.to_json(),
     }
 

@@ -19,6 +19,8 @@ def nodes(model: ClusterModel, record: QueryRecord) -> Iterator[tuple[str, Any]]
     tables = model.tables.get(record.name)
     if tables:
         yield node("tables", record.name), {"name": record.name, "tables": {head: each.to_json() for head, each in tables.items()}}
+    if record.name in model.checkpoints:
+        yield node("checkpoints", record.name), model.checkpoints[record.name].to_json()
     if not record.released:
         for instance in (*model.plans[record.name].instances, *moves.newcomers(record)):
             yield node("assignments", instance.im, moves.node_name(record.name, instance)), _assignment(model, record, instance)
@@ -39,6 +41,9 @@ def _assignment(model: ClusterModel, record: QueryRecord, instance: Instance) ->
     leads_to = {edge.target for edge in edges}
     if tables := {head: each.version for head, each in model.tables.get(record.name, {}).items() if head in leads_to}:
         own["tables"] = tables
+    if record.attempt:
+        restore = record.restore
+        own |= {"attempt": record.attempt, "restore": restore and {"manifest": restore.manifest, "crc": restore.crc}}
     if record.move is not None:
         own["move"] = moves.asked(model, record, record.move)
     return own | {

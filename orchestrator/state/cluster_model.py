@@ -24,7 +24,9 @@ from orchestrator.records import (
     BucketTable,
     Evacuation,
     InstanceManager,
+    Process,
     PublisherRecord,
+    QueryCheckpoints,
     QueryRecord,
     Relocation,
     Status,
@@ -56,6 +58,8 @@ class ClusterModel:
         self.leaving: dict[str, Evacuation] = {}  # host -> how it is to be left
         self.leave_by: dict[str, float] = {}  # likewise, the steady time at which its patience ends
         self.deaths: Deaths = {}  # of instance managers
+        self.dead: set[tuple[str, Process]] = set()  # processes of which it was seen that they are over
+        self.checkpoints: dict[str, QueryCheckpoints] = {}  # of queries that recover
         self.blames: dict[str, Blame] = {}  # query -> the deaths that it is blamed for
         self.has_looked = False  # before it has, no instance manager is missing
         self.judge_from = 0.0  # before this steady time no missing instance manager is taken for dead
@@ -138,6 +142,16 @@ class ClusterModel:
         self._hosting.update({move.target: 1})
         self._hosting.subtract({move.source: 1})
 
+    def is_placed_anew(self, plan: PhysicalPlan, document: Any) -> None:
+        """Some of its instances are elsewhere."""
+        self._hosting.subtract(instance.im for instance in self.plans[plan.query.name].instances)
+        self._hosting.update(instance.im for instance in plan.instances)
+        self.plans[plan.query.name], self.plan_documents[plan.query.name] = plan, document
+
+    def living(self) -> dict[str, InstanceManager]:
+        """The instance managers that are there, and are not known to be dead."""
+        return {im: manager for im, manager in self.managers.items() if (im, manager.process) not in self.dead}
+
     def is_hosted_no_more(self, query: str) -> None:
         """It is over: its instances use no core."""
         self._hosting.subtract(instance.im for instance in self.plans[query].instances)
@@ -149,7 +163,7 @@ class ClusterModel:
             self._putting_out.take(stream, name)
         for stream in self.plans[name].streams:
             self._reading.take(stream, name)
-        for kept in (self.queries, self.plans, self.tables, self.plan_documents):
+        for kept in (self.queries, self.plans, self.tables, self.plan_documents, self.checkpoints):
             kept.pop(name, None)
 
     def drop_query(self, name: str) -> None:
@@ -241,4 +255,4 @@ class ClusterModel:
     def status_at(self, record: QueryRecord, im: str, instance: Instance | Relocation) -> Status | None:
         """What instance manager `im` says of it."""
         seen = self.statuses.get((im, moves.node_name(record.name, instance)))
-        return seen if seen is not None and seen.epoch == record.epoch else None
+        return seen if seen is not None and (seen.epoch, seen.attempt) == (record.epoch, record.attempt) else None

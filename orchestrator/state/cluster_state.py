@@ -27,11 +27,23 @@ from cep.model.hosts import Host
 from cep.model.limits import EPOCH_MAX, checked
 from cep.model.shapes import read_shape
 from cep.plan import physical
+from cep.plan.checkpoints import recovers
 from cep.plan.validate import validate
-from orchestrator.records import BucketTable, Evacuation, InstanceManager, Now, PublisherRecord, QueryRecord, Status, SubscriptionRecord
+from orchestrator.records import (
+    BucketTable,
+    Evacuation,
+    InstanceManager,
+    Now,
+    PublisherRecord,
+    QueryCheckpoints,
+    QueryRecord,
+    Status,
+    SubscriptionRecord,
+)
 from orchestrator.state import evacuations, moves
 from orchestrator.state.blame import Blame
 from orchestrator.state.catalog import Catalog
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.deployments import Deployments
 from orchestrator.state.desired_nodes import DEPTHS, DesiredNodes, below, empty_folders, names_of, strays
@@ -45,7 +57,9 @@ from orchestrator.state.events import (
     Event,
     ForgetQuery,
     HostsSeen,
+    ManagerDied,
     ManagersSeen,
+    ManifestFailed,
     MoveBuckets,
     MoveInstance,
     OfferMembersKey,
@@ -71,7 +85,7 @@ from orchestrator.state.tables import check_table
 class ClusterState(ClusterModel):
     """Everything that is known, and what follows from events for it."""
 
-    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, quotas: Quotas | None = None) -> None:
+    def __init__(self, session_timeout_s: float, quarantine: Quarantine | None = None, quotas: Quotas | None = None, term: int = 0) -> None:
         super().__init__(quarantine or Quarantine(), quotas or Quotas())
         self.session_timeout_s = session_timeout_s
         self._steady = 0.0  # the time of the last event
@@ -79,7 +93,8 @@ class ClusterState(ClusterModel):
         self._desired = DesiredNodes()
         self._refused: frozenset[tuple[str, str]] = frozenset()  # (instance manager, assignment that it cannot read)
         self._catalog = Catalog(self, self._desired)
-        self._deployments = Deployments(self, self._catalog, self._desired)
+        self.taking = Checkpoints(self, self._desired, term)
+        self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
         self.keys = Keys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
@@ -110,7 +125,7 @@ class ClusterState(ClusterModel):
     @property
     def deadline(self) -> float | None:
         """The steady time at which a Tick is due; None: never."""
-        times = list(self._deployments.release_at.values())
+        times = [*self._deployments.release_at.values(), *self.taking.deadlines]
         if self._steady < self.judge_from and any(self._deployments.bereft()):
             times.append(self.judge_from)
         if evacuations.concerned(self):
@@ -167,6 +182,11 @@ class ClusterState(ClusterModel):
                 return evacuations.concerned(self)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
+            case ManagerDied(im, process):
+                self.dead.add((im, process))
+                return [name for name, record in self.queries.items() if record.hosts.get(im) == process]
+            case ManifestFailed(name, why):
+                return self.taking.manifest_failed(name, why)
             case Connected():
                 self.judge_from = now.steady + self.session_timeout_s
             case OfferMembersKey(pair):
@@ -178,10 +198,13 @@ class ClusterState(ClusterModel):
             case RevokeKey(public):
                 self.keys.revoke(public)
             case Tick():
-                if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
-                    self.keys.sweep(now)
-                return sorted({*self._deployments.release_due(now), *evacuations.concerned(self)})
+                return self._tick(now)
         return ()
+
+    def _tick(self, now: Now) -> list[str]:
+        if self.keys.sweep_at is not None and self.keys.sweep_at <= now.steady:
+            self.keys.sweep(now)
+        return sorted({*self._deployments.release_due(now), *evacuations.concerned(self), *self.taking.due(now)})
 
     def _discard(self, path: str) -> None:
         """Raises NotFound, or Conflict: it is not ours to remove."""
@@ -205,7 +228,7 @@ class ClusterState(ClusterModel):
         self._note_refused(managers)
         first, self.managers, self.has_looked = not self.has_looked, managers, True
         concerned = [name for name, record in self.queries.items() if first or not moved.isdisjoint(_concerned(record))]
-        for name in concerned:
+        for name in dict.fromkeys([*concerned, *(self.checkpoints if moved else ())]):
             self._deployments.blame(name)
         self._end_evacuations()
         return concerned
@@ -317,6 +340,8 @@ class ClusterState(ClusterModel):
         for head, table in tables.items():
             check_table(plan, head, table.table)
             self.tables[name][head] = table
+        if recovers(plan):
+            self.checkpoints[name] = QueryCheckpoints.from_json(readable(nodes.get(node("checkpoints", name)) or {}))
         self._deployments.restore(record, plan, document, now)
 
     def _last_epoch(self, nodes: Mapping[str, Any]) -> int:

@@ -14,22 +14,25 @@ from cep.config import node
 from cep.errors import Conflict
 from cep.model import query as queries
 from cep.plan import physical
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import PhysicalPlan
-from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord
-from orchestrator.state import assignments, evacuations, moves, query_status
+from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord, death_key
+from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
+from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, step
+from orchestrator.state.losses import missing
 from orchestrator.state.tables import check_table
 
 
 class Deployments:
     """Changes `model`, and what should be true in ZooKeeper with it."""
 
-    def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes) -> None:
-        self.model, self.catalog, self.desired = model, catalog, desired
+    def __init__(self, model: ClusterModel, catalog: Catalog, desired: DesiredNodes, checkpoints: Checkpoints) -> None:
+        self.model, self.catalog, self.desired, self.checkpoints = model, catalog, desired, checkpoints
         self.epoch = 0
         self.release_at: dict[str, float] = {}  # query that is over -> the steady time at which it cannot be read any more
 
@@ -50,6 +53,7 @@ class Deployments:
                 self.catalog.declare_read(stream)
         self.model.queries[query.name] = QueryRecord(query.name, queries.to_json(query), self.epoch, hosts, start, owner=owner)
         self.model.remember_plan(query.name, plan, physical.to_json(plan))
+        self.checkpoints.deployed(query.name)
         self._request(query.name, "assign", now)
         return [query.name, *stayed]
 
@@ -97,11 +101,14 @@ class Deployments:
     def blame(self, name: str) -> None:
         """It keeps the deaths of its instance managers that it is blamed for."""
         record = self.model.queries[name]
-        known = {im: self.model.deaths.get((im, process)) for im, process in record.hosts.items()}
+        hosts = set(record.hosts.items())
+        everywhere = recovers(self.model.plans[name])  # since it died there, its instances have gone elsewhere
         its = {
-            im: death.how for im, death in known.items() if death is not None and death.blamed is not None and death.blamed.query == name
+            (im, process): death.how
+            for (im, process), death in self.model.deaths.items()
+            if death.blamed is not None and death.blamed.query == name and (everywhere or (im, process) in hosts)
         }
-        deaths = {f"{im}, process {record.hosts[im].pid}, {record.hosts[im].started}": f"{im!r} {how}" for im, how in its.items()}
+        deaths = {death_key(im, process): f"{im!r} {how}" for (im, process), how in its.items()}
         found = blamed(self.model.blames.get(name), name, record.document, deaths)
         if found is not None and found != self.model.blames.get(name):
             self.model.blames[name] = found
@@ -118,6 +125,8 @@ class Deployments:
             raise Conflict(f"query {name!r} is {record.state}: buckets move only while it is running")
         if record.move is not None:
             raise Conflict(f"buckets of {head} of query {name!r} cannot move now: {record.move.described}; wait until it is there")
+        if recovers(self.model.plans[name]):
+            raise Conflict(f"buckets of query {name!r} cannot move: it recovers, and such queries do not move yet")
         check_table(self.model.plans[name], head, table)
         present = self.model.table(name, head)
         if self.model.is_moving(record, head):
@@ -141,7 +150,7 @@ class Deployments:
     def bereft(self) -> Iterator[QueryRecord]:
         """Those that may fail because an instance manager is missing."""
         alive = (record for record in self.model.queries.values() if "failure" in LIFE_CYCLE[record.state])
-        return (record for record in alive if query_status.missing(self.model, record))
+        return (record for record in alive if missing(self.model, record))
 
     def restore(self, record: QueryRecord, plan: PhysicalPlan, document: object, now: Now) -> None:
         """One that was written before this orchestrator came."""
@@ -183,6 +192,7 @@ class Deployments:
         while (record := self.model.queries[name]) and (target := step(record.state, query_status.signals_of(self.model, record, now))):
             self._enter(record, target, now)
         record = self._move_on(record)
+        record = self.model.queries[name] = self.checkpoints.advance(record, now)
         if record.forget and is_over(record.state):
             self._vanish(name)
         else:
@@ -198,6 +208,8 @@ class Deployments:
         self._enter(record, target, now)
 
     def _enter(self, record: QueryRecord, state: str, now: Now) -> None:
+        if state == "recovering":
+            record = self._recover(record, now)
         desired = "run" if state == "ready" and record.start else DESIRED.get(state)
         entered = record.entered(state, now, desired)
         if state == "failed":
@@ -209,6 +221,12 @@ class Deployments:
             entered = replace(entered, readers=readers, rows=rows, operators=operators)
             self.release_at[record.name] = now.steady + self._keep_s(entered)
         self.model.queries[record.name] = entered
+
+    def _recover(self, record: QueryRecord, now: Now) -> QueryRecord:
+        """The next attempt: all its instances are made anew."""
+        going_on, plan = recovery.next_attempt(self.model, record, now)
+        self.model.is_placed_anew(plan, physical.to_json(plan))
+        return going_on
 
     def _move_on(self, record: QueryRecord) -> QueryRecord:
         """As far as the move of one of its instances has come; when it is there, the plan says so, and the next that has to leave goes."""
@@ -245,5 +263,6 @@ class Deployments:
 
     def _vanish(self, name: str) -> None:
         self._release(name)
+        self.checkpoints.forget(name)
         self.desired.erase(name)
         self.model.forget_query(name)

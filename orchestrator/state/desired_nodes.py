@@ -24,6 +24,10 @@ class DesiredNodes:
     def delete(self, path: str) -> None:
         self._outbox.append(Delete(path))
 
+    def do(self, command: ClusterCommand) -> None:
+        """Before what is put from now on."""
+        self._outbox.append(command)
+
     def commands(self) -> list[ClusterCommand]:
         """What has come together since it was asked last, in order."""
         commands, self._outbox = self._outbox, []
@@ -49,7 +53,7 @@ class DesiredNodes:
 
     def restore(self, nodes: Mapping[str, Any], known: Collection[str]) -> None:
         """Files what is written under the query it belongs to, by its path; what belongs to none that is known is to go."""
-        for kind in ("queries", "plans", "tables", "assignments"):
+        for kind in ("queries", "plans", "tables", "checkpoints", "assignments"):
             for path, value in below(nodes, kind):
                 name = names_of(path)[-1]
                 query = query_of_node(name) if kind == "assignments" else name
@@ -64,6 +68,7 @@ DEPTHS = {
     "queries": 1,
     "plans": 1,
     "tables": 1,
+    "checkpoints": 1,
     "assignments": 2,
     "publishers": 2,
     "subscriptions": 2,

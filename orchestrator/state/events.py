@@ -11,7 +11,7 @@ from cep.model.streams import Stream
 from cep.plan.physical import PhysicalPlan
 from cep.service.keys import ClientKey
 from cep.transport.curve import KeyPair
-from orchestrator.records import InstanceManager, PublisherRecord, Status, SubscriptionRecord
+from orchestrator.records import InstanceManager, Process, PublisherRecord, Status, SubscriptionRecord
 from orchestrator.state.blame import Deaths
 
 # --- what happens ----------------------------------------------------------------------------------------------------
@@ -149,6 +149,22 @@ class StatusesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerDied:
+    """That process of an instance manager was seen to end."""
+
+    im: str
+    process: Process
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFailed:
+    """A manifest could not be written."""
+
+    query: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class OfferMembersKey:
     """The members' key pair, where there is none yet."""
 
@@ -204,6 +220,8 @@ Event = (
     | ManagersSeen
     | HostsSeen
     | StatusesSeen
+    | ManagerDied
+    | ManifestFailed
     | OfferMembersKey
     | RotateMembersKey
     | RegisterKey
@@ -231,4 +249,15 @@ class Delete:
     path: str
 
 
-ClusterCommand = Put | Delete
+@dataclass(frozen=True, slots=True)
+class WriteManifest:
+    """A file of the cluster's checkpoints is to be there, before what is put behind this: `text` in file `name` of `folder`."""
+
+    query: str
+    folder: str
+    name: str
+    text: str
+
+
+NodeCommand = Put | Delete
+ClusterCommand = NodeCommand | WriteManifest

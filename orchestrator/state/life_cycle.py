@@ -6,19 +6,33 @@ from collections.abc import Iterable, Iterator
 
 LIFE_CYCLE: dict[str, dict[str, str]] = {
     "accepted": {"assign": "deploying"},
-    "deploying": {"failure": "failed", "all ready": "ready", "stop": "stopping", "drain": "stopping"},
-    "ready": {"failure": "failed", "all ended": "ended", "all running": "running", "stop": "stopping", "drain": "draining"},
-    "running": {"failure": "failed", "all ended": "ended", "stop": "stopping", "drain": "draining"},
-    "draining": {"failure": "failed", "all ended": "stopped", "stop": "stopping"},
+    "deploying": {"failure": "failed", "loss": "recovering", "all ready": "ready", "stop": "stopping", "drain": "stopping"},
+    "ready": {
+        "failure": "failed",
+        "loss": "recovering",
+        "all ended": "ended",
+        "all running": "running",
+        "stop": "stopping",
+        "drain": "draining",
+    },
+    "running": {"failure": "failed", "loss": "recovering", "all ended": "ended", "stop": "stopping", "drain": "draining"},
+    "draining": {"failure": "failed", "loss": "recovering", "all ended": "stopped", "stop": "stopping"},
     "stopping": {"all over": "stopped"},
     "stopped": {},
     "ended": {},
     "failed": {},
-    "recovering": {"failure": "failed", "all running": "running", "stop": "stopping"},  # reserved: nothing leads here yet
+    "recovering": {
+        "failure": "failed",
+        "loss": "recovering",
+        "ready again": "ready",
+        "running again": "running",
+        "draining again": "draining",
+        "stop": "stopping",
+    },
 }
-"""state -> {signal: next state}. Signals of a row are tried in its order."""
+"""state -> {signal: next state}. Signals of a row are tried in its order. A `loss` is what a query that recovers goes on from."""
 
-DESIRED = {"deploying": "ready", "running": "run", "draining": "drain", "stopping": "stop", "failed": "fail"}
+DESIRED = {"deploying": "ready", "recovering": "ready", "running": "run", "draining": "drain", "stopping": "stop", "failed": "fail"}
 """What a query's instances are asked to be once it enters a state; states without an entry change nothing.
 A query in `ready` asks for `run` as soon as it is to start."""
 
@@ -30,10 +44,10 @@ _REACHED = {
 }
 """Signal -> the statuses that all instances must have for it; `gone`: the instance manager is not there any more."""
 
-READABLE = frozenset(("ready", "running"))
+READABLE = frozenset(("ready", "running", "recovering"))
 """A publisher of a stream it reads is told of a query in these states."""
 
-STARTABLE = frozenset(("accepted", "deploying", "ready", "running"))
+STARTABLE = frozenset(("accepted", "deploying", "ready", "running", "recovering"))
 """A query in these states may be told to start."""
 
 STOPPING = frozenset(("stopping", "draining"))

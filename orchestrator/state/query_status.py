@@ -6,16 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cep.model.limits import STRIKES_MAX
+from cep.plan.checkpoints import recovers
 from cep.plan.physical import Instance
 from orchestrator.records import FailureCause, Now, QueryRecord, added_up
-from orchestrator.state import evacuations, moves
+from orchestrator.state import evacuations, moves, recovery
 from orchestrator.state.cluster_model import ClusterModel
-from orchestrator.state.life_cycle import is_over, signals
+from orchestrator.state.life_cycle import LIFE_CYCLE, is_over, signals
+from orchestrator.state.losses import certainly_lost, missing
 
 
 def signals_of(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
     """Those of `LIFE_CYCLE` that hold now."""
     seen = signals(_statuses(model, record))
+    if record.state == "recovering" and "all ready" in seen:
+        seen |= {f"{record.wish} again"}
+    if recovers(model.plans[record.name]) and record.state in _RECOVERING:
+        return seen | recovery.loss(model, record, now)
     return seen | {"failure"} if failure_of(model, record, now) else seen
 
 
@@ -26,11 +33,17 @@ def _statuses(model: ClusterModel, record: QueryRecord) -> Iterator[str | None]:
         yield "gone" if moves.home(model, record, instance) in lost else None if status is None else status.state
 
 
+#: In these states a query that recovers goes on from a loss.
+_RECOVERING = frozenset(state for state, row in LIFE_CYCLE.items() if "loss" in row)
+
+
 def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCause | None:
     """The first failed instance in topological order, or the first whose instance manager is lost, or that cannot leave a host."""
-    lost = missing(model, record)
-    if now.steady < model.judge_from:  # one that is not there may come yet; one that is there anew is another process
-        lost = {im: what for im, what in lost.items() if im in model.managers}
+    if record.strikes >= STRIKES_MAX:
+        return FailureCause("", None, f"it has recovered {record.strikes} times without a checkpoint in between; at last {record.reason}")
+    if recovery.has_killed(model, record) and recovers(model.plans[record.name]):
+        return FailureCause("", None, f"it has ended instance managers: {'; '.join(model.blames[record.name].deaths.values())}")
+    lost = certainly_lost(model, record, now)
     coming = moves.newcomers(record) if record.move is not None and record.move.redirecting else ()
     for instance in (*model.plans[record.name].instances, *coming):
         status = model.status(record, instance)
@@ -41,19 +54,6 @@ def failure_of(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCau
         if instance.im in lost:
             return FailureCause(*_place(model, record, instance), lost[instance.im])
     return evacuations.failure(model, record, now)
-
-
-def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:
-    """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
-    lost = {}
-    for im, process in record.hosts.items() if model.has_looked else ():
-        manager = model.managers.get(im)
-        if manager is None or manager.process != process:
-            what = f"instance manager {im!r} (process {process.pid})"
-            anew = "its ZooKeeper session ended" if manager is None else f"it was started anew, as process {manager.process.pid}"
-            death = model.deaths.get((im, process))
-            lost[im] = f"{what} is gone: {anew}" if death is None else f"{what} {death.how}"
-    return lost
 
 
 def _place(model: ClusterModel, record: QueryRecord, instance: Instance) -> tuple[str, int | None]:

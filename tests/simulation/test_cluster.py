@@ -10,10 +10,13 @@ import pytest
 
 from cep.dataflow.movement import bucket_move, figures
 from cep.dataflow.sources.source import Source
+from cep.elements import Fail
 from cep.transport import wire
 from cep.transport.wire import HEADER_BYTES
+from orchestrator.state import losses
 from simulation.__main__ import SeedRun, run_seed
 from simulation.cluster import simulated
+from simulation.faults import Fault
 from simulation.schedule import Trace
 from simulation.sockets import SimulatedLink
 
@@ -23,17 +26,17 @@ SEEDS = (0, 3, 15)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_answers_as_the_reference_does(seed: int) -> None:
-    assert run_seed(seed, Trace()).wrong == []
+    assert run_seed(seed, Trace(), ()).wrong == []
 
 
 def test_the_same_seed_has_the_same_trace() -> None:
     once, again = Trace(keep=True), Trace(keep=True)
-    assert run_seed(15, once).moved == run_seed(15, again).moved
+    assert run_seed(15, once, ()).moved == run_seed(15, again, ()).moved
     assert once.lines == again.lines and once.digest == again.digest
 
 
 def test_nothing_is_left_of_a_cluster() -> None:
-    with simulated(0, Trace()) as cluster:
+    with simulated(0, Trace(), ()) as cluster:
         cluster.run()
     left = weakref.ref(cluster)
     del cluster
@@ -50,7 +53,7 @@ def test_many_seeds() -> None:
 
 def broken(seeds: Iterable[int]) -> SeedRun:
     """The first run that something was wrong with."""
-    return next(found for seed in seeds if (found := run_seed(seed, Trace())).wrong)
+    return next(found for seed in seeds if (found := run_seed(seed, Trace(), ())).wrong)
 
 
 class TestPlanted:
@@ -81,3 +84,33 @@ class TestPlanted:
 
         monkeypatch.setattr(SimulatedLink, "carry", carry)
         assert "MessagesLost" in broken((15, *range(20))).wrong[0]
+
+
+class TestFaults:
+    @pytest.mark.parametrize("seed", (1, 2, 6, 9))
+    def test_what_was_not_hit_answers_and_what_was_hit_says_so(self, seed: int) -> None:
+        found = run_seed(seed, Trace())
+        assert found.faults and found.wrong == []
+
+    def test_the_same_seed_has_the_same_faults(self) -> None:
+        once, again = Trace(keep=True), Trace(keep=True)
+        assert run_seed(1, once).faults == run_seed(1, again).faults
+        assert once.lines == again.lines
+
+    def test_a_failure_that_names_no_cause_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(losses, "missing", lambda model, record: dict.fromkeys(_missing(model, record), "something went wrong"))
+        assert "is named as the cause" in hit((2, *range(100))).wrong[0]
+
+    def test_an_end_that_is_none_is_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An instance that fails says that its stream has ended."""
+        monkeypatch.setattr(wire, "_KIND_OF", {**wire._KIND_OF, Fail: wire.END})
+        assert any("AnswersAgree" in text or "broke off" in text for text in hit(range(100)).wrong)
+
+
+_missing = losses.missing
+
+
+def hit(seeds: Iterable[int]) -> SeedRun:
+    """The first run that something was wrong with, of those in which an instance manager is killed while the query runs."""
+    kills = [Fault("kill instance manager", 200_000_000), Fault("kill instance manager", 100_000_000)]
+    return next(found for seed in seeds if (found := run_seed(seed, Trace(), kills)).wrong)

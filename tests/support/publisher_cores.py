@@ -39,7 +39,8 @@ def opened(*documents: dict[str, Any], limit: int = LIMIT) -> tuple[PublisherCor
 
 def let_in(made: PublisherCore, reader: StreamReader, watermark: int = MIN_TIME, beaten: int = 4, **more: Any) -> Sequence[StreamCommand]:
     said = {"here": True, "limit": LIMIT, "process": 1} | more
-    return made.heard(Header(wire.OPENED, reader.channel, watermark=watermark), wire.to_json(said), beaten)
+    header = Header(wire.OPENED, reader.channel, sequence=more.get("sequence", 0), watermark=watermark)
+    return made.heard(header, wire.to_json(said), beaten)
 
 
 def hear(made: PublisherCore, reader: StreamReader, kind: int, body: Any = None, **header: int) -> Sequence[StreamCommand]:
@@ -53,7 +54,8 @@ def send(made: PublisherCore, greatest: int, size: int = 10, rows: int = 1) -> l
     for readers in made.readers.queries():
         reader = made.choose(readers, size)
         assert reader is not None
-        found.append((reader, made.numbering.batch(reader, size, 7, before)))
+        found.append((reader, header := made.numbering.batch(reader, size, 7, before)))
+        reader.note(header, bytes(size))
     made.numbering.record += rows
     return found
 

@@ -1,4 +1,8 @@
-"""A checkpoint: the state of an instance as it is behind a Barrier."""
+"""A checkpoint: the state of an instance as it is behind a Barrier.
+
+Partial results are taken like any other state, not let out: flushed each second they would spare nothing. Restored, those of an instance
+go to one instance, whichever, for it is only on its way to their owners.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,9 @@ Snapshot = dict[str, list[Part]]
 
 
 class Checkpoint:
-    """Partial results leave, the state is taken, and the Barrier goes on. `pause_at`: the number of one behind which nothing more is
-    taken."""
+    """What was gathered leaves, the state is taken, and the Barrier goes on. `pause_at`: the number of one behind which nothing more is
+    taken. `on_taken` is called with the number when the state stands still; without it snapshots are kept here. `lets_out`: partial
+    results leave before."""
 
     waits_for = ""
 
@@ -26,6 +31,8 @@ class Checkpoint:
         self.life, self.walk, self.nodes, self.outputs = life, walk, nodes, outputs
         self.snapshots: dict[int, Snapshot] = {}  # by number
         self.pause_at: int | None = None
+        self.on_taken: Callable[[int], None] | None = None
+        self.lets_out = False
 
     def begin(self) -> None:
         """Nothing is prepared."""
@@ -35,12 +42,22 @@ class Checkpoint:
         return True
 
     def run(self, barrier: CheckpointBarrier) -> Iterator[Work | None]:
-        yield self.walk.let_out_partials(self.nodes)
-        self.snapshots[barrier.number] = {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
+        if self.lets_out:
+            yield self.walk.let_out_partials(self.nodes)
+        for output in self.outputs:
+            output.flush_rows()
+        yield iter(())  # whatever has no credit leaves before it goes on
+        if self.on_taken is None:
+            self.snapshots[barrier.number] = self.snapshot()
+        else:
+            self.on_taken(barrier.number)
         for output in self.outputs:
             output.barrier(barrier)
         if barrier.number == self.pause_at:
             self.life.enter("pause")
+
+    def snapshot(self) -> Snapshot:
+        return {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}
 
     def restore(self, snapshots: Sequence[Snapshot], keep: Callable[[str], Keep]) -> None:
         """Takes of what all instances of this subquery had what is this one's: by operator, the rows that `keep` names."""

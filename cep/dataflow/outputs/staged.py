@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,8 @@ from cep.world.store import File, append_all
 #: what a virtual machine's host takes back first and a guest pays for when it uses them again; calls at odd places get many small ones.
 WRITE_BYTES = 128 << 10
 
-_SUFFIX = ".staged"
+SUFFIX = ".staged"
+_ATTEMPT = re.compile(r"(\.attempt-[0-9]+)?\.staged\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,15 @@ class Staged:
     bytes: int
 
 
-def staged_name(name: str) -> str:
-    return f".{name}{_SUFFIX}"
+def staged_name(name: str, attempt: int = 0) -> str:
+    """`attempt`: of a query that has recovered so often; what an earlier one left behind is not in its way."""
+    return f".{name}{f'.attempt-{attempt}' if attempt else ''}{SUFFIX}"
 
 
 def final(path: str) -> str:
     """The path at which a staged file is shown."""
     folder, name = os.path.split(path)
-    return os.path.join(folder, name.removeprefix(".").removesuffix(_SUFFIX))
+    return os.path.join(folder, _ATTEMPT.sub("", name.removeprefix(".")))
 
 
 class Appending(io.RawIOBase):

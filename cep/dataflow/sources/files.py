@@ -84,14 +84,25 @@ class FileSource:
         begun = {each.partition: self.begun[each.partition] for each in self._left() if each.partition in self.begun}
         if self.block is not None:
             begun[self.blocks[self.index].partition] = (self.place, self.record, self.max_time)
-        return {"finished": sorted(self.finished | done), "begun": sorted(begun.items())}
+        return {"finished": sorted(self.finished | done), "begun": sorted(begun.items()), "dealt": [self.reader, self.readers]}
 
     def restore(self, positions: Sequence[Position]) -> None:
-        """The blocks that are left are dealt anew, the begun ones among them."""
+        """The blocks that are left are dealt anew, the begun ones among them; one of several readers that knows of itself alone goes on
+        with those that it had."""
+        if self.readers > 1 and [each["dealt"] for each in positions] == [[self.reader, self.readers]]:
+            self._go_on(positions[0])
+            return
         self.finished = {partition for each in positions for partition in each["finished"]}
         self.begun = {partition: tuple(begun) for each in positions for partition, begun in each["begun"] if partition not in self.finished}
         self.blocks = [block for block in self.blocks if block.partition not in self.finished]
         self.index, self.watermark = self.reader, MIN_TIME
+        self._promise()
+
+    def _go_on(self, position: Position) -> None:
+        finished = set(position["finished"])
+        self.begun = {partition: tuple(begun) for partition, begun in position["begun"]}
+        own = [block.partition in finished for block in self.blocks[self.reader :: self.readers]]
+        self.index, self.watermark = self.reader + self.readers * sum(own), MIN_TIME
         self._promise()
 
     def _left(self) -> Sequence[Block]:

@@ -26,6 +26,7 @@ from cep.dataflow.sources.publishers import (
 )
 from cep.dataflow.sources.source import ENOUGH_ROWS, NONE_ON_TIME, Position
 from cep.elements import MAX_TIME, MIN_TIME, Barrier, Batch, Idle
+from cep.errors import ClusterError
 from cep.kernels.lateness import on_time
 from cep.model.limits import ANY_TIME
 
@@ -79,12 +80,16 @@ class PublishedSource:
         self.enough_rows = ENOUGH_ROWS
         self.vanished = VanishedPublishers()
         self.late = LateRows()
+        self.is_restored = False  # it goes on from a checkpoint, and publishers send what came behind it once more
+        self.resumes: dict[str, tuple[int, int]] = {}  # of those that were open there: elements and bytes that were taken
+        self.closed: dict[str, str] = {}  # by name, which publisher has closed last
+        self.covered: dict[str, str] = {}  # likewise at that checkpoint: one that has not heard of it sends nothing once more
 
     def open(self, publisher: PublisherPartition, sent_until: int = MIN_TIME) -> int:
         """Registers it at the watermark this source answers with. `sent_until`: the greatest event time it has sent so far."""
-        if publisher.name in self.expected:
-            self.expected.discard(publisher.name)
+        if publisher.name in self.expected and publisher.name not in self.resumes:
             self.since = max(self.since, min(sent_until, MAX_TIME - 1) + 1 if sent_until > MIN_TIME else MIN_TIME)
+        self.expected.discard(publisher.name)
         self.vanished.pop(publisher.name, None)
         publisher.watermark = self.watermark
         publisher.described = f"stream {self.stream!r}, publisher {publisher.name!r}"
@@ -191,6 +196,8 @@ class PublishedSource:
             self._give_up(publisher.name, element.reason)
             return None
         elif isinstance(element, Closing):
+            if publisher.incarnation:
+                self.closed[publisher.name] = publisher.incarnation
             self.close(element.name)
             self.finish(element.last, element.others)
             return None
@@ -201,6 +208,8 @@ class PublishedSource:
             if publisher.gone_on:
                 return None  # it is idle at the new place, too
             self._rouse(publisher.name)
+        if self.is_restored and batch is not None and int(batch.time.min()) < self.watermark:
+            raise ClusterError(f"{publisher.described}: rows that it sent once more come too late: others were not waiting for them")
         if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
         if isinstance(element, Idle) and all(isinstance(behind[0], Barrier) for behind in publisher.inbox.queue):
@@ -294,6 +303,8 @@ class PublishedSource:
             "records": dict(self.records),
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
+            "closed": dict(self.closed),
+            "open": {name: [each.inbox.taken, each.inbox.consumed] for name, each in self.publishers.items()},
         }
 
     def restore(self, positions: Sequence[Position]) -> None:
@@ -312,6 +323,14 @@ class PublishedSource:
         times = _by_publisher(min, [each["times"] for each in positions])
         self.merge.times.update({name: time for name, time in times.items() if name in self.publishers})
         self.fall_asleep(set.intersection(*(set(each["idle"]) for each in positions)))
+
+    def expect_again(self, position: Position) -> None:
+        """The publishers that were open there: each sends what was not taken then, and nothing is taken before all have come."""
+        self.is_restored = True
+        self.resumes = {name: (sequence, consumed) for name, (sequence, consumed) in position["open"].items()}
+        self.expected = set(self.resumes)
+        self.closed = dict(position["closed"])
+        self.covered = dict(self.closed)
 
     def waits_for(self, now_us: int) -> str:
         if self.ended:

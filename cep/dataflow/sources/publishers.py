@@ -48,6 +48,7 @@ class PublisherPartition:
     last_row_us: int | None = None  # when its last batch came, by the clock; None: none yet
     watermark: int = MIN_TIME
     idle: bool = False
+    incarnation: str = ""  # which publisher of that name; empty: its query does not recover
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from cep.plan.route import Route
 from cep.transport import wire
-from tests.support.publisher_cores import HERE, STREAM, THERE, core, document, hear, opened, send
+from driver.streams.commands import Send
+from tests.support.publisher_cores import HERE, STREAM, THERE, core, document, hear, let_in, opened, said, send
 
 
 def test_a_query_of_the_same_name_deployed_anew_is_another_reader() -> None:
@@ -76,3 +77,98 @@ def test_what_a_reader_has_said_is_not_unsaid() -> None:
     hear(made, other, wire.CLOSED, {"reason": "it lies"})
     hear(made, other, wire.CLOSED, {"record": 3})
     assert "could not take what it sent: it lies" in made.unheard()
+
+
+class TestOfQueriesThatRecover:
+    """What such a reader is sent is kept until a commit covers it."""
+
+    def test_the_next_attempt_gets_what_no_commit_covers(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        for i in range(4):
+            send(made, i)
+        hear(made, reader, wire.COVERED, sequence=1)
+        _, opening = made.drop_gone([document(keeps=True, attempt=1, endpoint=THERE)])
+        assert isinstance(opening, Send) and opening.endpoint == THERE and wire.from_json(opening.body)["kept_from"] == 1
+        again = let_in(made, reader, sequence=2, received=20, consumed=20)
+        assert said(again)[:2] == [(wire.BATCH, THERE, 2), (wire.BATCH, THERE, 3)] and reader.is_here
+        assert {each.header.channel for each in again if isinstance(each, Send)} == {reader.channel}
+
+    def test_what_is_sent_again_has_its_own_stamp_and_watermark(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        before = [header for i in (5_000, 9_000) for _, header in send(made, i)]
+        made.drop_gone([document(keeps=True, attempt=1)])
+        again = [each.header for each in let_in(made, reader) if isinstance(each, Send)][:2]
+        assert [header._replace(channel=0) for header in again] == [header._replace(channel=0) for header in before]
+
+    def test_an_answer_that_is_older_than_the_attempt_says_nothing(self) -> None:
+        made, (reader,) = opened(document(keeps=True, attempt=2))
+        channel = reader.channel
+        assert not made.drop_gone([document(keeps=True, attempt=1)]) and made.ask([document(keeps=True, attempt=1)])[0] == []
+        assert reader.channel == channel and reader.is_here and list(made.readers.values()) == [reader]
+
+    def test_it_is_asked_as_soon_as_it_is_built(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        assert not made.drop_gone([document(keeps=True, attempt=1, here=False)]) and not reader.gone and not reader.is_here
+        assert made.drop_gone([document(keeps=True, attempt=1)])
+        assert not made.drop_gone([document(keeps=True, attempt=1)]), "once"
+
+    def test_one_that_has_lost_its_place_is_not_gone(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        hear(made, reader, wire.CLOSED)
+        assert not reader.is_here and not reader.gone and not reader.closed
+
+    def test_it_is_gone_with_its_query(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        made.drop_gone([])
+        assert reader.gone
+
+    def test_the_last_word_is_confirmed_by_a_commit_alone(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        made.say_goodbye(True, [])
+        hear(made, reader, wire.CLOSED, {"heard": True})
+        assert made.readers.uncovered and not reader.is_here
+        made.drop_gone([document(keeps=True, attempt=1)])
+        assert (wire.CLOSE, HERE, 0) in said(let_in(made, reader))
+        hear(made, reader, wire.CLOSED, {"heard": True, "covered": True})
+        assert reader.closed and not made.readers.uncovered
+
+    def test_it_gets_no_more_than_it_has_credit_for(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        for i in range(3):
+            send(made, i, size=600)
+        made.drop_gone([document(keeps=True, attempt=1)])
+        assert said(let_in(made, reader, limit=1000)) == [(wire.BATCH, HERE, 0)] and not reader.is_here
+        more = hear(made, reader, wire.CREDIT, sequence=600, record=5000)
+        assert said(more)[:2] == [(wire.BATCH, HERE, 1), (wire.BATCH, HERE, 2)] and reader.is_here
+
+    def test_silence_in_the_middle_is_over(self) -> None:
+        """Others may not go on without it while more is on its way."""
+        made, (reader,) = opened(document(keeps=True))
+        made.silence.say_idle([reader])
+        reader.told_idle = False
+        send(made, 1)
+        made.drop_gone([document(keeps=True, attempt=1)])
+        assert said(let_in(made, reader))[:2] == [(wire.WATERMARK, HERE, 0), (wire.BATCH, HERE, 1)]
+
+    def test_columns_that_came_meanwhile_are_told_before_rows_that_have_them(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        made.drop_gone([document(keeps=True, attempt=1, here=False)])
+        made.grow(STREAM)
+        made.drop_gone([document(keeps=True, attempt=1)])
+        assert said(let_in(made, reader))[:2] == [(wire.BATCH, HERE, 0), (wire.OPEN, HERE, 1)]
+
+    def test_what_was_not_kept_is_not_passed_over(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        made.drop_gone([document(keeps=True, attempt=1)])
+        let_in(made, reader, sequence=9)
+        assert reader.closed and "how many rows it took is not known" in made.unheard()
+
+    def test_a_publisher_waits_for_one_that_has_never_let_it_in(self) -> None:
+        made = core()
+        (reader,), _ = made.ask([document(keeps=True)])
+        assert made.readers.awaited
+        let_in(made, reader)
+        assert not made.readers.awaited

@@ -1,0 +1,278 @@
+"""`python -m benchmarks faults`: processes of a cluster are killed while a query that recovers reads files, and its rows are counted.
+
+Rules:
+1. A round is a query over the same files, which ends when they have been read. Meanwhile processes of all kinds are killed, one after the
+   other, at moments drawn from the seed: most of them after the query goes on again, some while it recovers.
+2. What a subscriber got and what stands in the finished files are each, row for row, what the files ask for, counted apart with numpy:
+   none lost, none twice.
+3. A recovery lasts from the kill of an instance manager that the query was on until its subscriber has the first row of the next attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import typer
+
+from cep.errors import CepError
+from driver import TIME, LocalCluster, Query, Running, count, files, sum_, window_start
+
+GROUPS, WINDOW_MS, FILES = 500, 20_000, 6
+HANGS_S = 120.0
+SOON_S = 0.05  # after which the next kill may come while the query recovers
+LATER_S = 1.0
+DEATHS_MAX = 3  # that a query may be blamed for without a checkpoint in between
+AT_ONCE = 0.2  # of the kills, which do not wait for the query
+
+#: What is killed, how often compared with others.
+VICTIMS = {"im": 10, "orchestrator": 2, "zookeeper": 2, "gateway": 1, "metric-server": 1}
+
+#: Rows as (window, key, n, total), packed: sorted, so that two of them compare.
+Rows = np.ndarray
+
+
+def write_files(folder: Path, rows: int) -> str:
+    """`t,key,value` lines, dealt to several files; what matches them."""
+    i = np.arange(rows, dtype=np.int64)
+    for part in range(FILES):
+        own = i[part::FILES]
+        table = pa.table({"t": own, "key": own * 7919 % GROUPS, "value": own % 1000})
+        pa.csv.write_csv(table, folder / f"records-{part}.txt", pa.csv.WriteOptions(include_header=False))
+    return str(folder / "records-*.txt")
+
+
+def expected(rows: int) -> Rows:
+    i = np.arange(rows, dtype=np.int64)
+    slot = i // WINDOW_MS * GROUPS + i * 7919 % GROUPS
+    n, total = np.bincount(slot), np.bincount(slot, weights=(i % 1000).astype(np.float64)).astype(np.int64)
+    there = np.flatnonzero(n)
+    return _sorted(there % GROUPS, n[there], total[there], there // GROUPS)
+
+
+def _sorted(key: np.ndarray, n: np.ndarray, total: np.ndarray, window: np.ndarray) -> Rows:
+    columns = {"window": window, "key": key, "n": n, "total": total}
+    found = np.empty(len(key), [(name, np.int64) for name in columns])
+    for name, column in columns.items():
+        found[name] = column
+    return np.sort(found, order=list(columns))
+
+
+def rows_of(table: pa.Table) -> Rows:
+    start, key, n, total = (np.asarray(table[name].cast(pa.int64()).to_numpy(), np.int64) for name in ("start", "key", "n", "total"))
+    unit = {"s": 1, "ms": 1, "us": 1000, "ns": 1_000_000}[table.schema.field("start").type.unit]
+    return _sorted(key, n, total, start // unit // WINDOW_MS)
+
+
+def query(name: str, paths: str, folder: Path, checkpoint: str) -> Query:
+    read = files(f"{name}.in", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 20)
+    made = Query(name).source(read)
+    made = made.aggregate("w", TIME(f"{WINDOW_MS // 1000}s"), by="key", start=window_start(), n=count(), total=sum_("value"))
+    made = made.output(f"{name}.out", folder=str(folder), format="parquet")
+    return made.options(parallelism=3, recover="on-commit", checkpoint=checkpoint)
+
+
+@dataclass
+class Result:
+    """What has been done, what was seen, and what is wrong."""
+
+    done: Counter[str] = field(default_factory=Counter)
+    recovered_s: list[float] = field(default_factory=list)
+    rounds: int = 0
+    rows: int = 0
+    lost: int = 0
+    twice: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def compare(self, what: str, found: Rows, wanted: Rows) -> None:
+        """What of the rows is missing, and what is there once too often or is another."""
+        self.rows += len(found)
+        if np.array_equal(found, wanted):
+            return
+        there, want = Counter(found.tolist()), Counter(wanted.tolist())
+        lost, twice = (want - there).total(), (there - want).total()
+        self.lost, self.twice = self.lost + lost, self.twice + twice
+        self.wrong.append(f"{what}: of {want.total():,} rows {lost:,} are missing, {twice:,} came twice or are others")
+
+    def lines(self) -> Iterator[str]:
+        yield f"{self.done.total()} kills: {', '.join(f'{what} {n}' for what, n in sorted(self.done.items()))}"
+        yield f"{self.rounds} rounds, {self.rows:,} rows compared: lost {self.lost}, twice {self.twice}"
+        if self.recovered_s:
+            p50, p95, worst = np.percentile(self.recovered_s, [50, 95, 100])
+            yield f"{len(self.recovered_s)} recoveries, from kill to first row: p50 {p50:.2f} s, p95 {p95:.2f} s, worst {worst:.2f} s"
+        yield from (f"WRONG: {what}" for what in self.wrong)
+
+
+class Reader:
+    """Takes what the query puts out, in a thread, and notes when."""
+
+    def __init__(self, running: Running, stream: str) -> None:
+        self.subscription = running.subscribe(stream)
+        self.batches: list[pa.RecordBatch] = []
+        self.arrived: list[float] = []
+        self.error: CepError | None = None
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        try:
+            for batch in self.subscription:
+                self.batches.append(batch)
+                self.arrived.append(time.monotonic())
+        except CepError as error:
+            self.error = error
+
+    @property
+    def ended(self) -> bool:
+        return not self.thread.is_alive()
+
+    def first_after(self, moment: float) -> float | None:
+        return next((at for at in self.arrived if at > moment), None)
+
+
+class Round:
+    """One query from its start to its end, while processes are killed."""
+
+    def __init__(self, faults: Faults, number: int, folder: Path) -> None:
+        self.faults, self.cluster, self.result, self.choose = faults, faults.cluster, faults.result, faults.choose
+        self.name, self.folder = f"round{number}", folder
+        self.committed, self.since_commit = list[int](), 0
+        self.running = self.cluster.deploy(query(self.name, faults.paths, folder, faults.checkpoint), start=False)
+        self.reader = Reader(self.running, f"{self.name}.out")
+        self.running.start()
+
+    def run(self, kills: int) -> None:
+        while not self.reader.ended and self.result.done.total() < kills:
+            self._pause(self.choose.random() * (SOON_S if self.choose.random() < AT_ONCE else LATER_S))
+            if not self.reader.ended:
+                self._kill()
+        self.reader.thread.join(HANGS_S)
+        self._check()
+
+    def _pause(self, seconds: float) -> None:
+        self.reader.thread.join(seconds)
+
+    def _kill(self) -> None:
+        kind = self.choose.choices(list(VICTIMS), list(VICTIMS.values()))[0]
+        name = f"im-{self.choose.randrange(self.faults.instances)}" if kind == "im" else kind
+        if kind == "im":
+            self._await_commit()
+        pid = dict(self.cluster.processes()).get(name)
+        if pid is None:
+            return  # it is down already, or was not started yet
+        before, began = self._attempts(), time.monotonic()
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.faults.say(f"{self.name}: {name} ({pid})")
+        self.result.done[kind] += 1
+        if kind == "im":
+            self._note_recovery(before, began)
+
+    def _note_recovery(self, before: int, began: float) -> None:
+        """Until the first row of the next attempt has come, if there is one: the query may have ended meanwhile."""
+        at_once = self.choose.random() < AT_ONCE
+        while time.monotonic() - began < HANGS_S and not self.reader.ended:
+            if (attempts := self._attempts()) > before:
+                seen = time.monotonic()
+                while not at_once and not self.reader.ended and time.monotonic() - began < HANGS_S:
+                    if (arrived := self.reader.first_after(seen)) is not None:
+                        if attempts == self._attempts():  # no other one has come between
+                            self.result.recovered_s.append(arrived - began)
+                        return
+                    self._pause(0.005)
+                return
+            self._pause(0.005)
+
+    def _await_commit(self) -> None:
+        """A third death in a row that it may be blamed for, without a checkpoint in between, would fail the query for good."""
+        while (last := self._last_commit()) == self.committed and self.since_commit == DEATHS_MAX - 1 and not self.reader.ended:
+            self._pause(0.02)
+        self.since_commit = 1 if last != self.committed else self.since_commit + 1
+        self.committed = last
+
+    def _last_commit(self) -> list[int]:
+        last = self._recovery()["checkpoints"]["last"]
+        return [] if last is None else list(last["number"])
+
+    def _attempts(self) -> int:
+        return int(self._recovery()["attempts"])
+
+    def _recovery(self) -> dict[str, Any]:
+        """As its status says, once an orchestrator answers."""
+        while True:
+            try:
+                return dict(self.running.status()["recovery"])
+            except CepError:
+                self._pause(0.05)
+
+    def _check(self) -> None:
+        self.result.rounds += 1
+        if not self.reader.ended:
+            self.result.wrong.append(f"{self.name} hangs: {self.running.status()}")
+            return
+        if self.reader.error is not None:
+            self.result.wrong.append(f"{self.name} failed: {self.reader.error}")
+            return
+        wanted = self.faults.wanted
+        self.result.compare(f"{self.name}, subscriber", rows_of(pa.Table.from_batches(self.reader.batches)), wanted)
+        self.result.compare(f"{self.name}, files", rows_of(pa.dataset.dataset(self.folder, format="parquet").to_table()), wanted)
+        counted = self.running.status()["rows"][f"{self.name}.out"]
+        if counted != len(wanted):
+            self.result.wrong.append(f"{self.name}: expected {len(wanted):,} rows out in its status, got {counted:,}")
+
+
+class Faults:
+    """Rounds in one cluster, until there have been enough kills."""
+
+    def __init__(self, folder: Path, rows: int, seed: int, instances: int, checkpoint: str, say: Callable[[str], None]) -> None:
+        self.folder, self.instances, self.checkpoint, self.say = folder, instances, checkpoint, say
+        self.choose, self.result = random.Random(seed), Result()
+        self.paths, self.wanted = write_files(folder, rows), expected(rows)
+        self.cluster = LocalCluster(instances=instances, data=[folder])
+
+    def run(self, kills: int) -> Result:
+        with self.cluster:
+            while self.result.done.total() < kills and not self.result.wrong:
+                number = self.result.rounds
+                out = self.folder / f"out{number}"
+                out.mkdir()
+                round_ = Round(self, number, out)
+                round_.run(kills)
+                round_.running.delete()
+        return self.result
+
+
+def command(
+    kills: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    seed: Annotated[int, typer.Option(help="The same one chooses the same.")] = 7,
+    instances: Annotated[int, typer.Option(min=1, help="Instance managers.")] = 3,
+    rows: Annotated[int, typer.Option(min=1000, help="That are read in a round.")] = 24_000_000,
+    checkpoint: Annotated[str, typer.Option(help="The interval.")] = "1s",
+) -> None:
+    """Kills processes of a cluster while queries over files run that recover. Leaves status 1 if a row is lost or comes twice."""
+    began = time.monotonic()
+
+    def say(what: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
+
+    with TemporaryDirectory(prefix="cep-faults-") as folder:
+        result = Faults(Path(folder), rows, seed, instances, checkpoint, say).run(kills)
+    print("\n".join(result.lines()))
+    if result.wrong:
+        raise typer.Exit(1)

@@ -1,0 +1,94 @@
+"""Checkpoints of a query, as planner, orchestrator and instance managers speak of them: their numbers and files, and who takes any."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from cep.errors import QueryError
+from cep.plan.physical import PhysicalPlan
+from cep.plan.sources import source_of
+
+_TERM_BITS, _COUNT_BITS = 22, 24  # with 16 for the attempt they fit a machine word
+
+
+class CheckpointNumber(NamedTuple):
+    """`attempt` of the deployment, `term` of the leader that asked for it, and that leader's `serial`. Ordered: no two leaders, and no two
+    attempts, have the same."""
+
+    attempt: int
+    term: int
+    serial: int
+
+    @property
+    def packed(self) -> int:
+        """In the same order, as a Barrier bears it."""
+        return (self.attempt << _TERM_BITS + _COUNT_BITS) | self.term << _COUNT_BITS | self.serial
+
+    @staticmethod
+    def unpacked(packed: int) -> CheckpointNumber:
+        rest, serial = divmod(packed, 1 << _COUNT_BITS)
+        return CheckpointNumber(*divmod(rest, 1 << _TERM_BITS), serial)
+
+    def __str__(self) -> str:
+        """A part of names of files, in the same order."""
+        return f"{self.attempt:06}-{self.term:010}-{self.serial:010}"
+
+
+#: Before all others: none was taken.
+NO_CHECKPOINT = CheckpointNumber(0, 0, 0)
+
+
+def folder_of(query: str, epoch: int) -> str:
+    """The name of the folder of a deployment's checkpoints."""
+    return f"{quote(query, safe='')}.{epoch}"
+
+
+def manifest_name(number: CheckpointNumber) -> str:
+    return f"{number}.manifest"
+
+
+def piece_name(number: CheckpointNumber, subquery: str, index: int, process: tuple[int, int]) -> str:
+    """`process`: which writes it, so that a name is never written twice."""
+    return f"{number}-{quote(subquery, safe='')}-{index}-{process[0]}.{process[1]}.piece"
+
+
+def recovers(plan: PhysicalPlan) -> bool:
+    return plan.query.options.recover != "off"
+
+
+def check_recovery(plan: PhysicalPlan) -> PhysicalPlan:
+    """The plan. Raises QueryError: it is to recover, and something that it reads cannot be read again, which is named with the reason."""
+    if not recovers(plan):
+        return plan
+    for name in sorted(plan.streams):
+        if why := source_of(plan, name).can_replay():
+            raise QueryError(f"recover: stream {name!r} cannot be read again after a failure: {why}", "/options/recover")
+    refreshed = next((each.name for each in plan.query.operators if getattr(each, "refresh", None) is not None), None)
+    if refreshed is not None:
+        raise QueryError(f"recover: operator {refreshed!r} reads its table again and again, which is on no record yet", "/options/recover")
+    if plan.query.options.replicas > 1:
+        raise QueryError("recover: queries with replicas do not recover yet", "/options/recover")
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFile:
+    """A piece in the folder: its name and CRC."""
+
+    piece: str
+    crc: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that a recovery needs. `pieces`: by `<subquery>/<index>`."""
+
+    query: str
+    epoch: int
+    number: tuple[int, int, int]
+    plan: Mapping[str, Any]
+    pieces: Mapping[str, PieceFile]

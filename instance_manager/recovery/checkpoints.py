@@ -1,0 +1,150 @@
+"""Checkpoints of the instances at home here: what is asked of them, what they have taken, and what a commit lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cep.dataflow.outputs.sink import CommittedSink
+from cep.elements import CheckpointBarrier, Fail, Stop
+from cep.errors import ClusterError
+from cep.plan.checkpoints import CheckpointNumber, piece_name
+from cep.world.archive import Archive
+from cep.world.clock import Clock
+from instance_manager.clients.publishers import Publishers
+from instance_manager.hosting import InstanceHost
+from instance_manager.recovery.kept import KeptChannel
+from instance_manager.recovery.pieces import kept_of, piece_of, sinks_of
+
+#: So much may wait for a commit at an instance before it asks for one, whatever the interval.
+EARLY_BYTES = 8 << 20
+#: Likewise, of what its publishers have sent and keep until then.
+EARLY_RECEIVED_BYTES = 64 << 20
+
+#: Does a piece of work beside the engine's thread.
+Background = Callable[[Callable[[], None]], None]
+
+
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+@dataclass(frozen=True, slots=True)
+class PieceStored:
+    """A piece is on the disk, or is not, as `document` says."""
+
+    key: str
+    attempt: int
+    document: Mapping[str, Any]
+
+
+class Checkpoints:
+    """Used by the engine's thread, but for `stored`, which is called beside it with what is to be told there.
+
+    Args:
+        process: in whose name pieces are written.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        process: tuple[int, int],
+        background: Background,
+        stored: Callable[[PieceStored], None],
+        publishers: Publishers,
+    ) -> None:
+        self.clock, self.process, self.background, self.stored, self.publishers = clock, process, background, stored, publishers
+
+    def add(self, hosted: InstanceHost) -> None:
+        if hosted.recovery is not None:
+            hosted.movement.checkpoint.on_taken = partial(self._take, hosted)
+
+    def remove(self, hosted: InstanceHost) -> None:
+        hosted.movement.checkpoint.on_taken = None
+
+    def hear(self, hosted: InstanceHost, asked: CheckpointNumber, committed: CheckpointNumber) -> None:
+        """What stands in `/checkpoints/<query>`; of another attempt than the instance's it says nothing to it."""
+        own = hosted.recovery
+        if own is None:
+            return
+        if asked.attempt == own.attempt and asked.packed > own.asked:
+            own.asked = asked.packed
+            if hosted.instance.sources and not hosted.instance.done:
+                hosted.movement.begin(CheckpointBarrier(asked.packed))
+        if committed.attempt == own.attempt:
+            self._cover(hosted, committed.packed)
+
+    def _cover(self, hosted: InstanceHost, number: int) -> None:
+        for sink in sinks_of(hosted):
+            sink.cover(number)
+        for subscription in kept_of(hosted):
+            subscription.cover(number)
+        own = hosted.recovery
+        assert own is not None
+        if covered := [each for each in own.taken if each <= number]:
+            self.publishers.cover(own.taken[max(covered)])
+            own.taken = {each: taken for each, taken in own.taken.items() if each > number}
+
+    def give_up(self, hosted: InstanceHost, element: Stop | Fail) -> None:
+        """Its query is stopped or has failed for good: an end that no commit covers is none."""
+        for each in kept_of(hosted):
+            each.end(element)
+        for sink in sinks_of(hosted):
+            if isinstance(element, Stop):
+                sink.cover(None)
+
+    def stepped(self, hosted: InstanceHost) -> None:
+        """An instance that has ended has no Barriers, and adds to every later checkpoint what it was in the end."""
+        own = hosted.recovery
+        if own is None:
+            return
+        if hosted.instance.state == "ended" and own.asked > own.last:
+            self._take(hosted, own.asked)
+            for each in kept_of(hosted):
+                each.send(CheckpointBarrier(own.asked), 0, 0, 0)
+        ended = hosted.instance.state == "ended"
+        waiting = _waiting(hosted)
+        own.covered = not ended or all(each.is_delivered for each in waiting)
+        own.wants = own.pressing or sum(each.behind_bytes for each in kept_of(hosted)) > EARLY_BYTES
+        own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
+
+    def _take(self, hosted: InstanceHost, packed: int) -> None:
+        """Its state stands still now."""
+        own = hosted.recovery
+        assert own is not None
+        began = self.clock.steady_ns()
+        own.last, own.pressing, own.received = packed, False, _received(hosted)
+        own.taken[packed] = self.publishers.taken(hosted)
+        for sink in sinks_of(hosted):
+            sink.stage_for(packed)
+        data, number = piece_of(hosted), CheckpointNumber.unpacked(packed)
+        took_us = (self.clock.steady_ns() - began) // 1000
+        name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
+        self.background(partial(self._write, own.archive, hosted.key, number, name, data, took_us))
+
+    def _write(self, archive: Archive, key: str, number: CheckpointNumber, name: str, data: bytes, took_us: int) -> None:
+        document: dict[str, Any] = {"number": list(number), "piece": name, "bytes": len(data), "took_us": took_us, "crc": 0, "error": ""}
+        try:
+            document["crc"] = archive.write(name, data)
+        except ClusterError as error:
+            document["error"] = str(error)
+        self.stored(PieceStored(key, number.attempt, document))
+
+    def note(self, hosted: InstanceHost, stored: PieceStored) -> None:
+        """One that is not of the last number is too late."""
+        own = hosted.recovery
+        number = CheckpointNumber(*stored.document["number"]).packed
+        if own is not None and own.attempt == stored.attempt and number == own.last:
+            own.stored = stored.document
+
+
+def _received(hosted: InstanceHost) -> int:
+    """Bytes that have come of publishers."""
+    return sum(entry.account.bytes for entry in hosted.entries.values())
+
+
+def _waiting(hosted: InstanceHost) -> list[KeptChannel | CommittedSink]:
+    """What keeps something for a commit."""
+    return [*kept_of(hosted), *sinks_of(hosted)]

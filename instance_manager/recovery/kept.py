@@ -1,0 +1,149 @@
+"""A subscription to a query that recovers: what no commit covers yet is kept, and what its client has not confirmed is, too.
+
+    unconfirmed | held | behind
+    sent, and perhaps lost    covered, but without credit    behind the last commit, with the marks of checkpoints between
+
+All of it is in a checkpoint. Numbers go on from one attempt to the next; a restored one sends nothing before its client has said which
+number it waits for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cep.dataflow.channel import Credit
+from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
+from cep.transport import wire
+from cep.transport.wire import Header
+from instance_manager.clients.subscriptions import SubscriptionChannel
+
+#: Header, body, rows.
+Message = tuple[Header, Any, int]
+
+
+class KeptChannel(SubscriptionChannel):
+    """What is kept for a commit never blocks its instance; only what is covered and finds no credit does."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.behind: deque[Message | int] = deque()  # and the numbers of the checkpoints that were taken in between
+        self.behind_bytes = 0
+        self.is_over = False  # it was stopped, or has failed
+        self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
+
+    def begin_anew(self, attempt: int) -> None:
+        """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
+        self.answered = attempt == 0
+
+    def send(self, element: Element, size: int, watermark: int, since: int) -> None:
+        if isinstance(element, CheckpointBarrier):
+            self.behind.append(element.number)
+            return
+        if isinstance(element, Watermark | Idle):
+            return
+        if isinstance(element, Fail):
+            return  # perhaps its query goes on; if not, `end` says so
+        if isinstance(element, Stop):
+            self.end(element)
+            return
+        message = self._message(element, watermark, since)
+        self.behind.append(message)
+        self.behind_bytes += len(message[1] or b"")
+
+    def end(self, element: Stop | Fail) -> None:
+        """Its query is stopped or has failed, and will not go on: unless the client has its end already, it is told so."""
+        if self.is_over or (self.closed and self.is_covered):
+            return
+        self._give_up()
+        self.behind.append(self._message(element, MIN_TIME, MIN_TIME))
+        self.is_over = True
+        self._let_go(1)
+
+    def _message(self, element: Element, watermark: int, since: int) -> Message:
+        rows, created = (len(element.time), element.created) if isinstance(element, Batch) else (0, 0)
+        body = wire.body_of(element, self.format)
+        own = self.id, self.sequence, self.stream, self.format.fingerprint
+        self.sequence += 1
+        self.rows += rows
+        self.closed = isinstance(element, LAST)
+        return Header(wire.kind_of(element), *own, watermark, created, since=since), body, rows
+
+    def _give_up(self) -> None:
+        """What no commit covers will not come out: the numbers of what has not been sent are free again."""
+        there = [each for each in self.behind if not isinstance(each, int)]
+        if there:
+            self.sequence = there[0][0].sequence
+            self.rows -= sum(rows for *_, rows in there)
+        self.behind.clear()
+        self.behind_bytes = 0
+
+    def cover(self, number: int) -> None:
+        """Checkpoint `number` is committed: what came before it may go."""
+        marks = [at for at, each in enumerate(self.behind) if isinstance(each, int) and each <= number]
+        if marks:
+            self._let_go(marks[-1] + 1)
+
+    def _let_go(self, count: int) -> None:
+        for _ in range(count):
+            each = self.behind.popleft()
+            if not isinstance(each, int):
+                self.held.append(each)
+                self.held_bytes += len(each[1] or b"")
+                self.behind_bytes -= len(each[1] or b"")
+        self.pump()
+
+    def pump(self) -> None:
+        if self.answered:
+            super().pump()
+
+    def _sent(self, header: Header, body: Any, rows: int) -> bool:
+        sent = super()._sent(header, body, rows)
+        if sent:
+            self.unconfirmed.append(((header, body, rows), self.client.sent))
+        return sent
+
+    def grant(self, header: Header) -> None:
+        super().grant(header)
+        while self.unconfirmed and self.unconfirmed[0][1] <= self.client.consumed:
+            self.unconfirmed.popleft()
+
+    def resume(self, following: int) -> None:
+        """The client waits for number `following`, and counts credit anew."""
+        if self.answered:
+            return
+        self.client = Credit()
+        while self.held and self.held[0][0].sequence < following:
+            self.held_bytes -= len(self.held.popleft()[1] or b"")
+        self.answered = True
+
+    @property
+    def is_covered(self) -> bool:
+        """Is there nothing that waits for a commit?"""
+        return not self.behind
+
+    @property
+    def is_delivered(self) -> bool:
+        """Has its client confirmed everything?"""
+        return not (self.behind or self.held or self.unconfirmed)
+
+    @property
+    def is_new(self) -> bool:
+        """Has something come since the last checkpoint was taken?"""
+        return bool(self.behind) and not isinstance(self.behind[-1], int)
+
+    # In a checkpoint
+
+    def kept(self) -> Iterator[Message]:
+        """All that its client may not have."""
+        yield from (message for message, _ in self.unconfirmed)
+        yield from self.held
+        yield from (each for each in self.behind if not isinstance(each, int))
+
+    def restore(self, messages: Iterable[Message]) -> None:
+        """Those of a checkpoint that is committed."""
+        for header, body, rows in messages:
+            self.held.append((header._replace(channel=self.id), body, rows))
+            self.held_bytes += len(body or b"")
+        self.answered = False

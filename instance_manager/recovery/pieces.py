@@ -1,0 +1,146 @@
+"""The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as bytes.
+
+A piece is a magic word, and states (`cep.elements.State`), each behind its length. Those without an operator are documents: its figures,
+its subscriptions with what they keep, the files that its sinks have staged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from cep.dataflow.build import STATE_FORMAT
+from cep.dataflow.movement.bucket_move import merged_pieces
+from cep.dataflow.movement.figures import Figures, figures_of, take_figures
+from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
+from cep.dataflow.movement.owners import everything
+from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.outputs.sink import CommittedSink
+from cep.dataflow.sources.published import PublishedSource
+from cep.elements import State
+from cep.errors import ClusterError
+from cep.transport import wire
+from cep.transport.wire import TIME, Format, Header
+from instance_manager.clients.subscriptions import Terms
+from instance_manager.hosting import InstanceHost
+from instance_manager.recovery.kept import KeptChannel
+
+_MAGIC = b"CEPPIECE"
+_LENGTH = struct.Struct("<Q")
+
+
+def piece_of(hosted: InstanceHost) -> bytes:
+    """As it stands now."""
+    parts = [_MAGIC]
+    for state in _states(hosted):
+        body = bytes(wire.body_of(state, STATE_FORMAT) or b"")
+        parts += _LENGTH.pack(len(body)), body
+    return b"".join(parts)
+
+
+def _states(hosted: InstanceHost) -> Iterator[State]:
+    for node in hosted.instance.nodes:
+        for part in node.stateful.snapshot() if node.stateful is not None else ():
+            yield State(node.operator.name, part.name, part.port, part.batch)
+    yield move_document(FIGURES, figures_of(hosted.instance, hosted.movement.buckets).to_json())
+    yield move_document("over", hosted.instance.state == "ended")
+    yield move_document("sinks", [sink.kept() for sink in sinks_of(hosted)])
+    for outlet in hosted.outlets.values():
+        for subscription in outlet.subscriptions.values():
+            if isinstance(subscription, KeptChannel):
+                yield move_document("subscription", _described(subscription))
+                yield State("", "kept", 0, _messages(subscription))
+
+
+def _described(subscription: KeptChannel) -> dict[str, Any]:
+    counts = [subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped]
+    own = {"stream": subscription.name, "terms": asdict(subscription.terms), "time": subscription.format.time, "counts": counts}
+    return own | {"closed": subscription.closed}
+
+
+def _messages(subscription: KeptChannel) -> pa.RecordBatch:
+    there = list(subscription.kept())
+    headers = pa.array([header.pack() for header, _, _ in there], pa.binary())
+    bodies = pa.array([None if body is None else bytes(body) for _, body, _ in there], pa.large_binary())
+    return pa.record_batch({"header": headers, "body": bodies, "rows": pa.array([rows for _, _, rows in there], pa.int64())})
+
+
+def sinks_of(hosted: InstanceHost) -> list[CommittedSink]:
+    """Those that show files when a commit covers them, in the order of the plan."""
+    channels = (target.channel for output in hosted.instance.outputs for target in output.targets)
+    return [channel for channel in channels if isinstance(channel, CommittedSink)]
+
+
+def kept_of(hosted: InstanceHost) -> list[KeptChannel]:
+    """Its subscriptions."""
+    there = (each for outlet in hosted.outlets.values() for each in outlet.subscriptions.values())
+    return [each for each in there if isinstance(each, KeptChannel)]
+
+
+# --- restoring -----------------------------------------------------------------------------------------------------------
+
+
+def states_in(piece: bytes) -> list[State]:
+    """Raises ClusterError: it is no piece."""
+    if not piece.startswith(_MAGIC):
+        raise ClusterError(f"a piece of a checkpoint: expected {_MAGIC!r} at its beginning, got {piece[: len(_MAGIC)]!r}")
+    found, at = list[State](), len(_MAGIC)
+    while at < len(piece):
+        (size,) = _LENGTH.unpack_from(piece, at)
+        at += _LENGTH.size
+        state = wire.element_of(Header(wire.STATE, 0), piece[at : at + size], STATE_FORMAT)
+        assert isinstance(state, State)
+        found.append(state)
+        at += size
+    return found
+
+
+def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[str]) -> None:
+    """Makes of a new instance what the piece says. `wanted`: the subscriptions that there are; others have been given up since."""
+    instance = hosted.instance
+    for node in instance.nodes:
+        if isinstance(node.operator, AggregateOperator):
+            node.operator.spec.warm(restored=True)
+        parts = merged_pieces(states, node.operator.name) if node.stateful is not None else []
+        if parts and node.stateful is not None:
+            node.stateful.restore(parts, everything)
+    documents = {state.part: value_of(state) for state in states if not state.operator and state.part in (FIGURES, "over", "sinks")}
+    figures = Figures.from_json(documents[FIGURES])
+    take_figures(instance, hosted.movement.buckets, figures)
+    for source, node in instance.sources:
+        if isinstance(source, PublishedSource):
+            source.expect_again(dict(figures.sources[node.operator.name].position))
+    for sink, kept in zip(sinks_of(hosted), documents["sinks"], strict=True):
+        sink.restore(kept)
+    _restore_subscriptions(hosted, states, wanted)
+    if documents["over"]:
+        instance.life.enter("was over")
+    else:
+        instance.restored = True
+
+
+def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted: Collection[str]) -> None:
+    there = {each.terms.id: each for each in kept_of(hosted)}
+    subscription: KeptChannel | None = None
+    for state in states:
+        if state.operator:
+            continue
+        if state.part == "subscription":
+            found = value_of(state)
+            subscription = there.get(found["terms"]["id"]) if found["terms"]["id"] in wanted else None
+            if subscription is not None:
+                _take(subscription, found)
+        elif state.part == "kept" and subscription is not None:
+            rows = state.rows.to_pylist()
+            subscription.restore((wire.unpack(each["header"]), each["body"], each["rows"]) for each in rows)
+
+
+def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
+    subscription.terms = Terms(**{**found["terms"], "columns": None})
+    subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
+    subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped = found["counts"]
+    subscription.closed = found["closed"]

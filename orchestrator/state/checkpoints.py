@@ -1,0 +1,166 @@
+"""Checkpoints of the queries that recover: when one is asked for, and when it is committed. Pure.
+
+Rules:
+
+1. One is under way at a time. It is committed when every instance has stored its piece; if one could not, it comes to nothing.
+2. The next is asked for when the interval is over: what the user wants, or so long that taking it costs no more than `SHARE` of the time
+   of the instance that stands still longest. An instance that has no time to wait for that says so.
+3. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
+4. The manifest is written before the node that names it, which is the commit.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cep.plan import physical
+from cep.plan.checkpoints import CheckpointNumber, folder_of, manifest_name, recovers
+from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, QueryRecord, Status, StoredPiece
+from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.desired_nodes import DesiredNodes
+from orchestrator.state.events import WriteManifest
+
+#: Of an instance's time, what checkpoints may cost.
+SHARE = 0.03
+STEADY_S = 10.0  # after which a failure has nothing to do with the last one
+LOOK_S = 0.1  # so long it is left alone while not all instances run
+_TAKING = frozenset(("running", "draining"))
+
+
+@dataclass(slots=True)
+class _Course:
+    """Of a query: when the next one is due, by the steady clock, and what the last one cost. `failed`: numbers that came to nothing."""
+
+    due: float
+    took_us: int = 0
+    error: str = ""
+    failed: CheckpointNumber | None = None
+    before: QueryCheckpoints | None = None  # the last commit
+
+
+class Checkpoints:
+    """Changes `model.checkpoints`, and has manifests written. `term`: of this leader."""
+
+    def __init__(self, model: ClusterModel, desired: DesiredNodes, term: int) -> None:
+        self.model, self.desired, self.term = model, desired, term
+        self._courses: dict[str, _Course] = {}
+        self._serial = 0
+
+    def deployed(self, name: str) -> None:
+        """A query that recovers has none yet."""
+        if recovers(self.model.plans[name]):
+            self.model.checkpoints[name] = QueryCheckpoints()
+
+    def forget(self, name: str) -> None:
+        self._courses.pop(name, None)
+
+    def advance(self, record: QueryRecord, now: Now) -> QueryRecord:
+        """Commits what is stored, asks for the next one if it is due. The record: a commit ends the count of strikes."""
+        known = self.model.checkpoints.get(record.name)
+        if known is None:
+            return record
+        if record.state not in _TAKING:
+            self._courses.pop(record.name, None)
+            return record
+        course = self._courses.setdefault(record.name, _Course(now.steady + self._interval_s(record.name)))
+        statuses = [self.model.status(record, instance) for instance in self.model.plans[record.name].instances]
+        if self._is_under_way(record, known, course):
+            pieces = [status.stored for status in statuses if status is not None and status.stored is not None]
+            record = self._look(record, known, course, [each for each in pieces if each.number == known.asked], now)
+        if not self._is_under_way(record, self.model.checkpoints[record.name], course) and self._is_due(course, statuses, now):
+            self._ask(record, course, now)
+        return record
+
+    def _is_under_way(self, record: QueryRecord, known: QueryCheckpoints, course: _Course) -> bool:
+        asked = CheckpointNumber(*known.asked)
+        done = known.committed is not None and known.committed.number == known.asked
+        return (asked.attempt, asked.term) == (record.attempt, self.term) and asked != course.failed and not done
+
+    def _is_due(self, course: _Course, statuses: Sequence[Status | None], now: Now) -> bool:
+        if any(status is None or status.state not in ("running", "ended") for status in statuses):
+            course.due = max(course.due, now.steady + LOOK_S)
+            return False  # it would wait for one that does not run yet
+        wanted = any(status is not None and status.wants for status in statuses) and not course.error
+        return wanted or now.steady >= course.due
+
+    def _ask(self, record: QueryRecord, course: _Course, now: Now) -> None:
+        self._serial += 1
+        known = self.model.checkpoints[record.name]
+        number = CheckpointNumber(record.attempt, self.term, self._serial)
+        self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed)
+        course.due, course.error = now.steady + self._interval_s(record.name), ""
+
+    def _look(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> QueryRecord:
+        """Which pieces of the one that is under way are there?"""
+        broken = next((each.error for each in pieces if each.error), "")
+        if broken:
+            course.failed, course.error = CheckpointNumber(*known.asked), broken
+        elif len(pieces) == len(self.model.plans[record.name].instances):
+            self._commit(record, known, course, pieces, now)
+            course.took_us = max(each.took_us for each in pieces)
+            course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
+            return self._forgiven(record, now)
+        return record
+
+    def _commit(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> None:
+        instances = self.model.plans[record.name].instances
+        places = [f"{instance.subquery}/{instance.index}" for instance in instances]
+        files = {place: {"piece": each.piece, "crc": each.crc, "bytes": each.bytes} for place, each in zip(places, pieces, strict=True)}
+        number = CheckpointNumber(*known.asked)
+        own = {"query": record.name, "epoch": record.epoch, "number": list(number), "pieces": files}
+        text = json.dumps(own | {"plan": physical.to_json(self.model.plans[record.name])}, sort_keys=True)
+        size = sum(each.bytes for each in pieces)
+        committed = CommittedCheckpoint(number, manifest_name(number), zlib.crc32(text.encode()), size, round(now.wall, 3))
+        course.before = known
+        self.model.checkpoints[record.name] = QueryCheckpoints(number, committed)
+        self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
+
+    def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
+        """It goes on: what it has lost before does not count any more. What fails by itself fails again at the same row, perhaps with a
+        commit before it: that is forgotten when it has run for a while."""
+        runs = now.wall - record.times.get("recovering", 0.0) > STEADY_S
+        return replace(record, strikes=0 if runs else record.strikes, suspect=())
+
+    def manifest_failed(self, name: str, why: str) -> list[str]:
+        """It could not be written, so it is not named: the last commit holds. The queries it concerns."""
+        course = self._courses.get(name)
+        if course is None or course.before is None or name not in self.model.checkpoints:
+            return []
+        course.failed, course.error = CheckpointNumber(*self.model.checkpoints[name].asked), why
+        self.model.checkpoints[name] = course.before
+        return [name]
+
+    def due(self, now: Now) -> list[str]:
+        """The queries that are to be looked at, for time has passed."""
+        return [name for name, course in self._courses.items() if course.due <= now.steady and name in self.model.queries]
+
+    @property
+    def deadlines(self) -> list[float]:
+        """When those are due that wait for nothing but time."""
+        return [
+            course.due
+            for name, course in self._courses.items()
+            if name in self.model.queries and not self._is_under_way(self.model.queries[name], self.model.checkpoints[name], course)
+        ]
+
+    def _interval_s(self, name: str) -> float:
+        """Seconds between two: what is asked for, or what the budget allows."""
+        course = self._courses.get(name)
+        cost_s = 0.0 if course is None else course.took_us / 1e6 / SHARE
+        return max(self.model.plans[name].query.options.checkpoint / 1e6, cost_s)
+
+    def described(self, name: str) -> dict[str, object] | None:
+        """For status: how often, how much, and what was wrong with the last one."""
+        known = self.model.checkpoints.get(name)
+        if known is None:
+            return None
+        course = self._courses.get(name)
+        committed = known.committed
+        options = self.model.plans[name].query.options
+        shown: dict[str, object] = {"interval_s": round(self._interval_s(name), 3), "asked_s": options.checkpoint / 1e6}
+        shown |= {"took_us": 0 if course is None else course.took_us, "error": "" if course is None else course.error}
+        last = None if committed is None else {"number": list(committed.number), "bytes": committed.bytes, "at": committed.at}
+        return shown | {"last": last}

@@ -1,0 +1,32 @@
+"""The instance managers that a query has lost. Pure.
+
+Evidence of a death counts at once: another process of the id, or one that was seen to end. Absence alone waits (`ClusterState`, rule 5).
+"""
+
+from __future__ import annotations
+
+from cep.plan.checkpoints import recovers
+from orchestrator.records import Now, QueryRecord
+from orchestrator.state.cluster_model import ClusterModel
+
+
+def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[str, str]:
+    """Those that are missing, but for one that is not there and may come yet; one that is there anew is another process."""
+    lost = missing(model, record)
+    if now.steady >= model.judge_from:
+        return lost
+    return {im: what for im, what in lost.items() if im in model.managers or (im, record.hosts[im]) in model.dead}
+
+
+def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:
+    """Instance managers of the deployment that are not there, or are there anew: id -> what happened."""
+    lost, seen = {}, recovers(model.plans[record.name])
+    for im, process in record.hosts.items() if model.has_looked else ():
+        manager = model.managers.get(im)
+        if manager is None or manager.process != process or (seen and (im, process) in model.dead):
+            what = f"instance manager {im!r} (process {process.pid})"
+            anew = "its ZooKeeper session ended" if manager is None else f"it was started anew, as process {manager.process.pid}"
+            anew = "its process has ended" if manager is not None and manager.process == process else anew
+            death = model.deaths.get((im, process))
+            lost[im] = f"{what} is gone: {anew}" if death is None else f"{what} {death.how}"
+    return lost

@@ -1,0 +1,95 @@
+"""Recovery of a query: what it has lost, and where its next attempt runs. Pure.
+
+Parallelism stays: the place of an instance whose process is gone goes to a living instance manager, the one with the fewest instances of
+the query, then of all. All instances begin the attempt, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from cep.model.limits import STRIKES_MAX
+from cep.plan.physical import PhysicalPlan, Worker
+from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
+from orchestrator.state.blame import DEATHS_MAX
+from orchestrator.state.cluster_model import ClusterModel
+from orchestrator.state.losses import certainly_lost, missing
+
+SUSPECT_MAX = 100  # of the processes that a query has lost since its last checkpoint
+
+
+def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
+    """The signal of what has happened to it: none, a loss from which it can go on, or a failure."""
+    if not why(model, record, now):
+        return frozenset()
+    if strikes(model, record) > STRIKES_MAX or has_killed(model, record):
+        return frozenset(("failure",))
+    return frozenset(("loss",)) if model.living() else frozenset()
+
+
+def why(model: ClusterModel, record: QueryRecord, now: Now) -> str:
+    """What it has to recover from; empty: nothing."""
+    lost = certainly_lost(model, record, now)
+    if lost:
+        return "; ".join(lost[im] for im in sorted(lost))
+    return next((f"{subquery}/{index} failed: {text}" for subquery, index, text in _failures(model, record)), "")
+
+
+def _failures(model: ClusterModel, record: QueryRecord) -> list[tuple[Any, ...]]:
+    """Of its own instances: where, and why."""
+    statuses = [(instance, model.status(record, instance)) for instance in model.plans[record.name].instances]
+    failed = [(instance, status) for instance, status in statuses if status is not None and status.state == "failed"]
+    places = [status.failed_at or (instance.subquery, instance.index) for instance, status in failed]
+    return [(*place, status.cause or "no cause was given") for place, (_, status) in zip(places, failed, strict=True)]
+
+
+def strikes(model: ClusterModel, record: QueryRecord) -> int:
+    """Recoveries from failures of its own without a checkpoint in between, with this one."""
+    return record.strikes + bool(_failures(model, record))
+
+
+def has_killed(model: ClusterModel, record: QueryRecord) -> bool:
+    """Is it blamed for so many deaths of instance managers, without a checkpoint in between, that it has failed for good?"""
+    blame = model.blames.get(record.name)
+    if blame is None:
+        return False
+    suspect = {*record.suspect, *(death_key(im, record.hosts[im]) for im in missing(model, record))}
+    return len(blame.deaths.keys() & suspect) >= DEATHS_MAX
+
+
+def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[QueryRecord, PhysicalPlan]:
+    """The query as it goes on, and its plan."""
+    living = model.living()
+    plan = _placed(model, model.plans[record.name], living)
+    checkpoints = model.checkpoints.get(record.name)
+    going_on = replace(
+        record,
+        attempt=record.attempt + 1,
+        wish=_wish(record),
+        restore=None if checkpoints is None else checkpoints.committed,
+        strikes=strikes(model, record),
+        suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
+        reason=why(model, record, now),
+        hosts={instance.im: living[instance.im].process for instance in plan.instances},
+    )
+    return going_on, plan
+
+
+def _wish(record: QueryRecord) -> str:
+    return record.wish if record.state == "recovering" else "ready" if record.state == "deploying" else record.state
+
+
+def _placed(model: ClusterModel, plan: PhysicalPlan, living: dict[str, InstanceManager]) -> PhysicalPlan:
+    here = Counter(instance.im for instance in plan.instances)
+    room = {worker.im: worker.capacity for worker in model.workers()}
+    for instance in plan.instances:
+        im = instance.im
+        if im not in living:
+            im = min(living, key=lambda each: (here[each], -room[each], each))
+            here[im] += 1
+        manager = living[im]  # perhaps another process of that id
+        worker = Worker(im, manager.node, manager.core, manager.endpoint, host=manager.host)
+        plan = plan.with_instance_at(instance.subquery, instance.index, worker)
+    return plan

@@ -1,0 +1,116 @@
+"""Queries over files and published streams that recover: instance managers are killed, and the answers are those of a run without."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, stream, sum_, window_start
+from tests.support.visits import visits
+from tests.support.waiting import until
+
+ROWS, FILES, GROUPS = 4_000_000, 4, 5_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def cluster(folder: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(instances=3, data=[folder]) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def records(folder: Path) -> str:
+    """`t,key,value` lines in several files."""
+    for part in range(FILES):
+        lines = (f"{i},{i * 7919 % GROUPS},{i % 1000}\n" for i in range(part, ROWS, FILES))
+        (folder / f"records-{part}.txt").write_text("".join(lines))
+    return str(folder / "records-*.txt")
+
+
+def query(name: str, paths: str, **options: Any) -> Query:
+    read = files(f"{name}.in", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 20)
+    made = Query(name).source(read).aggregate("w", TIME("20s"), by="key", n=count(), total=sum_("value"))
+    return made.output(f"{name}.out").options(parallelism=3, **options)
+
+
+def rows_of(subscription: Any) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for batch in subscription:
+        found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return sorted(found)
+
+
+def kill(cluster: LocalCluster, im: str) -> int:
+    pid = next(int(manager["pid"]) for manager in cluster.instance_managers() if manager["id"] == im)
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+@pytest.fixture(scope="module")
+def expected(cluster: LocalCluster, records: str) -> list[tuple[Any, ...]]:
+    running = cluster.deploy(query("plain", records), start=False)
+    found = running.subscribe("plain.out")
+    running.start()
+    return rows_of(found)
+
+
+def commits(running: Running) -> int:
+    last = running.status()["recovery"]["checkpoints"]["last"]
+    return 0 if last is None else int(last["number"][2])
+
+
+def await_commit(running: Running, before: int) -> None:
+    until(lambda: commits(running) > before or running.status()["state"] == "ended")
+
+
+def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalCluster) -> None:
+    first = Query("first").source(visits("first")).filter("all", col("ip") != "").output("first.out")
+    cluster.deploy(first)
+    made = Query("refused").source("first.out").filter("all", col("ip") != "").output("refused.out").options(recover="on-commit")
+    with pytest.raises(QueryError, match=r"stream 'first\.out' cannot be read again after a failure"):
+        cluster.deploy(made)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_answers_are_those_of_a_run_in_which_nothing_died(cluster: LocalCluster, records: str, expected: list[Any], kills: int) -> None:
+    name = f"killed{kills}"
+    running = cluster.deploy(query(name, records, recover="on-commit", checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    for number in range(kills):
+        await_commit(running, commits(running))
+        kill(cluster, f"im-{number}")
+    assert rows_of(found) == expected
+    until(lambda: running.status()["state"] == "ended")
+    assert running.status()["recovery"]["attempts"] >= 1
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism: int) -> None:
+    name, batches, rows = f"published{parallelism}", 120, 500
+    made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output(f"{name}.out")
+    running = cluster.deploy(made.options(parallelism=parallelism, recover="on-commit", checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    with cluster.publisher(f"{name}.in") as out:
+        for batch in range(batches):
+            if batch in (40, 80):
+                await_commit(running, commits(running))
+                kill(cluster, running.status()["placed"][0]["im"])
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+    answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == batches * rows
+    assert set(answers.values()) == {1} and len(answers) == batches * rows // 1000 * 7
+    assert running.status()["recovery"]["attempts"] >= 1
