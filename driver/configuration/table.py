@@ -129,7 +129,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("zookeeper_data", str, "zookeeper", "The folder of its data, which outlive it.",
            (ZOOKEEPER,), "ZooKeeper", flags={ZOOKEEPER: "--folder"}),
     Option("zookeeper_servers", list, (), "The hosts of all servers of an ensemble, in one order everywhere; default: it is alone.",
-           (ZOOKEEPER,), "ZooKeeper", most=SERVERS_MAX, flags={ZOOKEEPER: "--servers"}),
+           (ZOOKEEPER,), "ZooKeeper", flags={ZOOKEEPER: "--servers"}),
     Option("zookeeper_id", int, 1, "Which of these servers it is, from 1.",
            (ZOOKEEPER,), "ZooKeeper", least=1, most=SERVERS_MAX, flags={ZOOKEEPER: "--id"}),
     Option("spark_host", str, None, "Where a process of Spark listens; default: the master at 127.0.0.1, a worker at the machine's name.",
