@@ -5,6 +5,7 @@ A failing example is printed whole, the seed of its schedule with it, and with a
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -13,10 +14,14 @@ import hypothesis.core
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.vendor import pretty
+from xdist.scheduler import LoadFileScheduling
 
 from cep.compile.user.functions import allowed
+from driver.spark.session import Spark
 from tests.support import cells
 from tests.support.control_plane import Keeper, keeper
+from tests.support.one_spark import FILES as SPARK_FILES
+from tests.support.one_spark import end_spark, one_spark
 
 #: Two cores are shared by many, so nothing has a deadline; a large query takes a while to draw, and one failure to shrink.
 CALM: dict[str, Any] = {
@@ -47,9 +52,33 @@ def pytest_runtest_setup() -> None:
 
 #: The files that take longest begin first, so that none of them is left alone at the end.
 FIRST = (
-    *("tests/driver/spark/", "tests/cluster/test_kill.py", "tests/cluster/", "tests/hibench/test_spark.py", "tests/driver/processes/"),
+    *SPARK_FILES,
+    *("tests/cluster/test_kill.py", "tests/cluster/", "tests/driver/processes/"),
     *("tests/hibench/", "tests/cep/dataflow/movement/", "tests/project/", "tests/driver/", "tests/properties/", "tests/cep/compile/"),
 )
+
+
+class Scheduling(LoadFileScheduling):
+    """Tests of a file are done by one process, and so are all that share a Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith(SPARK_FILES) else str(super()._split_scope(nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """What is collected stays until the end: looking for garbage among it takes a third of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,12 +103,15 @@ def environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-@pytest.fixture(scope="module")
-def quick_java() -> Iterator[None]:
-    """Of JVMs that start meanwhile: data are small, so less is compiled, and one thread collects garbage."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        yield
+@pytest.fixture(scope="module", name="one_spark")
+def the_spark_of_all() -> Spark:
+    return one_spark()
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """A process has one Spark at a time, and later tests may start another."""
+    if nextitem is None or not nextitem.nodeid.startswith(SPARK_FILES):
+        end_spark()
 
 
 @pytest.fixture(scope="module")

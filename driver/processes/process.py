@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cep.errors import ClusterError
+from cep.service.reports import read_reports
 
 SOCKET_PATH_BYTES_MAX = 107  # sun_path of unix(7), less its final zero
 _SOCKET_NAME_BYTES = 32  # room for the name of any socket in the folder
@@ -114,7 +115,7 @@ class Home:
         where = _short_enough(parent)
         try:
             _sweep(where)
-            _sweep(_MEMORY)
+            _sweep_reports()
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=where))
             _leave_to_owner(folder)
             return Home(folder, _lock(folder))
@@ -175,6 +176,14 @@ def _sweep(where: Path) -> None:
     for lock in where.glob(f"{_PREFIX}????????/{_LOCK}"):
         if _free(lock):
             _remove_reports(lock.parent)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _sweep_reports() -> None:
+    """Those of homes that are gone. What a killed supervisor reported is to be read as long as its home is there, wherever that is, and
+    whichever clusters start meanwhile."""
+    for lock in _MEMORY.glob(f"{_PREFIX}????????/{_LOCK}"):
+        if _free(lock) and not any(Path(report["home"]).exists() for report in read_reports(lock.parent) if report.get("home")):
             shutil.rmtree(lock.parent, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""What Spark computes from run records, against NumPy, and the commands that show it. One session for all."""
+"""What Spark computes from run records, against NumPy, and the commands that show it."""
 
 import contextlib
 import json
@@ -13,15 +13,13 @@ from hibench.report.completeness import WINDOWS_SHOWN
 from hibench.report.figures import labels, run_figures
 from hibench.report.latency import CURVE, MOMENTS, PERCENTILES
 from hibench.report.original import CSV_HEADER
-from hibench.report.tables import session
 from tests.support.hibench_command import hibench
 from tests.support.run_records import RESULT, record, table, tables
 
 
 @pytest.fixture(scope="module")
-def spark(quick_java):
-    with session() as running:
-        yield running
+def spark(one_spark):
+    return one_spark.session
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +112,7 @@ def test_runs_are_called_by_what_tells_them_apart():
 
 @pytest.fixture
 def shared_spark(spark, monkeypatch):
-    """The commands take the module's session instead of a fresh one."""
+    """The commands take the session of all tests instead of a fresh one."""
     monkeypatch.setattr(reading, "session", lambda: contextlib.nullcontext(spark))
 
 

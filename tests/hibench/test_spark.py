@@ -1,4 +1,4 @@
-"""Preparing with Spark, and the query on Spark; one session for all."""
+"""Preparing with Spark, and the query on Spark."""
 
 import contextlib
 from dataclasses import replace
@@ -25,8 +25,8 @@ SMALL = Dataset(events=12_345, record_bytes=0, file_events=3_000, event_rate=100
 
 
 @pytest.fixture(scope="module")
-def engine(quick_java):
-    with spark_at("local[2]", 2) as running:
+def engine(one_spark):
+    with spark_at(one_spark.session.sparkContext.master, 2) as running:
         yield running
 
 

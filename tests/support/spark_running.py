@@ -30,9 +30,8 @@ from tests.reference.rows import Row
 from tests.reference.schemas import Schema
 from tests.reference.source import event_times, read
 from tests.reference.values import normal
+from tests.support.one_spark import MASTER
 from tests.support.running import NOW_US, records_of, values_of_array
-
-MASTER = "local[1]"
 
 
 def comparable(query: Query) -> Query:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -24,7 +25,7 @@ from typer.testing import CliRunner
 from cep.config import ClusterConfig, InstanceManagerConfig, argument
 from cep.errors import ClusterError
 from cep.secret import Secret
-from cep.service.reports import read_reports
+from cep.service.reports import read_reports, write_report
 from driver.cli import app
 from driver.processes.agent import AgentConfig, run
 from driver.processes.children import Child
@@ -337,6 +338,20 @@ def test_reports_whose_home_is_gone_are_swept(folder: Path) -> None:
     assert reports.exists()
     shutil.rmtree(lost.folder)
     os.close(lost._held)  # as when its owner is killed
+    Home.make(str(folder)).leave(keep=False)
+    assert not reports.exists()
+
+
+def test_what_a_killed_one_reported_is_there_as_long_as_its_home(folder: Path) -> None:
+    """Clusters that start elsewhere leave it alone."""
+    killed = Home.make(str(folder))
+    reports = killed.make_reports()
+    write_report(reports, "supervisor", {"home": str(killed.folder)})
+    os.close(killed._held)
+    os.close(killed._lock)
+    with tempfile.TemporaryDirectory(dir="/tmp") as elsewhere:
+        Home.make(elsewhere).leave(keep=False)
+    assert read_reports(reports) == [{"home": str(killed.folder)}]
     Home.make(str(folder)).leave(keep=False)
     assert not reports.exists()
 

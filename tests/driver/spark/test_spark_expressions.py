@@ -45,7 +45,7 @@ from driver.spark.expressions.expression import INEXACT, REFUSED_EXPRESSIONS, co
 from driver.spark.expressions.patterns import java
 from driver.spark.frames import Frame
 from driver.spark.refusals import Refused
-from driver.spark.session import SESSIONS
+from driver.spark.session import Spark
 from driver.spark.types import spark_type
 from tests.cep.compile.test_chain import ANY, KINDS, Row, documented_cells, many_rows, mapped, run, same
 from tests.cep.compile.test_text import EDGES
@@ -61,9 +61,8 @@ ULPS = {"log2": 4}
 
 
 @pytest.fixture(scope="module")
-def spark(quick_java: None) -> Iterator[SparkSession]:
-    yield SESSIONS.acquire("local[1]").session
-    SESSIONS.release()
+def spark(one_spark: Spark) -> SparkSession:
+    return one_spark.session
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

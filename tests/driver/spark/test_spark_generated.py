@@ -7,20 +7,20 @@ long mode draws many, of all kinds, and prints what ran, by operator, and what w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from cep.model.query import Query
 from driver.spark.refusals import Refused
-from driver.spark.session import SESSIONS
 from tests.reference import Partition
 from tests.strategies.queries import inputs_of, published_queries
 from tests.strategies.seeded import drawn
 from tests.support.kinds import KINDS, kind_of
-from tests.support.spark_running import MASTER, assert_near, comparable, expected, in_order, run_live, run_on_spark, scale_of, within_bounds
+from tests.support.spark_running import assert_near, comparable, expected, in_order, run_live, run_on_spark, scale_of, within_bounds
 
-pytestmark = pytest.mark.timeout(600)  # a JVM that has just been started takes its time where others start theirs
+#: A JVM that has just been started takes its time where others start theirs.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("one_spark")]
 #: What Spark runs at least some of.
 RUN = (
     *("map", "filter", "union", "demux", "flat_map", "delay", "lookup", "join", "deduplicate", "top_n time", "sort time"),
@@ -34,13 +34,6 @@ CI_LIVE, LONG_LIVE = (3, 23), (5, *range(10, 23), *range(24, 90))
 #: (seeds, kinds) of the long mode: first what mostly runs, then whatever there is.
 LONG = ((range(250), RUN), (range(1000, 1250), KINDS))
 OPERATORS_MAX = 3
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session(quick_java: None) -> Iterator[None]:
-    SESSIONS.acquire(MASTER)
-    yield
-    SESSIONS.release()
 
 
 def drawn_case(seed: int, kinds: Sequence[str]) -> tuple[Query, dict[str, list[Partition]]]:

@@ -6,7 +6,6 @@ What generated queries answer is `test_spark_generated.py`'s, what expressions c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,22 +38,15 @@ from driver import (
 from driver.spark import refusals, sources
 from driver.spark.expressions import expression as expressions
 from driver.spark.refusals import Refused
-from driver.spark.session import SESSIONS
 from driver.spark.sources import delay_ms
+from tests.support.one_spark import MASTER
 from tests.support.paths import ROOT
 from tests.support.plans import group, query
-from tests.support.spark_running import MASTER
 
 DOCUMENT = ROOT / "docs" / "spark.md"
-pytestmark = pytest.mark.timeout(600)  # a JVM that has just been started takes its time where others start theirs
+#: A JVM that has just been started takes its time where others start theirs.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("one_spark")]
 VISITS = stream("visits", ip=str, ts="timestamp[ms]", event_time="ts", disorder="2s")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def session(quick_java: None) -> Iterator[None]:
-    SESSIONS.acquire(MASTER)
-    yield
-    SESSIONS.release()
 
 
 # --- published -------------------------------------------------------------------------------------------------------
@@ -107,8 +99,8 @@ def test_who_asks_for_what_is_not_there_is_told() -> None:
             running.subscribe("nothing")
         with pytest.raises(NotFound, match="no published stream 'per_ip'; it has visits"):
             running.publisher("per_ip")
-        with pytest.raises(ClusterError, match=r"runs already with master 'local\[1\]'"):
-            deploy(per_ip(), master="local[2]")
+        with pytest.raises(ClusterError, match=re.escape(f"runs already with master {MASTER!r}")):
+            deploy(per_ip(), master="local[1]")
     with pytest.raises(QueryError, match="expected one of cep, spark, got 'flink'"):
         deploy(per_ip(), engine="flink")
     with pytest.raises(QueryError, match="needs a cluster"):
