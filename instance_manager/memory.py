@@ -114,10 +114,12 @@ def bytes_of(hosted: InstanceHost) -> int:
 
 
 def most_of(instances: Iterable[InstanceHost]) -> str:
-    """Where most of a query's state is."""
-    operators = [(node.stateful.state_bytes, node.stateful.name) for each in instances for node in each.instance.nodes if node.stateful]
-    size, name = max(operators, default=(0, ""))
-    return f"most in operator {name!r} ({size:,} bytes)" if size else "in what waits to be processed or read"
+    """Where most of a query's state is, and of what it consists: as a failure at the limit of an instance's state says it."""
+    operators = [node.stateful for each in instances for node in each.instance.nodes if node.stateful]
+    largest = max(operators, key=lambda operator: operator.state_bytes, default=None)
+    if largest is None or not largest.state_bytes:
+        return "in what waits to be processed or read"
+    return f"most in operator {largest.name!r} ({largest.state_bytes:,} bytes), with {largest.contents()}"
 
 
 def give_memory_back() -> None:

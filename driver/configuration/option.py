@@ -34,7 +34,7 @@ class Option:
         roles: the commands that read it.
         group: the part of the page in which it stands.
         unit: of a number.
-        least, most: bounds, included; of a list, of its length.
+        least, most: bounds of a number, included.
         choices: the texts that are allowed; none: all are.
         separator: between the parts of a list where it is given as a text.
         secret: it is shown to no reader, and a file that has it may be read by its owner alone.

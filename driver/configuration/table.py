@@ -22,13 +22,15 @@ _EVERY = (UP, *_OURS, JOIN)
 ROLES = (UP, INIT, ZOOKEEPER, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS)
 
 PORT = 8765
+METRICS_PORT = 8764
+SERVERS_MAX = 255
 URL = f"http://127.0.0.1:{PORT}"
 
 OPTIONS: tuple[Option, ...] = (
     # where things are
     Option("run", str, None, "The folder that the processes of this machine share.",
            (INIT, *_OURS, JOIN, SPARK_MASTER, SPARK_WORKER, CLIENTS), "where", exported=True),
-    Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, MANAGERS), "where"),
+    Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, METRICS, MANAGERS), "where"),
     Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
     Option("keep_home", bool, False, "Leave that folder, with its logs, when the cluster ends.", (UP,), "where"),
@@ -51,7 +53,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("tokens", str, None, "The file of tokens that `cep token` keeps, each with its roles; default: that of the run folder, or none.",
            (UP, ORCHESTRATOR, GATEWAY), "the door"),
     Option("keys", str, None, "The folder that `cep keys` has made: REST speaks TLS with what is in it.",
-           (UP, ZOOKEEPER, ORCHESTRATOR, GATEWAY, MANAGERS), "the door"),
+           (UP, INIT, ZOOKEEPER, ORCHESTRATOR, METRICS, GATEWAY, MANAGERS), "the door"),
     Option("tls_cert", str, None, "Another certificate for REST, with those that lead to its authority, in PEM.",
            (UP, ORCHESTRATOR), "the door"),
     Option("tls_key", str, None, "Its key, in PEM.", (UP, ORCHESTRATOR), "the door"),
@@ -60,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("insecure_http", bool, False, "REST without TLS beyond loopback: behind a proxy that has it, or on a network of its own.",
            (UP, ORCHESTRATOR), "the door"),
     Option("zookeeper_tls", bool, False, "ZooKeeper speaks TLS, with those alone that have a certificate of the authority in `keys`.",
-           (UP, ZOOKEEPER, ORCHESTRATOR, MANAGERS), "the door"),
+           (UP, ZOOKEEPER, ORCHESTRATOR, METRICS, MANAGERS), "the door"),
     # what queries may do
     Option("data", list, (), "Folders under which files may be read and written.", (UP, ORCHESTRATOR, MANAGERS, JOIN),
            "queries", separator=":"),
@@ -71,9 +73,12 @@ OPTIONS: tuple[Option, ...] = (
            (CLIENTS,), "queries", exported=True),
     # hosts
     Option("listen", str, None, "The address at which other hosts reach this one; then they may join, and REST is there too.",
-           (UP,), "hosts", known_as="address"),
+           (UP, INIT, ORCHESTRATOR, METRICS, MANAGERS), "hosts", known_as="address"),
     Option("host_name", str, "", "The name of this host, which no other has; default: as the machine is called.",
-           (UP, JOIN), "hosts", flags={UP: "--name", JOIN: "--name"}, known_as="host"),
+           (UP, ORCHESTRATOR, METRICS, MANAGERS, JOIN), "hosts", flags=dict.fromkeys((UP, ORCHESTRATOR, METRICS, MANAGERS, JOIN), "--name"),
+           known_as="host"),
+    Option("metrics_port", int, METRICS_PORT, "Where the metric server is at `listen`; with `cep up` at any free port.",
+           (ORCHESTRATOR, METRICS, MANAGERS), "hosts", least=1, most=PORT_MAX),
     Option("address", str, None, "The address at which other hosts reach this one; default: from which it reaches the cluster.",
            (JOIN,), "hosts"),
     # instance managers
@@ -123,6 +128,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("zookeeper_port", int, 2181, "Its port.", (ZOOKEEPER,), "ZooKeeper", least=1, most=PORT_MAX, flags={ZOOKEEPER: "--port"}),
     Option("zookeeper_data", str, "zookeeper", "The folder of its data, which outlive it.",
            (ZOOKEEPER,), "ZooKeeper", flags={ZOOKEEPER: "--folder"}),
+    Option("zookeeper_servers", list, (), "The hosts of all servers of an ensemble, in one order everywhere; default: it is alone.",
+           (ZOOKEEPER,), "ZooKeeper", flags={ZOOKEEPER: "--servers"}),
+    Option("zookeeper_id", int, 1, "Which of these servers it is, from 1.",
+           (ZOOKEEPER,), "ZooKeeper", least=1, most=SERVERS_MAX, flags={ZOOKEEPER: "--id"}),
     Option("spark_host", str, None, "Where a process of Spark listens; default: the master at 127.0.0.1, a worker at the machine's name.",
            (SPARK_MASTER, SPARK_WORKER), "Spark", flags={SPARK_MASTER: "--host", SPARK_WORKER: "--host"}),
     Option("spark_port", int, 7077, "The master's port.",

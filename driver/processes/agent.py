@@ -20,6 +20,7 @@ from cep.service.logs import begin_logging
 from driver.commands import INSTANCE_MANAGER, bound, environment
 from driver.processes.children import Children
 from driver.processes.events import Events
+from driver.processes.reach import KEEPER
 from driver.processes.watch import HOLD_S
 
 
@@ -56,8 +57,11 @@ class AgentConfig:
             raise ClusterError(f"not the configuration of an agent: {error}") from None
 
 
-def run(config: AgentConfig) -> None:
-    """Until a signal comes. Raises ClusterError: there is nothing to keep up, or nowhere to report."""
+def run(config: AgentConfig, keeper: Sequence[str] = ()) -> None:
+    """Until a signal comes. `keeper`: the command of the process that says in ZooKeeper that this host is there; empty: there is none.
+
+    Raises ClusterError: there is nothing to keep up, or nowhere to report.
+    """
     reports = config.managers[0].cluster.reports if config.managers else None
     if reports is None:
         raise ClusterError(f"agent {config.name!r}: expected instance managers whose cluster has a folder for reports")
@@ -71,6 +75,8 @@ def run(config: AgentConfig) -> None:
         for each in config.managers:
             manager = replace(each, mark=each.mark or str(Path(reports) / f"{each.id}.mark"))
             children.start(manager.id, bound(config.instance_manager, manager), mark=manager.mark)
+        if keeper:
+            children.start(KEEPER, keeper)
         while not events.stopping:
             events.step()
     finally:

@@ -28,7 +28,7 @@ from driver.processes import host_keeper
 from driver.processes.children import Children
 from driver.processes.events import Events
 from driver.processes.process import Home
-from driver.processes.reach import Reach, check_reach
+from driver.processes.reach import KEEPER, Reach, check_reach
 from driver.processes.watch import HOLD_S
 from driver.rest import Rest, path
 from driver.streams.own_place import write_host
@@ -110,7 +110,7 @@ class JoiningHost:
 
     def close(self) -> None:
         """Ends every process, that which says that the host is here last."""
-        self.children.stop("host")
+        self.children.stop(KEEPER)
         self.events.close()
         self.reach.close()
         for each in (self._registered, self._keeper_says):
@@ -118,7 +118,7 @@ class JoiningHost:
 
     def _register(self, topology: Topology) -> None:
         host = host_keeper.this_host(self.cluster, topology)
-        self.children.start("host", host_keeper.command(self.cluster, host, self._keeper_says), (self._keeper_says,))
+        self.children.start(KEEPER, host_keeper.command(self.cluster, host, self._keeper_says), (self._keeper_says,))
         heard: list[bytes] = []
         self.events.on(self._registered, lambda: heard.append(os.read(self._registered, 4096)))
         self._wait(lambda: bool(heard), "registration")

@@ -12,6 +12,9 @@ from cep.service.addresses import is_loopback
 from cep.transport.endpoints import HOST_NAME, LOCAL_SCHEME, Endpoint
 from driver.processes.zookeeper import reserve_port
 
+KEEPER = "host"
+"""What supervisors call the process that says in ZooKeeper that a host is there (`driver.processes.host_keeper`)."""
+
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -47,6 +50,10 @@ class Reach:
             each.close()
 
 
+ALONE = Reach()
+"""Of a cluster of one machine: it holds nothing."""
+
+
 def check_reach(address: str, keys: bool) -> bool:
     """Can other machines get there? `keys`: links have any. Raises ClusterError: then they have to, or the address is not known."""
     try:
@@ -59,6 +66,16 @@ def check_reach(address: str, keys: bool) -> bool:
             "host that begins the cluster their folder, --keys DIR"
         )
     return open_
+
+
+def fixed_endpoint(path: Path, host: str, address: str | None, port: int) -> str:
+    """Of a process that is at that port of `address` wherever it is started; without a host or an address a Unix socket alone."""
+    return str(Endpoint(str(path), host, f"{bracketed(address)}:{port}")) if host and address else f"{LOCAL_SCHEME}{path}"
+
+
+def rest_at(address: str, rest_host: str) -> str:
+    """Where REST listens on a host that others reach at `address`: there too, unless it was told to be elsewhere beyond loopback."""
+    return address if rest_host in ("127.0.0.1", "::1", "localhost") else rest_host
 
 
 def bracketed(address: str) -> str:

@@ -17,11 +17,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
+from cep.config import EVERYWHERE
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
 from driver.processes.key_folder import KeyFolder
+from driver.processes.reach import KEEPER, rest_at
 from driver.processes.run_folder import RunFolder, run_folder
-from driver.processes.zookeeper import is_ok
+from driver.processes.zookeeper import HOST, is_ok
 
 _PATIENCE_S = 4.0
 T = TypeVar("T", int, str, bool)
@@ -29,14 +31,16 @@ T = TypeVar("T", int, str, bool)
 
 def zookeeper() -> str:
     """It answers."""
-    answers = is_ok("127.0.0.1", _told("zookeeper_port", 2181), _PATIENCE_S, _keys() if _told("zookeeper_tls", False) else None)
+    answers = is_ok(
+        _at(_told("zookeeper_host", HOST)), _told("zookeeper_port", 2181), _PATIENCE_S, _keys() if _told("zookeeper_tls", False) else None
+    )
     return _expected("imok" if answers else "another answer", "imok")
 
 
 def orchestrator() -> str:
     """It leads, or stands by for one that does."""
-    port = _told("rest_port", 8765)
-    connection = _connection(port)
+    rest_host, address = _told("rest_host", HOST), _told("listen", "")
+    connection = _connection(_at(rest_at(address, rest_host) if address else rest_host), _told("rest_port", 8765))
     with closing(connection):
         connection.request("GET", "/health", headers={"Authorization": f"Bearer {_run().token()}"})
         answer = json.loads(connection.getresponse().read())
@@ -44,13 +48,18 @@ def orchestrator() -> str:
     return str(answer["role"])
 
 
-def _connection(port: int) -> http.client.HTTPConnection:
+def _at(host: str) -> str:
+    """How a process that listens there is reached from this machine."""
+    return EVERYWHERE.get(host, host)
+
+
+def _connection(host: str, port: int) -> http.client.HTTPConnection:
     """With TLS where REST has it: its certificate is for 127.0.0.1 too, as `cep keys` makes them."""
     keys = _keys()
     if keys is None and not _told("tls_cert", ""):
-        return http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
+        return http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)
     authority = _told("ca", "") or (str(keys.ca) if keys else None)
-    return http.client.HTTPSConnection("127.0.0.1", port, timeout=_PATIENCE_S, context=ssl.create_default_context(cafile=authority))
+    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE_S, context=ssl.create_default_context(cafile=authority))
 
 
 def _keys() -> KeyFolder | None:
@@ -76,7 +85,8 @@ def instance_managers() -> str:
         raise ClusterError(f"no report of {name!r} in {_run().reports}")
     for child in children:
         _expected(f"{child['name']} is {child['state']}", f"{child['name']} is up")
-        _listens(child["name"])
+        if child["name"] != KEEPER:  # which asks, and is asked nothing
+            _listens(child["name"])
     return f"{len(children)} up"
 
 

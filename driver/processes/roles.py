@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -28,17 +29,22 @@ from driver.commands import environment, python
 from driver.configuration import table
 from driver.configuration.flags import role_command
 from driver.configuration.told import Told
-from driver.processes import agent, joining
+from driver.orchestrators import address_list
+from driver.processes import agent, host_keeper, joining
 from driver.processes.agent import AgentConfig
+from driver.processes.certificates import KeyMaker
 from driver.processes.compose import compose_text, for_machine, read_compose
 from driver.processes.door import Door
+from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.joining import JoinConfig
-from driver.processes.reach import address_towards, checked_name, own_name
+from driver.processes.key_folder import KeyFolder
+from driver.processes.reach import Reach, address_towards, check_reach, checked_name, own_name, rest_at
 from driver.processes.run_folder import RunFolder
-from driver.processes.site import Site, managers_of
-from driver.processes.zookeeper import ZooKeeper, spark_jars
+from driver.processes.site import Site, keeps_host, managers_of
+from driver.processes.zookeeper import Ensemble, ZooKeeper, spark_jars
 from driver.spark.daemons import MASTER, WORKER, daemon, daemon_environment
+from driver.streams.own_place import write_host
 
 _PANEL = "Roles of a cluster"
 _PLACES = ("zookeeper", "rest_host", "rest_port", "token")  # said of a site in words of their own
@@ -52,18 +58,34 @@ def register(app: typer.Typer) -> None:
 
 
 def init(told: Told) -> None:
-    """Makes the run folder, with a token for REST, a secret for ZooKeeper and one for Spark. What is there already stays."""
+    """Makes the run folder, with a token for REST, a secret for ZooKeeper and one for Spark; with --listen keys too. What is there already
+    stays."""
     run, user, group = _run(told), told["uid"], told["gid"]
+    user, group = os.getuid() if user is None else user, os.getgid() if group is None else group
     try:
-        run.prepare(os.getuid() if user is None else user, os.getgid() if group is None else group)
+        run.prepare(user, group)
+        if told["listen"] is not None:
+            _make_keys(Path(told["keys"] or run.keys), told["listen"], user, group)
     except OSError as error:
         raise ClusterError(f"cannot make the run folder {run.path}: {error}") from None
     print(f"the run folder is {run.path}, the token is in {run.path / 'token'}")
 
 
+def _make_keys(folder: Path, address: str, user: int, group: int) -> None:
+    """Those of a cluster that other hosts reach at `address`; keys that are there stay. Raises OSError."""
+    keys = KeyFolder(folder.absolute())
+    if not keys.server.exists():
+        KeyMaker(keys).make([address], datetime.now(UTC))
+        print(f"the keys are in {keys.path}; a host that joins is given {keys.ca}")
+    for each in (keys.path, *keys.path.iterdir()):
+        os.chown(each, user, group)
+
+
 def zookeeper(told: Told) -> None:
-    """ZooKeeper, from the jars of PySpark."""
-    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], True, _door(told).zookeeper_keys())
+    """ZooKeeper, from the jars of PySpark; alone, or one of an ensemble."""
+    ensemble = None if not told["zookeeper_servers"] else Ensemble(told["zookeeper_servers"], told["zookeeper_id"])
+    keys = _door(told).zookeeper_keys()
+    server = ZooKeeper(Path(told["zookeeper_data"]), told["zookeeper_port"], told["zookeeper_host"], True, keys, ensemble)
     _become(server.command(java_home(), spark_jars()))
 
 
@@ -72,6 +94,7 @@ def orchestrator(told: Told) -> None:
     site = site_of(told)
     check_folders("CEP_DATA, --data", site.told.get("data", ()))
     check_folders("CEP_MODULE_PATH, --module-path", site.told.get("module_path", ()))
+    _say_whose(site)
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
 
@@ -97,19 +120,25 @@ def instance_managers(told: Told) -> None:
     """The instance managers of a machine, or of one of its NUMA nodes, kept up: one for each core, bound to it and its memory."""
     topology, node = read_topology().restricted(available_cores()), told["node"]
     name = "instance-managers" if node is None else f"instance-managers-{node}"
-    managers = managers_of(site_of(told), topology, node, told["instances"])
-    agent.run(AgentConfig(name, managers, hold_s=told["hold_s"]))
+    site = site_of(told)
+    cluster = site.cluster()
+    reach = Reach(cluster.host, cluster.address)
+    managers = managers_of(site, topology, node, told["instances"], reach)
+    _say_whose(site)
+    keeper = host_keeper.command(cluster, this_host(cluster, topology)) if cluster.host and keeps_host(topology, node) else ()
+    agent.run(AgentConfig(name, managers, hold_s=told["hold_s"]), keeper)
 
 
 def join(
-    told: Told, where: Annotated[str, typer.Argument(metavar="HOST:PORT", help="REST of the cluster: its address, or a URL.")]
+    told: Told,
+    where: Annotated[str, typer.Argument(metavar="HOST:PORT", help="REST of the cluster: its address, or a URL; several with commas.")],
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
-    url = where if "://" in where else f"{'http' if told['ca'] is None else 'https'}://{where}"
-    parts = urlsplit(url)
-    if parts.hostname is None:
-        raise ClusterError(f"expected the address of a cluster's REST, HOST:PORT or a URL, got {where!r}")
+    scheme = "http" if told["ca"] is None else "https"
+    url = ",".join(each if "://" in each else f"{scheme}://{each}" for each in where.split(","))
+    parts = urlsplit(address_list(url)[0])
+    assert parts.hostname is not None
     given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
     joining.run(
         JoinConfig(
@@ -174,10 +203,36 @@ def site_of(told: Told, **more: str) -> Site:
     known = told.fields_of(ClusterConfig)
     places = {name: known.pop(name) for name in _PLACES if name in known}
     places.pop("token", None)
-    run = _run(told)
-    return Site(
-        run, places.pop("zookeeper", table.BY_NAME["zookeeper"].default), **places, told=known | more | _door(told).settings(run.tokens)
-    )
+    run, door = _run(told), _door(told)
+    if "metrics_port" in told.values:
+        places["metrics_port"] = told["metrics_port"]
+    if known.get("address") is None:
+        known["host"] = ""
+    else:
+        known["host"] = checked_name(known["host"] or own_name())
+        _check_links(known["address"], door)
+        if "rest_host" in places:
+            places["rest_host"] = rest_at(known["address"], places["rest_host"])
+    servers = places.pop("zookeeper", table.BY_NAME["zookeeper"].default)
+    return Site(run, servers, **places, told=known | more | door.settings(run.tokens))
+
+
+def _check_links(address: str, door: Door) -> None:
+    """Raises ClusterError: other machines reach that address, and links, or the sessions with ZooKeeper, would be open to them."""
+    if check_reach(address, door.keys is not None) and not door.zookeeper_tls:
+        raise ClusterError(
+            f"at {address}, which other machines reach, ZooKeeper has to speak TLS, or the cluster's secret would travel in the clear: "
+            "give every role, and `cep zookeeper`, --zookeeper-tls (CEP_ZOOKEEPER_TLS=true)"
+        )
+
+
+def _say_whose(site: Site) -> None:
+    """Where there are several hosts, the run folder says whose it is: its clients use the sockets in it."""
+    if host := site.told.get("host"):
+        try:
+            write_host(site.run.path, host)
+        except OSError as error:
+            raise ClusterError(f"the run folder {site.run.path}: {error.strerror}; `cep init` makes it") from None
 
 
 def _door(told: Told) -> Door:

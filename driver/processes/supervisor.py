@@ -55,7 +55,7 @@ from driver.processes.events import Events
 from driver.processes.host_keeper import this_host
 from driver.processes.java import java_home
 from driver.processes.process import Home
-from driver.processes.reach import Reach, check_reach, checked_name, own_name
+from driver.processes.reach import KEEPER, Reach, check_reach, checked_name, own_name, rest_at
 from driver.processes.watch import HOLD_S
 from driver.processes.zookeeper import HOST, ZooKeeper, make_secret, reserve_port, spark_jars
 from driver.streams.own_place import write_host
@@ -154,7 +154,7 @@ class LocalConfig:
             session_s = SESSION_TIMEOUT_S if self.address is None else HOSTS_SESSION_TIMEOUT_S
         if self.address is None:
             return replace(self, host="", session_timeout_s=session_s)
-        rest_host = self.address if self.rest_host in ("127.0.0.1", "::1", "localhost") else self.rest_host
+        rest_host = rest_at(self.address, self.rest_host)
         behind_tls = check_reach(self.address, self.keys is not None) or self.zookeeper_tls
         name = checked_name(self.host or own_name())
         return replace(self, host=name, rest_host=rest_host, zookeeper_tls=behind_tls, session_timeout_s=session_s)
@@ -203,7 +203,7 @@ class Supervisor:
         self._offer_gateway(cluster)
         self.children.start("metric-server", python("orchestrator.metrics.server", argument(cluster)))
         if cluster.host:
-            self.children.start("host", host_keeper.command(cluster, this_host(cluster, _topology())))
+            self.children.start(KEEPER, host_keeper.command(cluster, this_host(cluster, _topology())))
         return cluster
 
     def wait_ready(self, cluster: ClusterConfig) -> None:

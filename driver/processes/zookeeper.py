@@ -21,6 +21,7 @@ import os
 import secrets
 import socket
 import ssl
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ from driver.processes.key_folder import KeyFolder
 HOST = "127.0.0.1"
 TICK_MS = 1000
 SESSION_TIMEOUT_MS_MAX = 60_000
+PEER_PORT, ELECTION_PORT = 2888, 3888
+"""By which the servers of an ensemble speak to each other, as ZooKeeper's own documents have them."""
+
 _ATTEMPTS_PER_SESSION = 4
 _SECRET_BYTES = 32
 
@@ -50,12 +54,37 @@ _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 @dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Several servers that are one ZooKeeper, and go on while more than half of them do.
+
+    Args:
+        hosts: of all of them, in one order everywhere.
+        number: which of them this is, from 1.
+
+    They speak to each other without TLS: on a network of their own.
+    """
+
+    hosts: Sequence[str]
+    number: int
+
+    def __post_init__(self) -> None:
+        """Raises ClusterError: it is none of them."""
+        if self.number > len(self.hosts):
+            raise ClusterError(f"ZooKeeper's --id: expected 1 to {len(self.hosts)}, for there are so many --servers, got {self.number}")
+
+    def settings(self) -> dict[str, object]:
+        servers = {f"server.{i}": f"{host}:{PEER_PORT}:{ELECTION_PORT}" for i, host in enumerate(self.hosts, 1)}
+        return {"initLimit": 10, "syncLimit": 5, **servers}
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeper:
     """One server: the folder with its configuration and data, its port and the address where it listens.
 
     Args:
         lasting: its data outlive this run: a write is answered when the disk has it.
         keys: it speaks TLS alone, with the certificate in this folder, and with those alone that show one of its authority; None: without.
+        ensemble: those that it is one of; None: it is alone.
     """
 
     folder: Path
@@ -63,6 +92,7 @@ class ZooKeeper:
     host: str = HOST
     lasting: bool = False
     keys: KeyFolder | None = None
+    ensemble: Ensemble | None = None
 
     @property
     def hosts(self) -> str:
@@ -74,6 +104,8 @@ class ZooKeeper:
         configuration = self.folder / "zoo.cfg"
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         configuration.write_text("".join(f"{key}={value}\n" for key, value in self._settings().items()))
+        if self.ensemble is not None:
+            (self.folder / "data" / "myid").write_text(f"{self.ensemble.number}\n")
         return [
             str(java_home / "bin" / "java"),
             "-Xmx512m",
@@ -99,6 +131,7 @@ class ZooKeeper:
             "4lw.commands.whitelist": "srvr,ruok",
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
+            **({} if self.ensemble is None else self.ensemble.settings()),
         }
 
     def _tls_settings(self, keys: KeyFolder) -> dict[str, object]:

@@ -39,7 +39,7 @@ def make_rest_app(api: Api) -> FastAPI:
     app.add_middleware(Bodies, most=bytes_max, requests_max=REQUESTS_MAX, refuse=problems.refusal)
     if api.config.requests_per_s_max is not None:
         app.add_middleware(RateLimit, per_s=api.config.requests_per_s_max, now=api.now)
-    app.add_middleware(Guard, config=api.config, tokens=api.tokens)
+    app.add_middleware(Guard, config=api.config, tokens=api.tokens, on_wrong=api.audit.note_wrong_token)
     check_table(served(app))
     return app
 

@@ -5,6 +5,7 @@ Rules:
    is lost and counted; the next line that is written says how many were (`lost`).
 2. An orchestrator writes files of its own, so that two with one folder do not disturb each other; readers read those of all.
 3. Files are bounded: FILE_BYTES_MAX each, FILES_MAX of an orchestrator.
+4. No line has a token, be it a wrong one: that may be a right one of another cluster, or nearly a right one.
 """
 
 from __future__ import annotations
@@ -28,11 +29,15 @@ from fastapi import Request
 from cep.errors import CepError
 from cep.service.access import Access
 from cep.world.clock import Clock
+from orchestrator.rest.rate_limit import TokenBuckets
 
 FILE_BYTES_MAX, FILES_MAX = 8 << 20, 5
 LINES_WAITING_MAX = 10_000
 TEXT_CHARS_MAX = 500
 """Of anything in a line that a client has chosen."""
+
+WRONG_TOKENS_PER_S, WRONG_TOKENS_OF_ALL_PER_S = 1 / 60, 1.0
+"""Lines about wrong tokens, of an address and of all: whoever tries many does not push the rest out of the files."""
 
 LAST_MAX = 1000
 _TAIL_BYTES = 1 << 20  # of each file, for those who want the last lines
@@ -53,22 +58,29 @@ class AuditLog:
         waiting: queue.Queue[Any] = queue.Queue(LINES_WAITING_MAX)
         self._queue = _Queue(waiting, self._file)
         self._listener = QueueListener(waiting, self._file)
-        self._begun = False
+        self._begun, self._wrong = False, WrongTokens()
 
     def note(self, access: Access, request: Request, action: str, status: int, error: Exception | None) -> None:
         """A line for each thing that the request was about."""
-        client, asked = request.client, dict(request.query_params)
-        line = {
-            "at": datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).isoformat(timespec="microseconds"),
-            "token": access.name,
-            "from": client.host if client else "",
-            "action": action,
-        }
+        asked = dict(request.query_params)
+        line = self._begin(access.name, request.client.host if request.client else "", action)
         about: list[tuple[str, CepError | None]] = request.scope.get(_NOTES) or [(_subject(request), None)]
         for subject, own in about:
             wrong = own or error
             outcome = {"status": status, "error": type(wrong).__name__ if wrong else None, "detail": _short(str(wrong)) if wrong else None}
             self._put(line | {"about": _short(subject), "asked": {key: _short(value) for key, value in asked.items()}} | outcome)
+
+    def note_wrong_token(self, address: str, path: str) -> None:
+        """That `address` has shown a token that no one was given; what it was does not stand there. Not each has a line."""
+        left_out = self._wrong.take(address, self._clock.steady_ns() / 1e9)
+        if left_out is not None:
+            detail = f"no token of this cluster; {left_out:,} more since the last such line"
+            outcome = {"about": _short(path), "asked": {}, "status": 401, "error": "Unauthorized", "detail": detail}
+            self._put(self._begin("", address, "wrong token") | outcome)
+
+    def _begin(self, token: str, address: str, action: str) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self._clock.wall_ns() / 1e9, UTC).isoformat(timespec="microseconds")
+        return {"at": at, "token": token, "from": address, "action": action}
 
     def close(self) -> None:
         """Once all lines are written."""
@@ -81,6 +93,21 @@ class AuditLog:
             self._begun = True
             self._listener.start()
         self._queue.handle(logging.makeLogRecord({"msg": dict(line), "levelno": logging.INFO}))
+
+
+class WrongTokens:
+    """Which of the requests with a wrong token have a line: of an address one a minute, of all together one a second. Pure."""
+
+    def __init__(self) -> None:
+        self._of_each, self._of_all, self._left_out = TokenBuckets(WRONG_TOKENS_PER_S), TokenBuckets(WRONG_TOKENS_OF_ALL_PER_S), 0
+
+    def take(self, address: str, now: float) -> int | None:
+        """How many have had none since the last line; None: this one has none either. `now`: steady, in s."""
+        if self._of_each.take(address, now) or self._of_all.take("", now):
+            self._left_out += 1
+            return None
+        left_out, self._left_out = self._left_out, 0
+        return left_out
 
 
 def about(request: Request, subject: str, error: CepError | None = None) -> None:

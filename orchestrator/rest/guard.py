@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,9 +37,13 @@ SCOPE = "cep.access"
 
 
 class Guard:
-    """Lets through only what may come in, and notes whose it is."""
+    """Lets through only what may come in, and notes whose it is. `on_wrong`: is told the address that a wrong token came from, and the
+    path that it was for."""
 
-    def __init__(self, app: ASGIApp, config: ClusterConfig, tokens: Tokens) -> None:
+    def __init__(
+        self, app: ASGIApp, config: ClusterConfig, tokens: Tokens, on_wrong: Callable[[str, str], None] = lambda address, path: None
+    ) -> None:
+        self._on_wrong = on_wrong
         self._app, self._names = app, frozenset(map(str.lower, (config.rest_host, *config.rest_names)))
         self._tokens = tokens
 
@@ -51,6 +55,8 @@ class Guard:
         presented = bearer(headers)
         scope[SCOPE] = access = self._tokens.access(presented)
         if access is None and (presented is not None or scope["path"] not in OPEN):
+            if presented is not None:
+                self._on_wrong((scope.get("client") or ("",))[0], scope["path"])
             return _without_token()
         if not self._tokens.are_asked_for and (foreign := self._foreign(scope, headers)) is not None:
             return problems.problem(403, foreign, "Forbidden")

@@ -195,9 +195,9 @@ class WindowState:
         groups = Groups(table, 0, table.rows)
         counts = groups.word(self.spec.places[Count()]) if Count() in self.spec.places else np.zeros(len(groups), np.int64)
         order = np.argsort(-counts, kind="stable")[:most].tolist()
-        keys = decode_keys(groups.keys(0), self.spec.by)
+        keys = decode_keys(groups.keys(0).take(order), self.spec.by)
         counted = [f" ({counts[row]} rows)" if counts[row] else "" for row in order]
-        return [results.describe_group(keys, self.spec.by, row) + count for row, count in zip(order, counted, strict=True)]
+        return [results.describe_group(keys, self.spec.by, i) + count for i, count in enumerate(counted)]
 
     # Snapshots
 

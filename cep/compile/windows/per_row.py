@@ -179,8 +179,8 @@ class PerRowState:
         """The groups of which most rows were taken, for a person to read."""
         counts = self.groups.matrix[:, self.spec.places[Count()]]
         order = np.argsort(-counts, kind="stable")[:most].tolist()
-        keys = decode_keys(Groups(self.groups, 0, self.groups.rows).keys(0), self.spec.by)
-        return [f"{results.describe_group(keys, self.spec.by, row)} ({counts[row]} rows)" for row in order]
+        keys = decode_keys(Groups(self.groups, 0, self.groups.rows).keys(0).take(order), self.spec.by)
+        return [f"{results.describe_group(keys, self.spec.by, i)} ({counts[row]} rows)" for i, row in enumerate(order)]
 
     # As rows and back: partial rows, and how many rows the instance had taken
 

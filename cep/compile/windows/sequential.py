@@ -307,8 +307,8 @@ class SequentialState:
         """The groups of which most rows were taken, for a person to read."""
         counts = self.groups.matrix[:, COUNT]
         order = np.argsort(-counts, kind="stable")[:most].tolist()
-        keys = decode_keys(Groups(self.groups.table, 0, self.groups.rows).keys(0), self.spec.by)
-        return [f"{results.describe_group(keys, self.spec.by, row)} ({counts[row]} rows)" for row in order]
+        keys = decode_keys(Groups(self.groups.table, 0, self.groups.rows).keys(0).take(order), self.spec.by)
+        return [f"{results.describe_group(keys, self.spec.by, i)} ({counts[row]} rows)" for i, row in enumerate(order)]
 
     # Forgetting
 

@@ -185,13 +185,14 @@ class AsOfJoinOperator:
             hold.clear()
 
     def _check(self) -> None:
-        if self.state_bytes > self.state_limit:
-            rows = [sum(len(run.batch) for run in self._runs), *map(len, self.holds)]
-            waiting = f"{rows[1]} left and {rows[2]} right rows wait from the watermark {self.next_end} on"
-            port = max((LEFT, RIGHT), key=lambda port: self.holds[port].bytes)
-            keys = self.spec.largest_keys(port, self.holds[port].format.from_arrow(self.holds[port].snapshot()))
-            what = f"the last right rows of {rows[0]} keys; {waiting}; largest keys of these: {keys or 'none'}"
-            check_state(self.name, self.state_bytes, self.state_limit, what)
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        rows = [sum(len(run.batch) for run in self._runs), *map(len, self.holds)]
+        waiting = f"{rows[1]} left and {rows[2]} right rows wait from the watermark {self.next_end} on"
+        port = max((LEFT, RIGHT), key=lambda port: self.holds[port].bytes)
+        keys = self.spec.largest_keys(port, self.holds[port].some()) if len(self.holds[port]) else ""
+        return f"the last right rows of {rows[0]} keys; {waiting}; largest keys of these: {keys or 'none'}"
 
 
 def build(join: AsOfJoin, context: BuildContext) -> AsOfJoinOperator:

@@ -250,12 +250,13 @@ class IntervalJoinOperator:
             side.blocks = []
 
     def _check(self) -> None:
-        if self.state_bytes > self.state_limit:
-            port = max((LEFT, RIGHT), key=lambda port: self.sides[port].bytes)
-            side = self.sides[port]
-            keys = self.spec.largest_keys(port, max(side.blocks, key=len).rest()[0])
-            what = f"rows from {describe_time(side.first)} on; most are of the {('left', 'right')[port]}, largest keys: {keys}"
-            check_state(self.name, self.state_bytes, self.state_limit, what)
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        port = max((LEFT, RIGHT), key=lambda port: self.sides[port].bytes)
+        side = self.sides[port]
+        keys = self.spec.largest_keys(port, max(side.blocks, key=len).rest()[0]) if side.blocks else "none"
+        return f"rows from {describe_time(side.first)} on; most are of the {('left', 'right')[port]}, largest keys: {keys}"
 
 
 def build(join: IntervalJoin, context: BuildContext) -> IntervalJoinOperator:

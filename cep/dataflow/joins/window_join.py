@@ -29,6 +29,7 @@ from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import Keep, Part, check_state
 from cep.dataflow.outputs.output import concatenated
 from cep.dataflow.state.gathering import PARTS_MAX, together
+from cep.dataflow.state.hold import LOOK_ROWS, up_to
 from cep.elements import MAX_TIME, MIN_TIME, PAUSE, Batch, describe_time
 from cep.model.operators import Join
 from cep.model.windows import TimeWindow
@@ -95,9 +96,9 @@ class InputPanes:
             yield from ((mark, batch) for mark, batches in pane.items() for batch in batches)
 
     def fullest(self) -> Batch:
-        """The pane with most rows."""
-        panes = [concatenated([batch for batches in pane.values() for batch in batches]) for pane in self._panes.values()]
-        return max(panes, key=len)
+        """The pane with most rows, or at most LOOK_ROWS of it."""
+        panes = [[batch for batches in pane.values() for batch in batches] for pane in self._panes.values()]
+        return concatenated(list(up_to(max(panes, key=lambda pane: sum(map(len, pane))), LOOK_ROWS)))
 
 
 class WindowJoinOperator:
@@ -220,12 +221,13 @@ class WindowJoinOperator:
         self.sides = InputPanes(self.join.window), InputPanes(self.join.right_window)
 
     def _check(self) -> None:
-        if self.state_bytes > self.state_limit:
-            side = max((LEFT, RIGHT), key=lambda side: self.sides[side].bytes)
-            window = f"windows open from the one ending at {describe_time(self.next_end)}"
-            keys = self.spec.largest_keys(side, self.sides[side].fullest())
-            what = f"{window}; most rows are of the {('left', 'right')[side]}, largest keys in a pane: {keys}"
-            check_state(self.name, self.state_bytes, self.state_limit, what)
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        side = max((LEFT, RIGHT), key=lambda side: self.sides[side].bytes)
+        window = f"windows open from the one ending at {describe_time(self.next_end)}"
+        keys = self.spec.largest_keys(side, self.sides[side].fullest())
+        return f"{window}; most rows are of the {('left', 'right')[side]}, largest keys in a pane: {keys}"
 
 
 def build(join: Join, context: BuildContext) -> WindowJoinOperator:

@@ -96,10 +96,11 @@ class ZipOperator:
             waiting.clear()
 
     def _check(self) -> None:
-        size = self.state_bytes
-        if size > self.state_limit:
-            left, right = (len(hold) + sum(map(len, waiting)) for hold, waiting in zip(self.holds, self._waiting, strict=True))
-            check_state(self.name, size, self.state_limit, f"{left} left and {right} right rows, of which the one side waits for the other")
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        left, right = (len(hold) + sum(map(len, waiting)) for hold, waiting in zip(self.holds, self._waiting, strict=True))
+        return f"{left} left and {right} right rows, of which the one side waits for the other"
 
 
 def _first(waiting: deque[Batch], n: int) -> Batch:

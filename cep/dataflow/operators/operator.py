@@ -87,6 +87,9 @@ class StatefulOperator(RunningOperator, Protocol):
     def last_end(self) -> int | None:
         """That which lets all out that it holds, where it knows; else the next."""
 
+    def contents(self) -> str:
+        """What its state consists of, for whoever has to make it smaller: windows, and the largest keys."""
+
     def on_barrier(self) -> Iterator[Batch]:
         """What has to leave before a Barrier does: partial results."""
 
@@ -119,10 +122,12 @@ class OneForOne(StatelessOperator, ABC):
         return (out,) if len(out) else NOTHING
 
 
-def check_state(name: str, size: int, limit: int, what: str) -> None:
-    """Raises StateLimitExceeded where `size` bytes are over `limit`; `what` names windows and the largest keys."""
-    if size > limit:
-        raise StateLimitExceeded(f"operator {name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {what}")
+def check_state(operator: StatefulOperator, limit: int) -> None:
+    """Raises StateLimitExceeded where its state is over `limit` bytes."""
+    if (size := operator.state_bytes) > limit:
+        raise StateLimitExceeded(
+            f"operator {operator.name!r}: its state of {size} bytes is over the limit of {limit} bytes, with {operator.contents()}"
+        )
 
 
 def put_overflows(name: str, dead_letters: DeadLetters, failures: Sequence[GroupFailure], more: int) -> None:
@@ -267,6 +272,10 @@ class AggregateOperator:
     def last_end(self) -> int | None:
         return self.next_end
 
+    def contents(self) -> str:
+        panes = f"{self.state.open_panes} panes open from the window ending at {describe_time(self.state.oldest_window_end)}"
+        return f"{panes}; largest keys: {self.state.largest_keys(3)}"
+
     def on_batch(self, batch: Batch, port: int) -> Iterable[Batch]:
         if not self.reduction.takes(len(batch.time)):
             return (self.state.singly(batch),)
@@ -285,9 +294,7 @@ class AggregateOperator:
     def _added(self) -> Iterable[Batch]:
         self.reduction.look(self.state)
         self.open_panes_max = max(self.open_panes_max, self.state.open_panes)
-        if self.state.bytes > self.state_limit:
-            panes = f"{self.state.open_panes} panes open from the window ending at {describe_time(self.state.oldest_window_end)}"
-            check_state(self.name, self.state.bytes, self.state_limit, f"{panes}; largest keys: {self.state.largest_keys(3)}")
+        check_state(self, self.state_limit)
         return NOTHING
 
     def on_watermark(self, watermark: int) -> Iterable[Batch]:

@@ -91,7 +91,7 @@ class OverOperator(SequentialOperator):
             if each is not None:
                 each.clear()
 
-    def _contents(self) -> str:
+    def contents(self) -> str:
         keys = self.state.largest_keys(3) if self.state is not None else []
         largest = self.hold.largest_keys(tuple(self.hold.schema[name] for name in self.over.by), 3) or keys
         return f"{len(self.hold)} rows held, window {to_json(self.over.window)}; largest keys: {largest}"

@@ -94,10 +94,9 @@ class SequentialOperator:
         self._look_at = self.hold.released + LOOK_BYTES
         self._remembered = self.memory_bytes
         if self.hold.bytes + self._remembered > self.state_limit:
-            check_state(self.name, self.state_bytes, self.state_limit, self._contents())
+            check_state(self, self.state_limit)
 
-    def _contents(self) -> str:
-        """For a person to read."""
+    def contents(self) -> str:
         held = f"{len(self.hold)} rows held until the watermark has passed them, from {describe_time(self.hold.first)} on"
         if self.memory is None:
             return held

@@ -126,8 +126,11 @@ class SequentialAggregate:
         self._look_at = self.hold.released + LOOK_BYTES
         self._taken = self.state.bytes
         if self.hold.bytes + self._taken > self.state_limit:
-            what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
-            check_state(self.name, self.state_bytes, self.state_limit, f"{what}; largest keys: {self.largest_keys(3)}")
+            check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        what = f"{self.state.groups.rows} groups and {len(self.hold)} tuples held, of window {to_json(self.state.window)}"
+        return f"{what}; largest keys: {self.largest_keys(3)}"
 
     def largest_keys(self, most: int) -> list[str]:
         """The groups of which most tuples are held; where none are, of which most were taken."""

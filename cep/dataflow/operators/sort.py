@@ -26,6 +26,7 @@ from cep.dataflow.operators.ranking import Ranking
 from cep.dataflow.operators.sequential import SequentialOperator
 from cep.dataflow.operators.top_n import TopStacks
 from cep.dataflow.state.gathering import together
+from cep.dataflow.state.hold import LOOK_ROWS, up_to
 from cep.dataflow.state.merging import ROWS_MAX
 from cep.dataflow.state.row_panes import RowPanes
 from cep.elements import MIN_TIME, PAUSE, Batch, describe_time
@@ -150,12 +151,13 @@ class SortOperator:
         return self.next_end
 
     def _check(self) -> None:
-        size = self.state_bytes
-        if size > self.state_limit:
-            panes = f"{len(self._panes.numbers)} panes open from the window ending at {describe_time(self.next_end)}"
-            largest = max(self._panes.all(), key=lambda pane: pane.rows, default=None)
-            keys = [] if largest is None else self.ranking.largest_groups(largest.batches, 3)
-            check_state(self.name, size, self.state_limit, f"{panes}; largest keys: {keys}")
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        panes = f"{len(self._panes.numbers)} panes open from the window ending at {describe_time(self.next_end)}"
+        largest = max(self._panes.all(), key=lambda pane: pane.rows, default=None)
+        keys = [] if largest is None else self.ranking.largest_groups(list(up_to(largest.batches, LOOK_ROWS)), 3)
+        return f"{panes}; largest keys: {keys}"
 
     # --- snapshots ---
 

@@ -178,7 +178,10 @@ class TableVersionsOperator:
         self.first = []
 
     def _check(self) -> None:
-        check_state(self.name, self.state_bytes, self.state_limit, f"the table {self.file.path!r}")
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        return f"the table {self.file.path!r}"
 
 
 def rows_of_version(columns: Columns, n: int, version: int, format_: Format) -> Batch:

@@ -172,11 +172,12 @@ class VersionedLookupOperator:
         self.versions, self._coming, self._held, self._bytes = [], [], [], 0
 
     def _check(self) -> None:
-        size = self.state_bytes
-        if size > self.state_limit:
-            rows = [len(version.table.rows) for version in self.versions]
-            waiting = f"{sum(map(len, self._held))} tuples wait from the watermark {describe_time(self.next_end)} on"
-            check_state(self.name, size, self.state_limit, f"versions of {', '.join(map(str, rows)) or 'no'} rows in use; {waiting}")
+        check_state(self, self.state_limit)
+
+    def contents(self) -> str:
+        rows = [len(version.table.rows) for version in self.versions]
+        waiting = f"{sum(map(len, self._held))} tuples wait from the watermark {describe_time(self.next_end)} on"
+        return f"versions of {', '.join(map(str, rows)) or 'no'} rows in use; {waiting}"
 
 
 def build(described: VersionedLookup, context: BuildContext) -> VersionedLookupOperator:

@@ -30,6 +30,8 @@ from cep.transport.wire import Format
 FEW_ROWS = 8_192
 #: After so many more runs those of few rows are made one, so that none of very many is looked at with each watermark.
 RUNS_MORE = 256
+LOOK_ROWS = 1 << 18
+"""Of which the largest keys are looked for: they are named where memory is short, and a copy of all rows would take the rest."""
 
 
 class Hold:
@@ -61,13 +63,17 @@ class Hold:
         return max((run.time.item(-1) for run in self._runs), default=None)
 
     def largest_keys(self, by: tuple[Field, ...], most: int) -> list[str]:
-        """The keys with most of what is held, for a person to read."""
+        """The keys with most of what is held, as far as it is looked at, for a person to read."""
         if not self._runs:
             return []
-        held, numbers = concatenated(self._runs), GroupNumbers(by)
+        held, numbers = self.some(), GroupNumbers(by)
         counts = np.bincount(numbers.of(held.columns, len(held)))
         largest = np.argsort(-counts, kind="stable")[:most].tolist()
         return [f"{describe_group(numbers.columns, by, group)} ({counts[group]} rows)" for group in largest]
+
+    def some(self) -> Batch:
+        """At most LOOK_ROWS of what is held, which may not be nothing."""
+        return concatenated(list(up_to(self._runs, LOOK_ROWS)))
 
     def add(self, batch: Batch) -> None:
         """The run before it gets texts of its own; the last one need not, for it seldom stays."""
@@ -170,6 +176,14 @@ class Hold:
     def restore(self, batch: pa.RecordBatch, kept: np.ndarray) -> None:
         """Adds the rows of a `snapshot` that `kept`, bool[n], names."""
         self.add(self.format.from_arrow(batch.filter(pa.array(kept))))
+
+
+def up_to(batches: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    """The first so many rows of them."""
+    for batch in batches:
+        if rows > 0:
+            yield batch if len(batch) <= rows else batch.take(slice(0, rows))
+        rows -= len(batch)
 
 
 def whole_instants(batches: Iterable[Batch]) -> Iterator[Batch]:

@@ -20,7 +20,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any
 
@@ -64,6 +64,10 @@ class Keys:
 
     def __len__(self) -> int:
         return len(self.w0)
+
+    def take(self, rows: Sequence[int]) -> Keys:
+        """Those at `rows`; the bytes are the same."""
+        return Keys(self.w0[rows], self.w1[rows], self.data)
 
 
 Encoder = Callable[[Columns], Keys]

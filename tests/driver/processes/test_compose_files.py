@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from cep.errors import ClusterError
 from cep.model.topology import NumaNode, Topology
 from driver.cli import app
+from driver.configuration.table import OPTIONS, OTHER_VARIABLES
 from driver.processes.compose import compose_text, for_machine, read_compose
 from tests.support.paths import ROOT
 
@@ -79,17 +80,41 @@ def test_the_command_writes_for_this_machine(tmp_path: Path) -> None:
 
 def test_nothing_is_published_beyond_loopback() -> None:
     published = [port for service in services().values() for port in service.get("ports", ())]
-    assert len(published) == 2
+    assert len(published) == 3  # two orchestrators, and Kafka where it is wanted
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
 def test_no_role_but_init_is_root_and_none_has_more_than_it_needs() -> None:
-    for name, service in services().items():
+    own = {name: service for name, service in services().items() if name != "kafka"}  # whose image is not ours
+    assert services()["kafka"]["cap_drop"] == ["ALL"]
+    for name, service in own.items():
         assert service["cap_drop"] == ["ALL"], name
         assert (service["user"] == "0:0") == (name == "init"), name
         assert service["read_only"], name
     assert services()["instance-managers"]["cap_add"] == ["SYS_NICE"]
     assert services()["init"]["network_mode"] == "none"
+
+
+def test_three_zookeepers_are_those_of_the_profile() -> None:
+    told = dict(line.split("=") for line in (DOCKER / "three-zookeepers.env").read_text().splitlines() if "=" in line)
+    names = [
+        name for name, service in services().items() if service.get("profiles", [told["COMPOSE_PROFILES"]]) == [told["COMPOSE_PROFILES"]]
+    ]
+    assert told["CEP_ZOOKEEPER_SERVERS"].split(",") == [name for name in names if name.startswith("zookeeper")]
+    assert told["CEP_ZOOKEEPER"].split(",") == [f"{name}:2181" for name in told["CEP_ZOOKEEPER_SERVERS"].split(",")]
+
+
+@pytest.mark.parametrize("file", ["first.yaml", "host.yaml"])
+def test_files_of_several_hosts_are_as_careful_as_that_of_one(file: str) -> None:
+    """Only what the roles of compose.yaml have, and no port is published: they are on the network of their host."""
+    document = read_compose((DOCKER / file).read_text())
+    for name, service in document["services"].items():
+        assert service["cap_drop"] == ["ALL"] and service["read_only"] and "ports" not in service, name
+        assert service["network_mode"] == ("none" if name == "init" else "host"), name
+        assert (service["user"] == "0:0") == (name == "init"), name
+    variables = document["services"].get("gateway", document["services"].get("host"))["environment"]
+    known = {variable for option in OPTIONS for variable in option.variables} | OTHER_VARIABLES
+    assert not [name for name in variables if name not in known]
 
 
 def test_what_is_only_read_is_mounted_read_only() -> None:

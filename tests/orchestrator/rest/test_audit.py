@@ -16,7 +16,7 @@ from cep.service.access import Access, Role
 from cep.service.token_file import add_token
 from cep.world.clock import SystemClock
 from orchestrator.rest import audit
-from orchestrator.rest.audit import AuditLog, about, last_lines
+from orchestrator.rest.audit import AuditLog, WrongTokens, about, last_lines
 from orchestrator.rest.models import QUERY_EXAMPLE
 from tests.orchestrator.rest.test_app import Server
 from tests.support.control_plane import Keeper, cluster
@@ -66,6 +66,24 @@ def test_what_a_client_says_makes_no_line_long(tmp_path: Path) -> None:
     written.close()
     long, odd = last_lines(str(tmp_path), 10)
     assert len(json.dumps(long)) < 2000 and odd["about"] == 'q"\n{"at": "9999'
+
+
+def test_wrong_tokens_of_an_address_have_a_line_a_minute_and_of_all_one_a_second() -> None:
+    wrong = WrongTokens()
+    assert [wrong.take("a", now) for now in (0.0, 1.0, 59.9, 60.0)] == [0, None, None, 2]
+    assert [wrong.take(address, 61.0) for address in "bcde"] == [0, 0, None, None]  # two at a time
+    assert wrong.take("f", 62.0) == 2
+
+
+def test_a_wrong_token_is_noted_but_for_what_it_is(tmp_path: Path) -> None:
+    written = log(tmp_path)
+    for _ in range(3):
+        written.note_wrong_token("10.0.0.9", "/queries")
+    written.close()
+    [line] = last_lines(str(tmp_path), 10)
+    assert {key: line[key] for key in ("token", "from", "action", "about", "status", "error")} == {
+        "token": "", "from": "10.0.0.9", "action": "wrong token", "about": "/queries", "status": 401, "error": "Unauthorized",
+    }  # fmt: skip
 
 
 def test_it_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +174,7 @@ def test_what_changes_something_is_noted_whatever_comes_of_it(door: tuple[httpx.
         ("POST", "/queries", {"Authorization": "Bearer wrong"}, QUERY_EXAMPLE),
     ]
     statuses = [client.request(method, path, headers=own, json=body).status_code for method, path, own, body in asked]
-    lines = until(lambda: found if len(found := client.get("/audit", headers=headers["admin"]).json()) >= 14 else None)
+    lines = until(lambda: found if len(found := client.get("/audit", headers=headers["admin"]).json()) >= 15 else None)
     assert [(line["token"], line["action"], line["about"], line["status"]) for line in lines] == [
         ("the-deploy", "deploy", "per-ip", 201),
         ("the-deploy", "deploy", "", 422),
@@ -172,6 +190,7 @@ def test_what_changes_something_is_noted_whatever_comes_of_it(door: tuple[httpx.
         ("the-deploy", "undeclare", "s", 204),
         ("the-admin", "discard", "/cep/x", 404),
         ("the-read", "keys", "", 422),
+        ("", "wrong token", "/queries", 401),
     ]
     assert [line["error"] for line in lines[2:5]] == ["Forbidden", "Conflict", "QueryError"]
     assert client.get("/audit?last=2", headers=headers["admin"]).json() == lines[-2:]
