@@ -107,10 +107,11 @@ def _refuge(model: ClusterModel, record: QueryRecord, instance: Instance) -> str
     """The instance manager where it is to go: not beside another instance of its subquery, if that can be; where least is."""
     beside = [each.im for each in model.plans[record.name].instances_of(instance.subquery)]
     own = {_host(model, record, each) for each in model.plans[record.name].instances} - model.leaving.keys()
-    packed = model.plans[record.name].query.options.hosts == "packed" and bool(own)
+    most = model.plans[record.name].query.options.hosts_max
+    is_full = most is not None and len(own) >= most
 
     def preference(manager: InstanceManager) -> tuple[bool, int, int, str]:
-        return packed and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
+        return is_full and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
 
     best = min(model.staying(), key=preference, default=None)
     return None if best is None else best.im
