@@ -67,7 +67,7 @@ class Binder:
         if isinstance(node, exp.Union):
             return inside._union(node)
         if isinstance(node, exp.SetOperation):
-            raise self.nowhere.error("SQL-SET-OP", f"{type(node).__name__.upper()} needs all rows of both", node)
+            raise self.nowhere.error("SQL-SET-OP", type(node).__name__.upper(), node)
         if not isinstance(node, exp.Select):
             raise self.nowhere.error("SQL-EXPRESSION", f"there is no {type(node).__name__.upper()}", node)
         return _select(inside, node)
@@ -136,7 +136,7 @@ class Binder:
     def _union(self, node: exp.Union) -> Relation:
         scope = self.nowhere
         if node.args.get("distinct"):
-            raise scope.error("SQL-SET-OP", "UNION takes equal rows away", node)
+            raise scope.error("SQL-SET-OP", "UNION, which takes equal rows away", node)
         order = node.args.get("order")
         _refuse(node, scope)
         sides = [self.query(each) for each in _of_union(node)]
@@ -208,9 +208,7 @@ def _refuse(node: exp.Expression, scope: Scope) -> None:
     for key, (code, what) in _REFUSED.items():
         if node.args.get(key):
             given = node.args[key]
-            raise scope.error(
-                code, f"{what} is there", given[0] if isinstance(given, list) else given if isinstance(given, exp.Expression) else node
-            )
+            raise scope.error(code, what, given[0] if isinstance(given, list) else given if isinstance(given, exp.Expression) else node)
 
 
 def _select(binder: Binder, node: exp.Select) -> Relation:

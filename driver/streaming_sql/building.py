@@ -84,9 +84,10 @@ def of_row(column: Column, text: str, start: int) -> Expr:
     """Raises SqlError: the column has no value in a row."""
     if column.expr is not None:
         return column.expr
+    start = column.start if column.start >= 0 else start
     if column.kind == "rank":
-        raise SqlError("SQL-ROW-NUMBER", f"ROW_NUMBER {column.name!r} has no bound", text, start)
-    raise SqlError("SQL-WINDOW-ROWS", f"{column.name} of a row", text, start)
+        raise SqlError("SQL-ROW-NUMBER", f"{column.name}, a ROW_NUMBER without a bound", text, start)
+    raise SqlError("SQL-WINDOW-ROWS", f"the {column.name} of a row", text, start)
 
 
 def free(wanted: str, taken: object) -> str:

@@ -69,6 +69,12 @@ class SqlParser(parser.Parser):
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM")
     }
+    PRIMARY_PARSERS: ClassVar[dict[Any, Any]] = {
+        **parser.Parser.PRIMARY_PARSERS,
+        TokenType.NULL: lambda self, token: self.expression(exp.Null(), token),
+        TokenType.TRUE: lambda self, token: self.expression(exp.Boolean(this=True), token),
+        TokenType.FALSE: lambda self, token: self.expression(exp.Boolean(this=False), token),
+    }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
     def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]  # its default is a private value
@@ -248,6 +254,8 @@ def _said(message: str, token: Token | None, before: Token | None, at_end: bool)
         return "an operand is missing here"
     if message.startswith("Expecting "):
         return f"expected {message.removeprefix('Expecting ')}, got {got}"
+    if token is not None and token.text.upper() == "EMIT":
+        return "expected CHANGES, EVERY INTERVAL … or AT END behind EMIT"
     if message.startswith("Invalid expression"):
         near = [meant(each.text.upper(), _KEYWORDS) for each in (before, token) if each and each.text.upper() not in _KEYWORDS]
         return f"did not expect {got} here{next(filter(None, near), '')}"

@@ -20,7 +20,7 @@ class Code:
 CODES: dict[str, Code] = {
     "SQL-SYNTAX": Code("the text is no statement of this dialect", ""),
     "SQL-STATEMENT": Code(
-        "streams are append-only, and the catalogue has streams, tables, views, sinks and functions: there is no other statement",
+        "rows of a stream are never changed, and there are no other statements",
         "CREATE, INSERT INTO, SELECT, EXPLAIN, SET, SHOW, DESCRIBE or DROP",
     ),
     "SQL-DEPTH": Code("so many operations inside each other cannot be read safely", "a view or a WITH query that computes a part"),
@@ -89,6 +89,13 @@ CODES: dict[str, Code] = {
 }  # fmt: skip
 
 
+#: Codes whose messages say the reason themselves.
+_SELF_EXPLAINING = {
+    "SQL-SYNTAX", "SQL-STATEMENT", "SQL-NAME", "SQL-EXISTS", "SQL-COLUMN", "SQL-AMBIGUOUS", "SQL-TYPE", "SQL-FUNCTION", "SQL-WINDOW",
+    "SQL-JOIN", "SQL-SELECT", "SQL-OPTION", "SQL-PATTERN", "SQL-EXPRESSION", "SQL-QUERY",
+}  # fmt: skip
+
+
 class SqlError(QueryError):
     """Yours: a statement cannot become a query. `code` is one of CODES, `line` and `column` count from 1."""
 
@@ -96,8 +103,9 @@ class SqlError(QueryError):
         self.code, self.what, self.instead = code, what, CODES[code].instead if instead is None else instead
         self.line, self.column, shown = _place(text, start)
         where = f" at {self.line}:{self.column}" if text else ""
+        reason = "" if code in _SELF_EXPLAINING else f" ({CODES[code].why})"
         advice = f"; write instead: {self.instead}" if self.instead else ""
-        super().__init__(f"{code}{where}: {what}{advice}{shown}")
+        super().__init__(f"{code}{where}: {what}{reason}{advice}{shown}")
 
 
 def _place(text: str, start: int) -> tuple[int, int, str]:

@@ -54,7 +54,7 @@ def _check(node: exp.Expression, made: Expr, scope: Scope) -> None:
         inner = next((part for part in _parts(node) if _is_wrong(part, scope)), None)
         if inner is not None:
             bound(inner, scope)
-        raise scope.error("SQL-TYPE", error.message, node) from None
+        raise scope.error("SQL-TYPE", error.message, node, "" if "cast" in error.message or "ISO" in error.message else None) from None
 
 
 def _parts(node: exp.Expression) -> Iterator[exp.Expression]:
@@ -85,7 +85,7 @@ def bind(node: exp.Expression, scope: Scope) -> Expr:
     reader = _READERS.get(type(node))
     if reader is None:
         if isinstance(node, exp.Query):
-            raise scope.error("SQL-SUBQUERY", "a subquery stands in an expression", node)
+            raise scope.error("SQL-SUBQUERY", "a subquery in an expression", node)
         raise scope.error("SQL-EXPRESSION", f"there is no {_shown(node)}", node)
     return reader(node, scope)
 
@@ -130,7 +130,7 @@ def _null(node: Any, scope: Scope) -> Expr:
 
 
 def _interval(node: Any, scope: Scope) -> Expr:
-    raise scope.error("SQL-INTERVAL", f"{node.sql()} stands alone", node)
+    raise scope.error("SQL-INTERVAL", f"{node.sql()} beside no timestamp", node)
 
 
 # --- operators ---
@@ -234,7 +234,7 @@ def _between(node: Any, scope: Scope) -> Expr:
 
 def _in(node: Any, scope: Scope) -> Expr:
     if node.args.get("query") is not None:
-        raise scope.error("SQL-SUBQUERY", "IN takes a list of values here", node)
+        raise scope.error("SQL-SUBQUERY", "IN of a subquery", node)
     if not node.expressions:
         raise scope.error("SQL-EXPRESSION", "IN of no list", node, "IN (1, 2)")
     if len(node.expressions) > _IN_NODES_MAX:
@@ -382,7 +382,7 @@ def _called(node: Any, scope: Scope) -> Expr:
     if isinstance(own, Function) and not own.aggregate:
         return Udf(own.reference, tuple(bind(each, scope) for each in node.expressions), own.type, True)
     if name in AGGREGATES or isinstance(own, Function):
-        raise scope.error("SQL-AGGREGATE", f"{name}() stands where there is no group", node)
+        raise scope.error("SQL-AGGREGATE", f"{name}() where there is no group", node)
     if name in OVER_ONLY or name in ("rank", "dense_rank", "lead", "ntile"):
         raise scope.error("SQL-OVER", f"{name}() has no OVER here", node)
     if name in _WINDOWS:
@@ -417,7 +417,7 @@ def _now(node: Any, scope: Scope) -> Expr:
 
 
 def _over(node: Any, scope: Scope) -> Expr:
-    raise scope.error("SQL-OVER", "OVER stands in SELECT or QUALIFY only", node, "a subquery that computes it, and the condition around it")
+    raise scope.error("SQL-OVER", "OVER outside SELECT and QUALIFY", node, "a subquery that computes it, and the condition around it")
 
 
 def _filtered(node: Any, scope: Scope) -> Expr:

@@ -88,11 +88,11 @@ class Grouping:
             self._add_key(node)
         if self.bounds & {START, END} and not {START, END} <= self.bounds:
             missing = END if START in self.bounds else START
-            raise self.scope.error("SQL-WINDOW-GROUP", f"{missing} is not in GROUP BY", nodes[0])
+            raise self.scope.error("SQL-WINDOW-GROUP", f"GROUP BY without {missing}", nodes[0])
 
     def _add_key(self, node: exp.Expression) -> None:
         if isinstance(node, exp.Literal):
-            raise self.scope.error("SQL-GROUP-COLUMN", f"GROUP BY {node.sql()} is a constant", node, "the column itself")
+            raise self.scope.error("SQL-GROUP-COLUMN", f"GROUP BY {node.sql()}, a constant", node, "the column itself")
         if isinstance(node, exp.Anonymous) and node.name.upper() in ("TUMBLE", "HOP", "SESSION", "CUMULATE"):
             instead = "SELECT … FROM TABLE(…) GROUP BY window_start, window_end and the keys"
             raise self.scope.error("SQL-WINDOW", f"{node.name.upper()} is a table function, which stands in FROM", node, instead)
@@ -100,7 +100,7 @@ class Grouping:
         if alias is not None:
             node = alias
         if has_aggregate(node, self.scope):
-            raise self.scope.error("SQL-AGGREGATE", f"GROUP BY {node.sql()} holds an aggregate", node)
+            raise self.scope.error("SQL-AGGREGATE", f"GROUP BY {node.sql()}, which holds an aggregate", node)
         kind = self._kind(node)
         if kind and self.relation.window is not None:
             self.bounds.add(kind)
@@ -163,7 +163,7 @@ class Grouping:
             if expressions.to_json(key.expr) == written:
                 return ColumnRef(key.name)
         if isinstance(node, exp.Column):
-            raise self.scope.error("SQL-GROUP-COLUMN", f"{node.sql()} is no key", node)
+            raise self.scope.error("SQL-GROUP-COLUMN", f"{node.sql()}, which is not in GROUP BY", node)
         return None
 
     def _bound(self, kind: str, node: exp.Expression) -> Expr:
@@ -234,11 +234,11 @@ class Grouping:
     def _window(self, emit: Emit | None, node: exp.Expression) -> tuple[Window, bool]:
         if self.bounds:
             if emit is not None:
-                raise self.scope.error("SQL-EMIT", "a window says itself when it answers", emit, "no EMIT")
+                raise self.scope.error("SQL-EMIT", "EMIT beside a window, which answers when it ends", emit, "no EMIT")
             return self._of_window(node), False
         if emit is None:
             if self.relation.window is not None:
-                raise self.scope.error("SQL-WINDOW-GROUP", "the window is not in GROUP BY", node)
+                raise self.scope.error("SQL-WINDOW-GROUP", "GROUP BY without the window", node)
             raise self.scope.error("SQL-UNBOUNDED-GROUP", "GROUP BY without a window", node)
         mode = emit.args["mode"]
         if mode == "END":
@@ -286,7 +286,9 @@ def group_function(node: exp.Expression, scope: Scope) -> GroupFunction:
     inner = scope.with_hook(None)
     for each in given:
         if has_aggregate(each, scope):
-            raise scope.error("SQL-AGGREGATE", f"{called.sql()} holds an aggregate", each, "a subquery that computes the inner one")
+            raise scope.error(
+                "SQL-AGGREGATE", f"{called.sql()}, an aggregate of an aggregate", each, "a subquery that computes the inner one"
+            )
     own = scope.catalog.find(name)
     if isinstance(own, Function) and own.aggregate:
         return _user_function(own, called, given, where, inner)
@@ -318,7 +320,7 @@ def _known_function(name: str, called: exp.Anonymous, given: list[exp.Expression
         near = meant(name + "s", AGGREGATES) if len(given) > function.most else ""
         raise scope.error("SQL-FUNCTION", f"{name} takes {takes} arguments, got {len(given)}{near}", called)
     if where is not None and function.filtered is None:
-        raise scope.error("SQL-FILTER", f"{name} has a FILTER", called)
+        raise scope.error("SQL-FILTER", f"{name} with FILTER", called)
     args = [bound(each, scope) for each in given]
     if where is not None and function.filtered is not None:
         args[function.filtered] = when(where, args[function.filtered])

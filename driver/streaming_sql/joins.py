@@ -329,10 +329,10 @@ def as_of_join(sides: Sides, conjuncts: list[Node], building: Building, alias: s
     if sides.left.relation.running or sides.right.relation.running:
         raise sides.both.error("SQL-CHANGELOG-INPUT", "a join reads running answers", sides.node)
     found = matched(conjuncts, sides)
-    if found.upper is None and not by_version:
+    if found.upper is None and found.lower is None and not by_version:
         times = f"{_named(sides.left)} >= {_named(sides.right)}"
         raise sides.both.error("SQL-TIME", "an as-of join compares no event times", sides.node, f"AND {times}")
-    if (found.upper or 0) != 0 or (found.lower or 0) > 0:
+    if (found.upper or 0) != 0 or (found.lower or 0) > 0 or (found.upper is None and found.lower is not None and not by_version):
         raise sides.both.error("SQL-JOIN", "an as-of join takes the last row that is not later", sides.node, "left.t >= right.t")
     if not found.pairs:
         raise sides.both.error("SQL-JOIN", "an as-of join has no equality", sides.node, "ON a.k = b.k AND a.t >= b.t")

@@ -138,10 +138,10 @@ class Overs:
     def _frame(self, spec: exp.Window, node: exp.Window) -> TrailingWindow:
         frame = spec.args.get("spec")
         if frame is None:
-            raise self.scope.error("SQL-OVER", "OVER has no frame, which is all rows so far", node)
+            raise self.scope.error("SQL-OVER", "OVER without a frame", node)
         start, end = frame.args.get("start"), frame.args.get("end")
         if (frame.args.get("start_side") or "PRECEDING") != "PRECEDING" or str(end or "CURRENT ROW") != "CURRENT ROW":
-            raise self.scope.error("SQL-OVER", "a frame ends with the current row", node)
+            raise self.scope.error("SQL-OVER", "a frame that does not end with the current row", node)
         try:
             if frame.args.get("kind") == "ROWS" and isinstance(start, exp.Literal) and start.name.isdecimal():
                 return TrailingWindow(None, int(start.name) + 1)

@@ -20,12 +20,13 @@ ROWTIME = "rowtime"
 @dataclass(frozen=True)
 class Column:
     """`expr` is over the schema of the operator; None: it has no one value in a row. `of`: the folded alias of what it came from. `kind`:
-    one of BOUNDS or RANK; empty: it is any."""
+    one of BOUNDS or RANK; empty: it is any. `start`: where it is asked for, in the text at hand; negative: nowhere there."""
 
     name: str
     expr: Expr | None
     of: str = ""
     kind: str = ""
+    start: int = -1
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Relation:
 
     def named(self, alias: str) -> Relation:
         """The same under an alias."""
-        return replace(self, columns=tuple(replace(each, of=alias.casefold()) for each in self.columns))
+        return replace(self, columns=tuple(replace(each, of=alias.casefold(), start=-1) for each in self.columns))
 
     @property
     def is_plain(self) -> bool:

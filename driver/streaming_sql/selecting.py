@@ -14,7 +14,7 @@ from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import all_of, bound, condition, operands
 from driver.streaming_sql.grouping import Grouping, has_aggregate
 from driver.streaming_sql.over import Overs, bound_of, is_row_number, ranked, windows_in
-from driver.streaming_sql.relation import RANK, Column, Rank, Relation
+from driver.streaming_sql.relation import RANK, Column, Rank, Relation, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
 
@@ -173,11 +173,11 @@ def _read_rank(node: exp.Select, scope: Scope, relation: Relation) -> bool:
 
 def _column(item: Item, scope: Scope) -> Column:
     if is_row_number(item.node):
-        return Column(item.name, None, "", RANK)
+        return Column(item.name, None, "", RANK, scope.place(item.node))
     if isinstance(item.node, exp.Column) and (scope.hook is None or scope.hook(item.node) is None):
         found = scope.column(item.node)
         if found.expr is None:
-            return Column(item.name, None, "", found.kind)
+            return Column(item.name, None, "", found.kind, scope.place(item.node))
         return Column(item.name, found.expr, "", found.kind)
     return Column(item.name, bound(item.node, scope), "")
 
@@ -240,6 +240,8 @@ def ordered(binder: Binding, relation: Relation, order: exp.Expression, before: 
     first = asked[0]
     column = first.this
     if before is not None and isinstance(column, exp.Column) and not scope.find(column.name, column.table):
+        scope = before
+    if before is not None and not any(same(each.expr, relation.time) for each in relation.columns):
         scope = before
     if len(asked) != 1 or first.args.get("desc") or not is_event_time(column, scope):
         said = ", ".join(each.sql() for each in asked)

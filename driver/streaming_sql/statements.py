@@ -116,6 +116,7 @@ class Drop:
 
 
 Statement: TypeAlias = Select | Create | CreateView | CreateFunction | Insert | Explain | SetOption | Show | Describe | Drop
+_CHANGING = ("DELETE", "UPDATE", "MERGE", "ALTER", "TRUNCATE", "REPLACE")
 SHOWN = ("STREAMS", "TABLES", "VIEWS", "SINKS", "FUNCTIONS", "QUERIES")
 DROPPED = ("STREAM", "TABLE", "VIEW", "SINK", "FUNCTION", "QUERY")
 
@@ -140,6 +141,8 @@ class StatementParser(SqlParser):
                 return read(self, start.start)
         if start.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
             return Select(start.start, self._query())
+        if start.text.upper() in _CHANGING:
+            raise _Unknown(f"{start.text.upper()}: rows of a stream are never changed", start.start)
         verbs = [*dict.fromkeys(words[0] for words, _ in _STATEMENTS), "SELECT", "WITH"]
         raise _Unknown(f"{start.text.upper()} begins no statement{meant(start.text.upper(), verbs)}", start.start)
 
@@ -280,7 +283,7 @@ def _explain(self: StatementParser, start: int) -> Statement:
 
 def _set(self: StatementParser, start: int) -> Statement:
     found = self._option()
-    return SetOption(start, found.name, found.value)
+    return SetOption(found.start, found.name, found.value)
 
 
 def _show(self: StatementParser, start: int) -> Statement:

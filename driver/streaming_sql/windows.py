@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cep.errors import QueryError, meant
+from cep.errors import QueryError, counted, meant
 from cep.model.duration import format_duration
 from cep.model.expr import Binary, Call, Cast, Expr, lit
 from cep.model.schema import TIMESTAMP_US
@@ -119,7 +119,7 @@ def _partition(node: WindowTable, scope: Scope) -> tuple[str, ...] | None:
 def _count(node: WindowTable, given: list[exp.Expression], fewest: int, most: int, scope: Scope) -> None:
     name = node.args["name"]
     if not fewest <= len(given) <= most:
-        raise scope.error("SQL-WINDOW", f"{name} takes {_TAKES[name]}; got {len(given)} arguments", node, _EXAMPLES[name])
+        raise scope.error("SQL-WINDOW", f"{name} takes {_TAKES[name]}; got {counted(len(given), 'argument')}", node, _EXAMPLES[name])
 
 
 def _span(node: exp.Expression, scope: Scope) -> int:
