@@ -82,11 +82,8 @@ FEW: dict[str, dict[str, str]] = {
         "cep/world/zookeeper.py": "`Coordination` over it",
     },
     "numba": {
-        "cep/kernels/jit.py": "when and how kernels are compiled",
-        "cep/kernels/machine/libm.py": "functions of the C library",
-        "cep/kernels/machine/memory.py": "intrinsics: unaligned words, libc's memchr",
+        "cep/kernels/machine/instructions.py": "intrinsics: unaligned words, libc's memcmp, functions of the C library",
         "cep/kernels/machine/pipeline.py": "how kernels are compiled",
-        "cep/kernels/tables/table.py": "types of its arrays",
         "cep/kernels/machine/user_code.py": "compiles users' functions, which are no kernels",
     },
     "subprocess": {
@@ -127,8 +124,8 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/screen.py": "shows progress",
     },
     "os.environ": {
-        "cep/kernels/jit.py": "where compiled kernels are kept",
-        "cep/kernels/machine/pipeline.py": "which pipeline compiles kernels: it is decided where they are declared",
+        "cep/kernels/jit.py": "where compiled kernels are kept, and whether they are compiled",
+        "cep/kernels/machine/pipeline.py": "which pipeline compiles kernels: it is decided when the first is",
         "cep/transport/peers.py": "whose processes may speak",
         "driver/gateway.py": "the token, which no command line should show",
         "driver/processes/java.py": "JAVA_HOME and PATH",
@@ -261,6 +258,14 @@ def test_all_is_complete(module: str) -> None:
         public = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")}
     again = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
     assert public <= set(listed) <= public | again
+
+
+@pytest.mark.parametrize("module", ["orchestrator.__main__", "orchestrator.metrics.server", "driver.cli", "driver.local"])
+def test_what_runs_no_kernel_starts_without_numba(module: str) -> None:
+    """It takes a quarter of a second of a process's start."""
+    command = [sys.executable, "-c", f"import sys, {module}; print(*{{'numba', 'llvmlite'}} & set(sys.modules))"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 #: A module takes 0.2 s.
