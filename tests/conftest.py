@@ -130,7 +130,7 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
         end_cluster()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
     """A real one; each test takes a tree of its own in it (`fresh`)."""
     with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -158,10 +159,28 @@ def files() -> dict[str, Path]:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """What was parsed: looking for garbage among it takes time of the tests behind these."""
+    yield
+    nodes.cache_clear()
+    parsed.cache_clear()
+
+
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     """Full names of the modules that a file imports, wherever in it; `from cep.transport import wire` is `cep.transport.wire`."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -201,7 +220,7 @@ def test_what_is_imported_in_few_places(wanted: str) -> None:
 
 def _uses(path: Path, wanted: str) -> bool:
     if wanted == "os.environ":
-        found = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        found = (n for n in nodes(path) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
         return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
     return any(name.split(".")[0] == wanted for name in imports(path))
 
@@ -216,7 +235,7 @@ def test_what_is_printed_is_text() -> None:
         (str(path.relative_to(ROOT)), call)
         for package in (*PACKAGES, "benchmarks", "simulation")
         for path in (ROOT / package).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
+        for call in nodes(path)
         if isinstance(call, ast.Call)
     ]
     assert {file for file, call in calls if _called(call) in MARKUP} == {"driver/terminal.py"}
@@ -232,7 +251,7 @@ def test_no_local_imports_and_no_imports_for_types_only() -> None:
     where it runs, while type checkers want to know what comes back."""
     found = []
     for module, path in files().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
             if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
                 found.append(module)
@@ -249,7 +268,7 @@ def test_all_is_complete(module: str) -> None:
     listed = loaded.__all__
     assert sorted(listed, key=lambda name: (not name.isupper(), name)) == list(listed) or sorted(listed) == list(listed)
     assert [name for name in listed if not hasattr(loaded, name)] == []
-    tree = ast.parse(files()[module].read_text())
+    tree = parsed(files()[module])
     if "__getattr__" in vars(loaded):  # it loads its names when they are asked for
         return
     if files()[module].name == "__init__.py":
