@@ -55,7 +55,7 @@ class Core:
     busy: bool = False
 
 
-class Model:
+class ReplicaModel:
     """Replicas of the query on cores; a step is a message made or taken. Deterministic."""
 
     def __init__(self, seats: list[list[int]], topology: Topology, costs: Calibration) -> None:
@@ -156,8 +156,8 @@ def curve(costs: Calibration, nodes: Iterable[int], messages: int = MESSAGES_PER
     return [
         Point(
             n,
-            Model(not_aware(n, machine), machine, costs).throughput(messages),
-            Model(aware(n, machine), machine, costs).throughput(messages),
+            ReplicaModel(not_aware(n, machine), machine, costs).throughput(messages),
+            ReplicaModel(aware(n, machine), machine, costs).throughput(messages),
         )
         for n in nodes
     ]

@@ -132,7 +132,7 @@ class CountsAgree:
             yield f"dead letters: expected {dict(self.dead)}, counted {dict(dead)}"
 
 
-class Outcome:
+class QueryOutcome:
     """A query that nothing has hit ends; one that was hit fails by name, with the cause. That a subscriber hears of an end only with all
     rows says `AnswersAgree`."""
 
@@ -186,4 +186,4 @@ def complaints(checkers: Iterable[Checker]) -> list[str]:
     return [f"{type(checker).__name__}: {text}" for checker in checkers for text in checker.complaints()]
 
 
-__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Outcome", "Promises", "complaints"]
+__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Promises", "QueryOutcome", "complaints"]

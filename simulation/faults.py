@@ -2,7 +2,7 @@
 
 A fault is *harmless* where the promise is that nobody notices: orchestrators die, freeze and lose their sessions, ZooKeeper stops,
 connections are cut, processes freeze for less than a session lasts, clocks jump. Others hit: an instance manager's queries, a publisher's
-stream, a subscriber. What may be expected then, `simulation.checkers.Outcome` says.
+stream, a subscriber. What may be expected then, `simulation.checkers.QueryOutcome` says.
 """
 
 from __future__ import annotations
