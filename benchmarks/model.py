@@ -50,7 +50,7 @@ class Core:
     node: int
     peers: list[int]  # the cores of its replica, itself among them
     turn: int
-    inbox: deque[int] = field(default_factory=deque)  # by whom
+    inbox: deque[int] = field(default_factory=deque)  # of which core
     under_way: int = 0
     busy: bool = False
 
@@ -65,7 +65,7 @@ class ReplicaModel:
         for nodes in seats:
             peers = list(range(len(self.cores), len(self.cores) + len(nodes)))
             self.cores += [Core(node, peers, turn=i + 1) for i, node in enumerate(nodes)]
-        self.events: list[tuple[float, int, int, int]] = []  # when it is done (ns), core, by whom it was made, for whom
+        self.events: list[tuple[float, int, int, int]] = []  # when it is done (ns), core, of which it was made, for which
         self.taken = 0
 
     def throughput(self, messages: int = MESSAGES_PER_CORE) -> float:

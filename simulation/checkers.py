@@ -163,7 +163,7 @@ class QueryOutcome:
         if state == "failed" and not any(repr(im) in text for im in hit):
             self._wrong.append(f"the query failed, and none of {sorted(hit)} is named as the cause: {text!r}")
         if state == "stopped" and not (lost or self.publishing_failed):
-            self._wrong.append("the query was stopped, and nobody has asked for that")
+            self._wrong.append("the query was stopped, and that was not asked for")
         if self.publishing_failed and not hit and not lost:
             self._wrong.append("a publisher was told of an error, and nothing was hit")
         for stream, found in sorted(self._readers.items()):

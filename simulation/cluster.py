@@ -239,7 +239,7 @@ class SimulatedCluster:
                 self._insist(lambda: self.user.rest.post(path("queries", QUERY, "stop")))
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Looked at again and again: what dies wakes nobody."""
+        """Looked at again and again: what dies wakes nothing."""
         while not condition():
             self.user.pause(20 * MS)
 

@@ -2,7 +2,7 @@
 
 Of 50 events the first is a person, three are auctions, 46 are bids. The n-th has the number n, which decides its kind, its time and the
 ids that it may name; all else is drawn. Kept as there: bidders lie 1,000 above the persons (nexmark#30), and one in some dozens of ids
-names somebody who comes later or never. Left out, as there: changing rates, delays and order (every group has one event).
+names one that comes later or never. Left out, as there: changing rates, delays and order (every group has one event).
 """
 
 from __future__ import annotations
