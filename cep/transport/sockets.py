@@ -66,7 +66,7 @@ def is_endpoint(endpoint: str, ours: str) -> bool:
 
 
 def open_sockets(endpoint: str, keyring: Keyring | None = None) -> Sockets:
-    """`keyring`: with CURVE on links; Unix sockets have the kernel's word for who speaks. Raises OSError: the endpoint cannot be had."""
+    """`keyring`: with CURVE on links; of Unix sockets the kernel says which process speaks. Raises OSError: the endpoint cannot be had."""
     return LocalSockets(endpoint) if endpoint.startswith(LOCAL_SCHEME) else LinkSockets(endpoint, keyring)
 
 

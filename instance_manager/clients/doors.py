@@ -16,7 +16,7 @@ from cep.transport.wire import Format, Header
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class StreamDoor:
     """`sent`: how batches look that come; `read`: that, with the columns of the query. One and the same, as nearly always."""
 
     sent: Format
@@ -32,17 +32,17 @@ class Door:
         return Batch(columns, element.time, element.origin, element.created)
 
 
-def door_of(read: Format, document: Mapping[str, Any]) -> Door:
+def door_of(read: Format, document: Mapping[str, Any]) -> StreamDoor:
     """The one of a publisher that opens with `document`, at a query that reads the stream so. A publisher of a schema that is none of the
     same stream is let in, and told what is wrong with its first batch. Raises ProtocolError: what it says is no schema."""
     said = document.get("schema")
     if said is None or said == read.schema.to_json():
-        return Door(read, read)
+        return StreamDoor(read, read)
     try:
         sent = Schema.from_json(said)
     except QueryError as error:
         raise ProtocolError(f"schema: {error}") from None
-    return Door(replace(read, schema=sent), read) if _is_the_same_stream(sent, read.schema) else Door(read, read)
+    return StreamDoor(replace(read, schema=sent), read) if _is_the_same_stream(sent, read.schema) else StreamDoor(read, read)
 
 
 def _is_the_same_stream(sent: Schema, read: Schema) -> bool:
