@@ -38,9 +38,9 @@ class _Memory(mmap.mmap):
 
     __slots__ = ()
 
-    def __del__(self) -> None:
+    def __del__(self, kept: _Kept = _KEPT) -> None:  # at the end of the process the name may be gone
         if not self.closed:
-            _KEPT.put(self)
+            kept.put(self)
 
 
 def keep(most: int) -> None:
