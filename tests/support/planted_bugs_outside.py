@@ -299,9 +299,30 @@ OUTSIDE_BUGS = (
     Bug(
         "a publisher comes to the new place by the query's columns",
         "instance_manager/clients/redirects.py",
-        "hosted, entry, known, endpoint, door_of(entry.format, document))",
+        "hosted, entry, known, endpoint, door_of(entry.format, document, entry.source.columns))",
         "hosted, entry, known, endpoint)",
         (_REDIRECTS,),
+    ),
+    Bug(
+        "what a publisher does not know is missing where it leaves columns out",
+        "instance_manager/clients/doors.py",
+        " or f.name not in self.sent.schema]",
+        "]",
+        (_DOORS,),
+    ),
+    Bug(
+        "a reader that has no use for the event time does not get it",
+        "cep/transport/wire.py",
+        "if field.name in names or field.name == self.time)",
+        "if field.name in names)",
+        (_DOORS,),
+    ),
+    Bug(
+        "what the first reader of a query has use for is what all have",
+        _READERS_OF,
+        "return None if others else first",
+        "return first",
+        (_READERS,),
     ),
     Bug(
         "a publisher that grows forgets its numbers",
