@@ -45,7 +45,7 @@ class View:
     """A query by name, bound anew where it is read. `text`: the statements it stands in, for places in messages."""
 
     name: str
-    query: exp.Expression
+    query: exp.Expr
     text: str
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
 from driver.streaming_sql.errors import SqlError
@@ -84,13 +84,13 @@ class SqlParser(parser.Parser):
 
     # --- queries ---
 
-    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         found = self._parse_window_table()
         if found is None:
-            return super()._parse_table(*args, **kwargs)  # type: ignore[no-any-return, unused-ignore]
+            return super()._parse_table(*args, **kwargs)
         return found
 
-    def _parse_window_table(self) -> exp.Expression | None:
+    def _parse_window_table(self) -> exp.Expr | None:
         """`TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), …)) AS alias`, or the same without `TABLE( )` around it."""
         start, wrapped = self._index, bool(self._match_pair(TokenType.TABLE, TokenType.L_PAREN))
         if not self._curr or not self._next or self._next.token_type is not TokenType.L_PAREN:
@@ -116,7 +116,7 @@ class SqlParser(parser.Parser):
         partition = None
         if self._match(TokenType.PARTITION_BY):
             partition = self._partition()
-        given: list[exp.Expression] = []
+        given: list[exp.Expr] = []
         time = None
         while self._match(TokenType.COMMA):
             if self._match_text_seq("DESCRIPTOR"):
@@ -126,10 +126,10 @@ class SqlParser(parser.Parser):
         found = WindowTable(name=name.text.upper(), this=this, partition_by=partition, time=time, expressions=given)
         return found.update_positions(name)
 
-    def _partition(self) -> list[exp.Expression]:
+    def _partition(self) -> list[exp.Expr]:
         """`(a, b)`, or without brackets up to the window's other arguments."""
         if self._curr and self._curr.token_type is TokenType.L_PAREN:
-            wrapped: list[exp.Expression] = self._parse_wrapped_csv(self._parse_column)
+            wrapped: list[exp.Expr] = self._parse_wrapped_csv(self._parse_column)
             return wrapped
         found = [self._required(self._parse_column(), "a column")]
         while self._curr and self._curr.token_type is TokenType.COMMA and self._next and self._next.token_type is TokenType.VAR:
@@ -140,7 +140,7 @@ class SqlParser(parser.Parser):
             found.append(self._required(self._parse_column(), "a column"))
         return found
 
-    def _windowed_input(self) -> exp.Expression | None:
+    def _windowed_input(self) -> exp.Expr | None:
         self._match_text_seq("DATA", "=", ">")
         self._match(TokenType.TABLE)
         if self._match(TokenType.L_PAREN):
@@ -149,7 +149,7 @@ class SqlParser(parser.Parser):
             return exp.Subquery(this=query)
         return self._parse_table_parts()
 
-    def _named_argument(self) -> exp.Expression:
+    def _named_argument(self) -> exp.Expr:
         """`INTERVAL …`, or with its name: `OFFSET => INTERVAL …`, `open => kind = 'a'`."""
         name = self._curr
         if self._next and self._next.token_type is TokenType.FARROW:
@@ -191,7 +191,7 @@ class SqlParser(parser.Parser):
             found = Emit(mode="EVERY", this=self._parse_interval() or self._parse_primary())
         return found.update_positions(token)
 
-    def _required(self, found: Any, what: str) -> exp.Expression:
+    def _required(self, found: Any, what: str) -> exp.Expr:
         if found is None:
             self.raise_error(f"expected {what}")
         return found  # type: ignore[no-any-return]
@@ -265,9 +265,26 @@ def _said(message: str, token: Token | None, before: Token | None, at_end: bool)
 # --- places ---
 
 
-def start_of(node: exp.Expression | None) -> int | None:
+def start_of(node: exp.Expr | None) -> int | None:
     """The offset where it begins: operators have none, so the least of what is inside."""
     if node is None:
         return None
     found = [each.meta["start"] for each in node.walk() if each._meta and "start" in each.meta]
     return min(found, default=None)
+
+
+# --- what is parsed otherwise than it reads ---
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+
+
+def is_of_comparison(query: exp.Expr) -> None:
+    """`a > b IS TRUE` is of the comparison, as databases have it; the parser has it of b. Changes the tree."""
+    for node in list(query.find_all(*_COMPARISONS)):
+        right = node.args["expression"]
+        test = right.this if isinstance(right, exp.Not) else right
+        if isinstance(test, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
+            outer = right if isinstance(right, exp.Not) else test
+            node.replace(outer)
+            compared = type(node)(this=node.this, expression=test.this)
+            test.set("this", compared)

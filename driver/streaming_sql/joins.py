@@ -18,7 +18,7 @@ from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import is_event_time, window_of_rows
 
-Node = exp.Expression
+Node = exp.Expr
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
-from driver.streaming_sql.dialect import SqlDialect, SqlParser, SqlSyntaxError, tokens_of
+from driver.streaming_sql.dialect import SqlDialect, SqlParser, SqlSyntaxError, is_of_comparison, tokens_of
 from driver.streaming_sql.errors import SqlError
 
 TEXT_MAX = 1_000_000  # characters
@@ -22,13 +22,13 @@ class ColumnDef:
     name: exp.Identifier
     type: exp.DataType | None
     nullable: bool
-    computed: exp.Expression | None
+    computed: exp.Expr | None
 
 
 @dataclass(frozen=True)
 class Watermark:
     column: exp.Identifier
-    expression: exp.Expression
+    expression: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Option:
 @dataclass(frozen=True)
 class Select:
     start: int
-    query: exp.Expression
+    query: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Create:
 class CreateView:
     start: int
     name: exp.Identifier
-    query: exp.Expression
+    query: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class CreateFunction:
 class Insert:
     start: int
     into: exp.Identifier
-    query: exp.Expression
+    query: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class StatementParser(SqlParser):
     """Of one statement."""
 
     def parse_one(self, raw_tokens: list[Token], text: str) -> Statement:
-        found: list[Any] = self._parse(lambda self: self._statement(), raw_tokens, text)  # type: ignore[arg-type, attr-defined, return-value]
+        found: list[Any] = self._parse(lambda self: self._statement(), raw_tokens, text)  # type: ignore[attr-defined]
         statement: Statement = found[0]
         return statement
 
@@ -146,13 +146,14 @@ class StatementParser(SqlParser):
         verbs = [*dict.fromkeys(words[0] for words, _ in _STATEMENTS), "SELECT", "WITH"]
         raise _Unknown(f"{start.text.upper()} begins no statement{meant(start.text.upper(), verbs)}", start.start)
 
-    def _query(self) -> exp.Expression:
+    def _query(self) -> exp.Expr:
         found = self._parse_select()
         found = self._parse_query_modifiers(self._parse_set_operations(found)) if found is not None else None
         if found is None:
             self.raise_error("expected a query, SELECT …")
         assert found is not None
-        return found  # type: ignore[no-any-return, unused-ignore]
+        is_of_comparison(found)
+        return found
 
     def name(self, what: str) -> exp.Identifier:
         found = self._parse_id_var(any_token=False)
