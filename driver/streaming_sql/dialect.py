@@ -65,6 +65,7 @@ class SqlTokenizer(tokens.Tokenizer):
 
 
 class SqlParser(parser.Parser):
+    IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW  # `a > b IS TRUE` is of the comparison
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM")
@@ -271,20 +272,3 @@ def start_of(node: exp.Expr | None) -> int | None:
         return None
     found = [each.meta["start"] for each in node.walk() if each._meta and "start" in each.meta]
     return min(found, default=None)
-
-
-# --- what is parsed otherwise than it reads ---
-
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
-
-
-def is_of_comparison(query: exp.Expr) -> None:
-    """`a > b IS TRUE` is of the comparison, as databases have it; the parser has it of b. Changes the tree."""
-    for node in list(query.find_all(*_COMPARISONS)):
-        right = node.args["expression"]
-        test = right.this if isinstance(right, exp.Not) else right
-        if isinstance(test, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
-            outer = right if isinstance(right, exp.Not) else test
-            node.replace(outer)
-            compared = type(node)(this=node.this, expression=test.this)
-            test.set("this", compared)

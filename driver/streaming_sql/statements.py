@@ -11,7 +11,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
-from driver.streaming_sql.dialect import SqlDialect, SqlParser, SqlSyntaxError, is_of_comparison, tokens_of
+from driver.streaming_sql.dialect import SqlDialect, SqlParser, SqlSyntaxError, tokens_of
 from driver.streaming_sql.errors import SqlError
 
 TEXT_MAX = 1_000_000  # characters
@@ -152,7 +152,6 @@ class StatementParser(SqlParser):
         if found is None:
             self.raise_error("expected a query, SELECT …")
         assert found is not None
-        is_of_comparison(found)
         return found
 
     def name(self, what: str) -> exp.Identifier:
