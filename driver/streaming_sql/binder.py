@@ -187,7 +187,9 @@ def _united(binder: Binder, node: exp.Union, sides: list[Relation]) -> Relation:
             Column(name, _as(of_row(column, binder.text, place), have, want), column.of)
             for name, column, have, want in zip(names, each.columns, types, targets, strict=True)
         )
-        made = building.materialised(replace(each, columns=columns), binder.text, place, each.at in seen)
+        made = building.materialised(replace(each, columns=columns), binder.text, place)
+        if made.at in seen:  # a union reads an input once
+            made = building.materialised(made, binder.text, place, always=True)
         seen.add(made.at)
         inputs.append(made)
     at = building.add("union", lambda name: Union(name, tuple(each.at for each in inputs)), binder.text, place)

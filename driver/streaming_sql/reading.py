@@ -66,8 +66,9 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
     right = table_relation(entry, alias or entry.name) if isinstance(entry, Table) else binder.table(target)
     on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right)
-    if not on and not node.args.get("using"):  # a comma: WHERE says how
-        conjuncts, on = _about_both(binder, left, right, conjuncts)
+    if how == "inner":  # WHERE says more of how they meet, and of a comma all
+        conjuncts, more = _about_both(binder, left, right, conjuncts)
+        on = [*on, *more]
     if how == "inner" and not isinstance(entry, Table) and right.rank is None and not right.running:
         mine = [each for each in [*conjuncts, *on] if _is_of(each, binder.scope(right), scope)]
         if mine:
