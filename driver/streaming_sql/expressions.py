@@ -24,7 +24,7 @@ _ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
 }  # fmt: skip
 _WINDOWS = ("tumble", "hop", "session", "cumulate", "tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end")
-_IN_NODES_MAX = 2_000
+IN_VALUES_MAX = 2_000
 
 
 def bound(node: exp.Expr, scope: Scope) -> Expr:
@@ -237,7 +237,7 @@ def _in(node: Any, scope: Scope) -> Expr:
         raise scope.error("SQL-SUBQUERY", "IN of a subquery", node)
     if not node.expressions:
         raise scope.error("SQL-EXPRESSION", "IN of no list", node, "IN (1, 2)")
-    if len(node.expressions) > _IN_NODES_MAX:
+    if len(node.expressions) > IN_VALUES_MAX:
         raise scope.error("SQL-DEPTH", f"IN of {len(node.expressions):,} values", node, "a JOIN with a table")
     of = bind(node.this, scope)
     return _balanced("or", [Binary("=", of, bind(each, scope)) for each in node.expressions])

@@ -23,7 +23,7 @@ from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.expressions import bind, bound
 from driver.streaming_sql.functions import AGGREGATES
-from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, Settings, before
+from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, Settings, before, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import step_of
@@ -106,6 +106,8 @@ class Grouping:
             self.bounds.add(kind)
             return
         expr = bound(node, self.scope)
+        if any(same(key.expr, expr) for key in self.keys):
+            return
         self.keys.append(Key(self._key_name(node, expr), expr))
 
     def _by_alias(self, node: exp.Expr) -> exp.Expr | None:
