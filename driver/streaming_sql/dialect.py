@@ -78,7 +78,7 @@ class SqlParser(parser.Parser):
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]  # its default is a private value
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         found = token or self._curr or self._prev
         at_end = not self._curr
         raise SqlSyntaxError(_said(message, found, self._prev, at_end), (found.end + 1 if at_end else found.start) if found else 0)

@@ -151,7 +151,7 @@ class StatementParser(SqlParser):
         found = self._parse_query_modifiers(self._parse_set_operations(found)) if found is not None else None
         if found is None:
             self.raise_error("expected a query, SELECT …")
-        assert found is not None
+        assert isinstance(found, exp.Expr)
         return found
 
     def name(self, what: str) -> exp.Identifier:

@@ -48,7 +48,10 @@ WRONG: dict[str, tuple[str, ...]] = {
         'SELECT auction FROM bid WHERE channel = "apple"',
         "SELECT * EXCEPT (prize) FROM bid",
     ),
-    "SQL-AMBIGUOUS": ("SELECT price FROM bid b JOIN auction a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '1' HOUR",),
+    "SQL-AMBIGUOUS": (
+        "SELECT price FROM bid b JOIN auction a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '1' HOUR",
+        "SELECT b.price FROM bid b JOIN auction a ON b.auction = a.id AND b.at = a.at WHERE price > 3",
+    ),
     "SQL-TYPE": (
         "SELECT channel + 1 AS x FROM bid",
         "SELECT auction FROM bid WHERE price",

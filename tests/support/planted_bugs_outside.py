@@ -1263,21 +1263,21 @@ OUTSIDE_BUGS = (
         "driver/streaming_sql/joins.py",
         "least = difference + (kind is exp.GT)",
         "least = difference",
-        ("sql/test_statements.py",),
+        ("driver/streaming_sql/test_forms.py",),
     ),
     Bug(
         "of two bounds on one side the wider one holds",
         "driver/streaming_sql/joins.py",
         "least if found.lower is None else max(found.lower, least)",
         "least if found.lower is None else min(found.lower, least)",
-        ("sql/test_random.py",),
+        ("driver/streaming_sql/test_forms.py",),
     ),
     Bug(
         "a side of an outer join that may be missing shares its key",
         "driver/streaming_sql/joins.py",
         'if sides.how != "inner":\n        for i,',
         "if False:\n        for i,",
-        ("sql/test_random.py",),
+        ("sql/test_statements.py",),
     ),
     Bug(
         "answers of a hopping window are grouped again by its size",
@@ -1308,11 +1308,11 @@ OUTSIDE_BUGS = (
         ("sql/test_statements.py",),
     ),
     Bug(
-        "a condition on both sides is put before the join",
+        "a column that both sides of a join have is the right one's",
         "driver/streaming_sql/reading.py",
         "return all(not left.find(column.name, column.table) for column in columns)",
         "return True",
-        ("sql/test_random.py",),
+        ("driver/streaming_sql/test_wrong.py",),
     ),
     Bug(
         "substrings count from 0",

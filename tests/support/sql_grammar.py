@@ -75,7 +75,8 @@ class Grammar:
         a, b = self.expression(INT, source, depth), self.expression(INT, source, depth)
         return self.word(
             f"({a} + {b})", f"({a} - {b})", f"({a} * {self.chance.randint(-3, 3)})", f"({a} // {self.chance.randint(1, 9)})",
-            f"({a} % {self.chance.randint(2, 9)})", f"-({a})", f"abs({a})", f"coalesce({a}, {b})", f"nullif({a}, {b})", f"least({a}, 7, 3)",
+            f"({a} % {self.chance.randint(2, 9)})", f"-({a})", f"abs({a})", f"coalesce({a}, {b})", f"nullif({a}, {b})",
+            f"least(coalesce({a}, 5), 7, 3)",
             f"length({self.expression(TEXT, source, depth)})", self._case(INT, source, depth), f"sign({a})",
             f"{self.word('hour', 'minute', 'second')}({self.expression(TIME, source, depth)})", f"mod({a}, 7)",
             f"CAST({self.expression(BOOL, source, depth)} AS INT)", f"if({self.expression(BOOL, source, depth)}, {a}, {b})",
