@@ -15,7 +15,7 @@ SELECT CASE WHEN price < 30 THEN 'cheap' WHEN price < 60 THEN NULL ELSE 'dear' E
 -- : casts
 SELECT CAST(price AS VARCHAR) AS a, price::DOUBLE AS b, TRY_CAST(channel AS BIGINT) AS c, CAST('12' AS BIGINT) + price AS d, CAST(price > 3 AS INT) AS e FROM bid;
 -- : texts
-SELECT upper(channel) AS a, length(url) AS b, substring(url, 9, 4) AS c, SUBSTRING(url FROM 3 FOR 2) AS d, channel || '-' || url AS e,
+SELECT upper(channel) AS a, length(url) AS b, substring(url, 9, 4) AS c, substring(url, 12) AS n, SUBSTRING(url FROM 3 FOR 2) AS d, channel || '-' || url AS e,
     split_part(url, '/', 3) AS f, split_index(url, '/', 2) AS g, replace(url, '/', '.') AS h, reverse(channel) AS i, left(url, 5) AS j,
     starts_with(url, 'https') AS k, contains(url, 'item') AS l, lpad(channel, 8, '.') AS m FROM bid;
 -- : patterns of text

@@ -1045,6 +1045,34 @@ OUTSIDE_BUGS = (
         "pass",
         ("cep/transport/test_refused.py",),
     ),
+    Bug(
+        "an instance that has ended keeps the others on the host that is left",
+        f"{_STATE}/evacuations.py",
+        "        if _has_ended(model, record, instance):\n            continue",
+        "        if _has_ended(model, record, instance):\n            pass",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "a query for two hosts is not full with two",
+        f"{_STATE}/evacuations.py",
+        "is_full = most is not None and len(own) >= most",
+        "is_full = most is not None and len(own) > most",
+        (_EVACUATIONS,),
+    ),
+    Bug(
+        "an instance of a packed query moves to another host unasked",
+        f"{_BALANCE}/instance_load.py",
+        "[each for each in worth if not each.stays]",
+        "worth",
+        ("orchestrator/balance/test_instance_load.py",),
+    ),
+    Bug(
+        "of the hosts for a query the first by name are taken",
+        "cep/plan/place.py",
+        "chosen = set(sorted(room, key=lambda host: (-room[host], host))[:most])",
+        "chosen = set(sorted(room)[:most])",
+        (_PLACE,),
+    ),
     # links between hosts
     Bug(
         "a link acknowledges one packet too many",
