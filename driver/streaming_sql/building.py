@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from cep.errors import QueryError
 from cep.model import operator_documents
-from cep.model.expr import ColumnRef, Expr
+from cep.model.expr import ColumnRef, Expr, check_nested
 from cep.model.operators import Map, Operator
 from cep.model.query import Output
 from cep.model.schema import Schema
@@ -47,10 +47,13 @@ class Building:
         try:
             operator = make(name)
             schema = operator.output_schema(*(self.schemas[each] for each in operator.inputs))
+            document = operator_documents.to_json(operator)
+            check_nested(document, "")
         except QueryError as error:
             message = error.message.removeprefix(f"operator {name!r}").lstrip(":, ")
             raise SqlError("SQL-QUERY", message, text, start) from None
-        document = operator_documents.to_json(operator)
+        except RecursionError:
+            raise SqlError("SQL-DEPTH", "operations are too deep inside each other", text, start) from None
         written = json.dumps(document | {"name": ""}, sort_keys=True)
         if written in self._made and not fresh:
             return self._made[written]

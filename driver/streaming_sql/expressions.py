@@ -142,7 +142,17 @@ def _comparison(node: Any, scope: Scope) -> Expr:
         if isinstance(side, exp.Null):
             raise scope.error("SQL-TYPE", f"{node.sql()} is never true", node, f"{'IS NOT' if op == '!=' else 'IS'} NULL")
     left, right = _spans(node.this, scope), _spans(node.expression, scope)
+    _check_instants(node, node.this, node.expression, scope)
     return Binary(op, left, right)
+
+
+def _check_instants(node: exp.Expr, one: exp.Expr, other: exp.Expr, scope: Scope) -> None:
+    """The engine takes a number beside a timestamp for an instant in its unit; SQL does not."""
+    for number, beside in ((one, other), (other, one)):
+        if isinstance(number, exp.Literal) and not number.is_string and not isinstance(beside, exp.Literal | exp.Interval):
+            type_ = _type_of(beside, scope)
+            if type_ is not None and type_.name == "timestamp":
+                raise scope.error("SQL-TYPE", f"{node.sql()}: a timestamp beside a number", node, "TIMESTAMP '2024-05-01 12:00:00'")
 
 
 def _spans(node: exp.Expr, scope: Scope) -> Expr:
@@ -156,6 +166,8 @@ def _arithmetic(node: Any, scope: Scope) -> Expr:
     sides = node.this, node.expression
     spans = [isinstance(each, exp.Interval) for each in sides]
     if not any(spans):
+        if op in "+-":
+            _check_spans(node, sides, scope)
         return Binary(op, bind(sides[0], scope), bind(sides[1], scope))
     other = sides[0] if spans[1] else sides[1]
     if op not in "+-" or all(spans) or (op == "-" and spans[0]):
@@ -164,6 +176,14 @@ def _arithmetic(node: Any, scope: Scope) -> Expr:
     if type_ is not None and type_.name != "timestamp":
         raise scope.error("SQL-INTERVAL", f"{other.sql()} is {type_}, no timestamp", other)
     return Binary(op, _spans(sides[0], scope), _spans(sides[1], scope))
+
+
+def _check_spans(node: exp.Expr, sides: tuple[exp.Expr, exp.Expr], scope: Scope) -> None:
+    """The engine takes an integer beside a timestamp for µs; SQL does not."""
+    types = [_type_of(each, scope) for each in sides]
+    names = [type_.name if type_ is not None else "" for type_ in types]
+    if "timestamp" in names and any(type_ is not None and type_.is_integer for type_ in types):
+        raise scope.error("SQL-INTERVAL", f"{node.sql()}: an integer has no unit of time", node)
 
 
 def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
@@ -229,6 +249,8 @@ def _is(node: Any, scope: Scope) -> Expr:
 
 def _between(node: Any, scope: Scope) -> Expr:
     of = bind(node.this, scope)
+    for each in (node.args["low"], node.args["high"]):
+        _check_instants(node, node.this, each, scope)
     return Binary("and", Binary(">=", of, _spans(node.args["low"], scope)), Binary("<=", of, _spans(node.args["high"], scope)))
 
 

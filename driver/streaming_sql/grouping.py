@@ -175,10 +175,12 @@ class Grouping:
         if kind not in self._starts:
             if self.relation.grouped:
                 found = next((each for each in self.relation.columns if each.kind == kind), None)
-                if found is None or not isinstance(found.expr, ColumnRef):
+                if found is None or found.expr is None:
                     raise self.scope.error("SQL-WINDOW-GROUP", f"{kind} is not in the subquery's SELECT", node)
-                self.keys.append(Key(found.expr.name, found.expr))
-                self._starts[kind] = found.expr.name
+                taken = [*self.relation.schema.names, *(key.name for key in self.keys)]
+                name = found.expr.name if isinstance(found.expr, ColumnRef) else free(kind, taken)
+                self.keys.append(Key(name, found.expr))
+                self._starts[kind] = name
             else:
                 wanted = self.aliases.get(id(node), kind)
                 self._starts[kind] = self._add(wanted, getattr(aggregates, kind)())

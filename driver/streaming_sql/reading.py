@@ -25,8 +25,11 @@ def read_from(binder: Binding, node: exp.Select, conjuncts: list[exp.Expr]) -> t
     """The joined relations, and what of WHERE is left: a condition on one side is put before the join, where that changes nothing."""
     joins = node.args.get("joins") or []
     relation = binder.table(node.args["from_"].this)
-    pushable = bool(joins) and all(_how(each) in ("inner", "left") and not isinstance(each.this, exp.Unnest) for each in joins)
-    if pushable:
+    if any(_how(each) not in ("inner", "left") for each in joins):  # what they let out without a match WHERE judges, behind them
+        for each in joins:
+            relation, _ = _joined(binder, relation, each, [])
+        return relation, conjuncts
+    if joins:
         relation, conjuncts = _pushed(binder, relation, node, joins, conjuncts)
     for each in joins:
         relation, conjuncts = _joined(binder, relation, each, conjuncts)
@@ -65,7 +68,7 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
     alias, version = target.alias_or_name, target.args.get("version") if isinstance(target, exp.Table) else None
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
     right = table_relation(entry, alias or entry.name) if isinstance(entry, Table) else binder.table(target)
-    on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right)
+    on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right, scope)
     if how == "inner":  # WHERE says more of how they meet, and of a comma all
         conjuncts, more = _about_both(binder, left, right, conjuncts)
         on = [*on, *more]
@@ -84,7 +87,8 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
         if how not in ("inner", "left"):
             raise scope.error("SQL-JOIN", f"there is no {how.upper()} as-of join", node, "ASOF JOIN or ASOF LEFT JOIN")
         return as_of_join(sides, on, binder.building, alias, version is not None), conjuncts
-    return join(sides, on, binder.building, binder.settings, alias), conjuncts
+    made = join(sides, on, binder.building, binder.settings, alias)
+    return _without(made, node, len(left.columns)), conjuncts
 
 
 def _is_of(node: exp.Expr, right: Scope, left: Scope) -> bool:
@@ -107,15 +111,24 @@ def _about_both(binder: Binding, left: Relation, right: Relation, conjuncts: lis
     return [each for each in conjuncts if all(each is not other for other in on)], on
 
 
-def _using(node: exp.Join, left: Relation, right: Relation) -> list[exp.Expr]:
+def _using(node: exp.Join, left: Relation, right: Relation, scope: Scope) -> list[exp.Expr]:
     """USING (k) as equalities."""
     made: list[exp.Expr] = []
+    if node.args.get("using") and _how(node) != "inner":
+        raise scope.error("SQL-JOIN", "USING of an outer join", node, "ON, and COALESCE of both columns")
     for each in node.args.get("using") or []:
         ours = next((c.of for c in left.columns if c.name.casefold() == each.name.casefold()), "")
         theirs = next((c.of for c in right.columns), "")
         sides = [exp.Column(this=each.copy(), table=exp.to_identifier(of) if of else None) for of in (ours, theirs)]
         made.append(exp.EQ(this=sides[0], expression=sides[1]))
     return made
+
+
+def _without(joined: Relation, node: exp.Join, lefts: int) -> Relation:
+    """Columns of USING are there once."""
+    shared = {each.name.casefold() for each in node.args.get("using") or []}
+    kept = [each for i, each in enumerate(joined.columns) if i < lefts or each.name.casefold() not in shared]
+    return replace(joined, columns=tuple(kept))
 
 
 def _check_version(sides: Sides, version: exp.Expr | None) -> None:

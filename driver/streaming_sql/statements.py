@@ -77,6 +77,7 @@ class Insert:
     start: int
     into: exp.Identifier
     query: exp.Expr
+    columns: list[exp.Identifier] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Drop:
 
 
 Statement: TypeAlias = Select | Create | CreateView | CreateFunction | Insert | Explain | SetOption | Show | Describe | Drop
+_BEGIN_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _CHANGING = ("DELETE", "UPDATE", "MERGE", "ALTER", "TRUNCATE", "REPLACE")
 SHOWN = ("STREAMS", "TABLES", "VIEWS", "SINKS", "FUNCTIONS", "QUERIES")
 DROPPED = ("STREAM", "TABLE", "VIEW", "SINK", "FUNCTION", "QUERY")
@@ -139,7 +141,7 @@ class StatementParser(SqlParser):
         for words, read in _STATEMENTS:
             if self._match_text_seq(*words):
                 return read(self, start.start)
-        if start.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+        if start.token_type in _BEGIN_QUERY:
             return Select(start.start, self._query())
         if start.text.upper() in _CHANGING:
             raise _Unknown(f"{start.text.upper()}: rows of a stream are never changed", start.start)
@@ -269,7 +271,10 @@ def _create_function(self: StatementParser, start: int, aggregate: bool) -> Stat
 
 def _insert(self: StatementParser, start: int) -> Statement:
     into = self.name("sink")
-    return Insert(start, into, self._query())
+    columns: list[exp.Identifier] = []
+    if self._curr and self._curr.token_type is TokenType.L_PAREN and self._next and self._next.token_type not in _BEGIN_QUERY:
+        columns = [each for each in self._parse_wrapped_id_vars() if isinstance(each, exp.Identifier)]
+    return Insert(start, into, self._query(), columns)
 
 
 def _explain(self: StatementParser, start: int) -> Statement:

@@ -48,3 +48,14 @@ GROUP BY value, window_start, window_end;
 -- : a window over a join
 SELECT seller, count(*) AS n FROM TABLE(TUMBLE((SELECT a.seller, b.at FROM auction a JOIN bid b ON a.id = b.auction
     AND b.at BETWEEN a.at AND a.at + INTERVAL '1' MINUTE), DESCRIPTOR(at), INTERVAL '20' SECOND)) GROUP BY seller, window_start, window_end;
+-- : a window's join, grouped
+SELECT l.window_start, r.seller, count(*) AS n, max(l.price) AS most FROM (SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(at), INTERVAL '10' SECOND))) l
+JOIN (SELECT * FROM TABLE(TUMBLE(TABLE auction, DESCRIPTOR(at), INTERVAL '10' SECOND))) r ON l.auction = r.id AND l.window_start = r.window_start
+    AND l.window_end = r.window_end GROUP BY r.seller, l.window_start, l.window_end;
+-- : WHERE behind a full join judges what has no match
+SELECT a.id, b.price, p.name FROM auction a JOIN bid b ON a.id = b.auction AND b.at BETWEEN a.at AND a.at + INTERVAL '9' SECOND
+FULL JOIN person p ON b.bidder = p.id AND p.at BETWEEN b.at - INTERVAL '9' SECOND AND b.at + INTERVAL '9' SECOND
+WHERE coalesce(b.price, 1000) > a.category * 10 OR a.id IS NULL;
+-- : using, everything
+SELECT * FROM (SELECT bidder, price, at FROM bid) l JOIN (SELECT id AS bidder, at AS since FROM person) r USING (bidder)
+WHERE r.since BETWEEN l.at - INTERVAL '9' SECOND AND l.at;
