@@ -17,7 +17,7 @@ from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import door, hosts, looking
+from driver import door, hosts, looking, sql_command
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
@@ -231,6 +231,7 @@ def dead_letters(
 looking.register(app)
 hosts.register(app)
 door.register(app)
+sql_command.register(app)
 
 
 def _with_pointer(error: CepError) -> str:

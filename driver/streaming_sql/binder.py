@@ -49,7 +49,7 @@ class Binder:
     catalog: Catalog
     settings: Settings
     text: str
-    ctes: Mapping[str, tuple[exp.Expression, Binder]] = field(default_factory=dict)
+    ctes: Mapping[str, tuple[exp.Expr, Binder]] = field(default_factory=dict)
     depth: int = 0
 
     def scope(self, relation: Relation) -> Scope:
@@ -59,7 +59,7 @@ class Binder:
     def nowhere(self) -> Scope:
         return self.scope(Relation("", Schema(()), ()))
 
-    def query(self, node: exp.Expression) -> Relation:
+    def query(self, node: exp.Expr) -> Relation:
         """The rows of a query. Raises SqlError."""
         inside = self._with_ctes(node)
         if isinstance(node, exp.Subquery):
@@ -72,7 +72,7 @@ class Binder:
             raise self.nowhere.error("SQL-EXPRESSION", f"there is no {type(node).__name__.upper()}", node)
         return _select(inside, node)
 
-    def _with_ctes(self, node: exp.Expression) -> Binder:
+    def _with_ctes(self, node: exp.Expr) -> Binder:
         with_ = node.args.get("with_")
         if with_ is None:
             return self
@@ -85,7 +85,7 @@ class Binder:
 
     # --- FROM ---
 
-    def table(self, node: exp.Expression) -> Relation:
+    def table(self, node: exp.Expr) -> Relation:
         """What stands in FROM or behind JOIN, under its alias. Raises SqlError."""
         alias = node.alias_or_name
         if isinstance(node, WindowTable):
@@ -149,9 +149,9 @@ class Binder:
         return ordered(self, relation, order) if order is not None else relation
 
 
-def _of_union(node: exp.Expression) -> list[exp.Expression]:
+def _of_union(node: exp.Expr) -> list[exp.Expr]:
     """The queries of a chain of UNION ALL."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     rest = [node]
     while rest:
         each = rest.pop()
@@ -187,7 +187,9 @@ def _united(binder: Binder, node: exp.Union, sides: list[Relation]) -> Relation:
             Column(name, _as(of_row(column, binder.text, place), have, want), column.of)
             for name, column, have, want in zip(names, each.columns, types, targets, strict=True)
         )
-        made = building.materialised(replace(each, columns=columns), binder.text, place, each.at in seen)
+        made = building.materialised(replace(each, columns=columns), binder.text, place)
+        if made.at in seen:  # a union reads an input once
+            made = building.materialised(made, binder.text, place, always=True)
         seen.add(made.at)
         inputs.append(made)
     at = building.add("union", lambda name: Union(name, tuple(each.at for each in inputs)), binder.text, place)
@@ -204,11 +206,11 @@ def _as(expr: Expr, have: tuple[DataType, bool], want: tuple[DataType, bool]) ->
 # --- SELECT ---
 
 
-def _refuse(node: exp.Expression, scope: Scope) -> None:
+def _refuse(node: exp.Expr, scope: Scope) -> None:
     for key, (code, what) in _REFUSED.items():
         if node.args.get(key):
             given = node.args[key]
-            raise scope.error(code, what, given[0] if isinstance(given, list) else given if isinstance(given, exp.Expression) else node)
+            raise scope.error(code, what, given[0] if isinstance(given, list) else given if isinstance(given, exp.Expr) else node)
 
 
 def _select(binder: Binder, node: exp.Select) -> Relation:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from cep.errors import QueryError
-from cep.model.expr import ColumnRef, Expr
+from cep.model import operator_documents
+from cep.model.expr import ColumnRef, Expr, check_nested
 from cep.model.operators import Map, Operator
 from cep.model.query import Output
 from cep.model.schema import Schema
@@ -26,6 +28,7 @@ class Building:
         self.operators: list[Operator] = []
         self.outputs: list[Output] = []
         self.schemas: dict[str, Schema] = {}
+        self._made: dict[str, str] = {}  # an operator's document without its name -> its name
 
     def read(self, stream: Stream) -> str:
         """The name of a stream that is read."""
@@ -34,8 +37,9 @@ class Building:
         self.schemas[stream.name] = stream.schema
         return stream.name
 
-    def add(self, kind: str, make: Make, text: str, start: int) -> str:
-        """Adds what `make` makes of a free name that begins with `kind`. Raises SqlError: the engine refuses it."""
+    def add(self, kind: str, make: Make, text: str, start: int, fresh: bool = False) -> str:
+        """Adds what `make` makes of a free name that begins with `kind`; what is there already, of a WITH that is read twice for one, is
+        not made again, unless `fresh`. Raises SqlError: the engine refuses it."""
         name, number = kind, 1
         while name in self.schemas or any(each.name == name for each in self.operators):
             number += 1
@@ -43,23 +47,31 @@ class Building:
         try:
             operator = make(name)
             schema = operator.output_schema(*(self.schemas[each] for each in operator.inputs))
+            document = operator_documents.to_json(operator)
+            check_nested(document, "")
         except QueryError as error:
             message = error.message.removeprefix(f"operator {name!r}").lstrip(":, ")
             raise SqlError("SQL-QUERY", message, text, start) from None
+        except RecursionError:
+            raise SqlError("SQL-DEPTH", "operations are too deep inside each other", text, start) from None
+        written = json.dumps(document | {"name": ""}, sort_keys=True)
+        if written in self._made and not fresh:
+            return self._made[written]
+        self._made[written] = name
         self.operators.append(operator)
         for branch in operator.branches:
             self.schemas[branch] = schema
         return name
 
-    def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int) -> str:
-        return self.add(kind, lambda name: Map(name, at, fields), text, start)
+    def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int, fresh: bool = False) -> str:
+        return self.add(kind, lambda name: Map(name, at, fields), text, start, fresh)
 
     def materialised(self, relation: Relation, text: str, start: int, always: bool = False) -> Relation:
         """The relation with its columns as an operator's, under their names."""
         if relation.is_plain and not always:
             return relation
         fields = tuple((each.name, of_row(each, text, start)) for each in relation.columns)
-        at = self.mapped("select", relation.at, fields, text, start)
+        at = self.mapped("select", relation.at, fields, text, start, always)
         columns = tuple(Column(each.name, ColumnRef(each.name), each.of, each.kind) for each in relation.columns)
         time = next((ColumnRef(each.name) for each in relation.columns if same(each.expr, relation.time)), None)
         return Relation(at, self.schemas[at], columns, time, relation.window, relation.grouped, None, relation.running, relation.keys)

@@ -45,7 +45,7 @@ class View:
     """A query by name, bound anew where it is read. `text`: the statements it stands in, for places in messages."""
 
     name: str
-    query: exp.Expression
+    query: exp.Expr
     text: str
 
 
@@ -86,16 +86,22 @@ def _same(one: Entry, other: Entry) -> bool:
 @dataclass(frozen=True)
 class Catalog:
     """What statements know by name. Immutable: a statement makes a new one. `known`: streams, by folded name, that queries read by name
-    and do not declare, since the cluster knows them or another query puts them out."""
+    and do not declare, since the cluster knows them or another query puts them out. `exact`: of those of them whose names differ in
+    nothing but case all but the first, which is found by their very names alone."""
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
     known: frozenset[str] = frozenset()
+    exact: Mapping[str, Stream] = field(default_factory=dict)
 
     @staticmethod
     def of(entries: Iterable[Entry], known: Iterable[Stream] = ()) -> Catalog:
         """Of declarations of streams, and others. Raises QueryError: two have names that differ in nothing but case."""
-        there = list(known)
-        return replace(Catalog._of([*there, *entries]), known=frozenset(each.name.casefold() for each in there))
+        first: dict[str, Stream] = {}
+        others: dict[str, Stream] = {}
+        for each in known:
+            if first.setdefault(each.name.casefold(), each) is not each:
+                others[each.name] = each
+        return replace(Catalog._of([*first.values(), *entries]), known=frozenset(first), exact=others)
 
     @staticmethod
     def _of(entries: Iterable[Entry]) -> Catalog:
@@ -111,7 +117,7 @@ class Catalog:
         return (entry for entry in self.entries.values() if kind_of(entry) == kind)
 
     def find(self, name: str) -> Entry | None:
-        return self.entries.get(name.casefold())
+        return self.exact.get(name) or self.entries.get(name.casefold())
 
     def with_entry(self, entry: Entry, text: str, start: int) -> Catalog:
         """Raises SqlError: the name is taken by something else."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
 from driver.streaming_sql.errors import SqlError
@@ -65,6 +65,7 @@ class SqlTokenizer(tokens.Tokenizer):
 
 
 class SqlParser(parser.Parser):
+    IS_PREDICATE_PRECEDENCE = parser.IsPredicatePrecedence.LOW  # `a > b IS TRUE` is of the comparison
     FUNCTIONS: ClassVar[dict[str, Any]] = {}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         name: parser.Parser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM")
@@ -77,20 +78,20 @@ class SqlParser(parser.Parser):
     }
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {"CASE": parser.Parser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
 
-    def raise_error(self, message: str, token: Token | None = None) -> None:  # type: ignore[override]  # its default is a private value
+    def raise_error(self, message: str, token: Token | None = None) -> None:
         found = token or self._curr or self._prev
         at_end = not self._curr
         raise SqlSyntaxError(_said(message, found, self._prev, at_end), (found.end + 1 if at_end else found.start) if found else 0)
 
     # --- queries ---
 
-    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expression | None:
+    def _parse_table(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         found = self._parse_window_table()
         if found is None:
-            return super()._parse_table(*args, **kwargs)  # type: ignore[no-any-return, unused-ignore]
+            return super()._parse_table(*args, **kwargs)
         return found
 
-    def _parse_window_table(self) -> exp.Expression | None:
+    def _parse_window_table(self) -> exp.Expr | None:
         """`TABLE(TUMBLE(TABLE s, DESCRIPTOR(t), …)) AS alias`, or the same without `TABLE( )` around it."""
         start, wrapped = self._index, bool(self._match_pair(TokenType.TABLE, TokenType.L_PAREN))
         if not self._curr or not self._next or self._next.token_type is not TokenType.L_PAREN:
@@ -116,7 +117,7 @@ class SqlParser(parser.Parser):
         partition = None
         if self._match(TokenType.PARTITION_BY):
             partition = self._partition()
-        given: list[exp.Expression] = []
+        given: list[exp.Expr] = []
         time = None
         while self._match(TokenType.COMMA):
             if self._match_text_seq("DESCRIPTOR"):
@@ -126,10 +127,10 @@ class SqlParser(parser.Parser):
         found = WindowTable(name=name.text.upper(), this=this, partition_by=partition, time=time, expressions=given)
         return found.update_positions(name)
 
-    def _partition(self) -> list[exp.Expression]:
+    def _partition(self) -> list[exp.Expr]:
         """`(a, b)`, or without brackets up to the window's other arguments."""
         if self._curr and self._curr.token_type is TokenType.L_PAREN:
-            wrapped: list[exp.Expression] = self._parse_wrapped_csv(self._parse_column)
+            wrapped: list[exp.Expr] = self._parse_wrapped_csv(self._parse_column)
             return wrapped
         found = [self._required(self._parse_column(), "a column")]
         while self._curr and self._curr.token_type is TokenType.COMMA and self._next and self._next.token_type is TokenType.VAR:
@@ -140,7 +141,7 @@ class SqlParser(parser.Parser):
             found.append(self._required(self._parse_column(), "a column"))
         return found
 
-    def _windowed_input(self) -> exp.Expression | None:
+    def _windowed_input(self) -> exp.Expr | None:
         self._match_text_seq("DATA", "=", ">")
         self._match(TokenType.TABLE)
         if self._match(TokenType.L_PAREN):
@@ -149,7 +150,7 @@ class SqlParser(parser.Parser):
             return exp.Subquery(this=query)
         return self._parse_table_parts()
 
-    def _named_argument(self) -> exp.Expression:
+    def _named_argument(self) -> exp.Expr:
         """`INTERVAL …`, or with its name: `OFFSET => INTERVAL …`, `open => kind = 'a'`."""
         name = self._curr
         if self._next and self._next.token_type is TokenType.FARROW:
@@ -191,7 +192,7 @@ class SqlParser(parser.Parser):
             found = Emit(mode="EVERY", this=self._parse_interval() or self._parse_primary())
         return found.update_positions(token)
 
-    def _required(self, found: Any, what: str) -> exp.Expression:
+    def _required(self, found: Any, what: str) -> exp.Expr:
         if found is None:
             self.raise_error(f"expected {what}")
         return found  # type: ignore[no-any-return]
@@ -265,7 +266,7 @@ def _said(message: str, token: Token | None, before: Token | None, at_end: bool)
 # --- places ---
 
 
-def start_of(node: exp.Expression | None) -> int | None:
+def start_of(node: exp.Expr | None) -> int | None:
     """The offset where it begins: operators have none, so the least of what is inside."""
     if node is None:
         return None

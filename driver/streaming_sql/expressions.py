@@ -19,15 +19,15 @@ from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.types import engine_type
 
-_COMPARISONS: dict[type[exp.Expression], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_ARITHMETIC: dict[type[exp.Expression], str] = {
+_COMPARISONS: dict[type[exp.Expr], str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
 }  # fmt: skip
 _WINDOWS = ("tumble", "hop", "session", "cumulate", "tumble_start", "tumble_end", "hop_start", "hop_end", "session_start", "session_end")
-_IN_NODES_MAX = 2_000
+IN_VALUES_MAX = 2_000
 
 
-def bound(node: exp.Expression, scope: Scope) -> Expr:
+def bound(node: exp.Expr, scope: Scope) -> Expr:
     """The expression, its types checked over the scope's rows. Raises SqlError."""
     try:
         made = bind(node, scope)
@@ -37,7 +37,7 @@ def bound(node: exp.Expression, scope: Scope) -> Expr:
     return made
 
 
-def condition(node: exp.Expression, scope: Scope, where: str) -> Expr:
+def condition(node: exp.Expr, scope: Scope, where: str) -> Expr:
     """Likewise, of a condition. Raises SqlError: it is no BOOLEAN."""
     made = bound(node, scope)
     if scope.hook is None and infer(made, scope.relation.schema)[0] != BOOL:
@@ -45,7 +45,7 @@ def condition(node: exp.Expression, scope: Scope, where: str) -> Expr:
     return made
 
 
-def _check(node: exp.Expression, made: Expr, scope: Scope) -> None:
+def _check(node: exp.Expr, made: Expr, scope: Scope) -> None:
     if not columns_of(made) <= set(scope.relation.schema.names):
         return  # of a group: its operator is not there yet, and checks them
     try:
@@ -57,7 +57,7 @@ def _check(node: exp.Expression, made: Expr, scope: Scope) -> None:
         raise scope.error("SQL-TYPE", error.message, node, "" if "cast" in error.message or "ISO" in error.message else None) from None
 
 
-def _parts(node: exp.Expression) -> Iterator[exp.Expression]:
+def _parts(node: exp.Expr) -> Iterator[exp.Expr]:
     """What is computed inside it."""
     for child in node.iter_expressions():
         if isinstance(child, exp.If | exp.Paren | exp.Where):
@@ -66,7 +66,7 @@ def _parts(node: exp.Expression) -> Iterator[exp.Expression]:
             yield child
 
 
-def _is_wrong(node: exp.Expression, scope: Scope) -> bool:
+def _is_wrong(node: exp.Expr, scope: Scope) -> bool:
     try:
         infer(bind(node, scope), scope.relation.schema)
     except SqlError:
@@ -76,7 +76,7 @@ def _is_wrong(node: exp.Expression, scope: Scope) -> bool:
     return False
 
 
-def bind(node: exp.Expression, scope: Scope) -> Expr:
+def bind(node: exp.Expr, scope: Scope) -> Expr:
     """Raises SqlError; types are not checked."""
     if scope.hook is not None:
         found = scope.hook(node)
@@ -90,7 +90,7 @@ def bind(node: exp.Expression, scope: Scope) -> Expr:
     return reader(node, scope)
 
 
-def _shown(node: exp.Expression) -> str:
+def _shown(node: exp.Expr) -> str:
     written = node.sql()
     return written if len(written) <= 40 else f"{type(node).__name__.upper()} expression"
 
@@ -142,10 +142,20 @@ def _comparison(node: Any, scope: Scope) -> Expr:
         if isinstance(side, exp.Null):
             raise scope.error("SQL-TYPE", f"{node.sql()} is never true", node, f"{'IS NOT' if op == '!=' else 'IS'} NULL")
     left, right = _spans(node.this, scope), _spans(node.expression, scope)
+    _check_instants(node, node.this, node.expression, scope)
     return Binary(op, left, right)
 
 
-def _spans(node: exp.Expression, scope: Scope) -> Expr:
+def _check_instants(node: exp.Expr, one: exp.Expr, other: exp.Expr, scope: Scope) -> None:
+    """The engine takes a number beside a timestamp for an instant in its unit; SQL does not."""
+    for number, beside in ((one, other), (other, one)):
+        if isinstance(number, exp.Literal) and not number.is_string and not isinstance(beside, exp.Literal | exp.Interval):
+            type_ = _type_of(beside, scope)
+            if type_ is not None and type_.name == "timestamp":
+                raise scope.error("SQL-TYPE", f"{node.sql()}: a timestamp beside a number", node, "TIMESTAMP '2024-05-01 12:00:00'")
+
+
+def _spans(node: exp.Expr, scope: Scope) -> Expr:
     """A side of a comparison: an interval is µs, as the difference of two timestamps is."""
     return lit(interval_us(node, scope.text)) if isinstance(node, exp.Interval) else bind(node, scope)
 
@@ -156,6 +166,8 @@ def _arithmetic(node: Any, scope: Scope) -> Expr:
     sides = node.this, node.expression
     spans = [isinstance(each, exp.Interval) for each in sides]
     if not any(spans):
+        if op in "+-":
+            _check_spans(node, sides, scope)
         return Binary(op, bind(sides[0], scope), bind(sides[1], scope))
     other = sides[0] if spans[1] else sides[1]
     if op not in "+-" or all(spans) or (op == "-" and spans[0]):
@@ -166,7 +178,15 @@ def _arithmetic(node: Any, scope: Scope) -> Expr:
     return Binary(op, _spans(sides[0], scope), _spans(sides[1], scope))
 
 
-def _type_of(node: exp.Expression, scope: Scope) -> DataType | None:
+def _check_spans(node: exp.Expr, sides: tuple[exp.Expr, exp.Expr], scope: Scope) -> None:
+    """The engine takes an integer beside a timestamp for µs; SQL does not."""
+    types = [_type_of(each, scope) for each in sides]
+    names = [type_.name if type_ is not None else "" for type_ in types]
+    if "timestamp" in names and any(type_ is not None and type_.is_integer for type_ in types):
+        raise scope.error("SQL-INTERVAL", f"{node.sql()}: an integer has no unit of time", node)
+
+
+def _type_of(node: exp.Expr, scope: Scope) -> DataType | None:
     """None: it cannot be known here."""
     made = bind(node, scope)
     if not columns_of(made) <= set(scope.relation.schema.names):
@@ -183,9 +203,9 @@ def _connected(node: Any, scope: Scope) -> Expr:
     return _balanced(op, [bind(each, scope) for each in operands(node, kind)])
 
 
-def operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+def operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Those of a chain, from left to right, without recursion."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     rest = [node]
     while rest:
         each = rest.pop()
@@ -229,6 +249,8 @@ def _is(node: Any, scope: Scope) -> Expr:
 
 def _between(node: Any, scope: Scope) -> Expr:
     of = bind(node.this, scope)
+    for each in (node.args["low"], node.args["high"]):
+        _check_instants(node, node.this, each, scope)
     return Binary("and", Binary(">=", of, _spans(node.args["low"], scope)), Binary("<=", of, _spans(node.args["high"], scope)))
 
 
@@ -237,7 +259,7 @@ def _in(node: Any, scope: Scope) -> Expr:
         raise scope.error("SQL-SUBQUERY", "IN of a subquery", node)
     if not node.expressions:
         raise scope.error("SQL-EXPRESSION", "IN of no list", node, "IN (1, 2)")
-    if len(node.expressions) > _IN_NODES_MAX:
+    if len(node.expressions) > IN_VALUES_MAX:
         raise scope.error("SQL-DEPTH", f"IN of {len(node.expressions):,} values", node, "a JOIN with a table")
     of = bind(node.this, scope)
     return _balanced("or", [Binary("=", of, bind(each, scope)) for each in node.expressions])
@@ -295,7 +317,7 @@ def _concatenated(node: Any, scope: Scope) -> Expr:
 
 def _case(node: Any, scope: Scope) -> Expr:
     of = None if node.this is None else bind(node.this, scope)
-    branches: list[tuple[Expr, exp.Expression]] = []
+    branches: list[tuple[Expr, exp.Expr]] = []
     for each in node.args["ifs"]:
         test = bind(each.this, scope)
         branches.append((test if of is None else Binary("=", of, test), each.args["true"]))
@@ -311,7 +333,7 @@ def _case(node: Any, scope: Scope) -> Expr:
     return Call("when", (*made, *([] if otherwise is None else [_chosen(otherwise, type_, scope)])))
 
 
-def _chosen(value: exp.Expression, type_: DataType | None, scope: Scope) -> Expr:
+def _chosen(value: exp.Expr, type_: DataType | None, scope: Scope) -> Expr:
     if isinstance(value, exp.Null) and type_ is not None:
         return Literal(None, type_)
     return bind(value, scope)
@@ -331,7 +353,7 @@ def _cast(node: Any, scope: Scope) -> Expr:
     return Cast(made, type_, isinstance(node, exp.TryCast))
 
 
-def _instant(node: exp.Expression, value: str, type_: DataType, scope: Scope) -> Expr:
+def _instant(node: exp.Expr, value: str, type_: DataType, scope: Scope) -> Expr:
     made = Literal(value, type_)
     try:
         infer(made, scope.relation.schema)
@@ -365,7 +387,7 @@ def _bracket(node: Any, scope: Scope) -> Expr:
     return _made(node, scope, lambda: element(bind(node.this, scope), bind(node.expressions[0], scope)))
 
 
-def _made(node: exp.Expression, scope: Scope, make: Callable[[], Expr]) -> Expr:
+def _made(node: exp.Expr, scope: Scope, make: Callable[[], Expr]) -> Expr:
     try:
         return make()
     except SqlError:
@@ -402,7 +424,7 @@ def _called(node: Any, scope: Scope) -> Expr:
     return _made(node, scope, lambda: function.make(given))
 
 
-def _argument(node: exp.Expression, name: str, call: exp.Expression, scope: Scope) -> Expr:
+def _argument(node: exp.Expr, name: str, call: exp.Expr, scope: Scope) -> Expr:
     """NULL has the type of another argument in functions that choose."""
     if isinstance(node, exp.Null) and name in ("coalesce", "ifnull", "nvl", "nullif", "if", "iif", "greatest", "least"):
         others = [each for each in call.expressions[name in ("if", "iif") :] if not isinstance(each, exp.Null)]
@@ -432,7 +454,7 @@ def _boolean(node: Any, scope: Scope) -> Expr:
     return lit(bool(node.this))
 
 
-_READERS: dict[type[exp.Expression], Callable[[Any, Scope], Expr]] = {
+_READERS: dict[type[exp.Expr], Callable[[Any, Scope], Expr]] = {
     exp.Column: _column, exp.Literal: _literal, exp.Neg: _negative, exp.Null: _null, exp.Boolean: _boolean, exp.Interval: _interval,
     **dict.fromkeys(_COMPARISONS, _comparison), **dict.fromkeys(_ARITHMETIC, _arithmetic), exp.And: _connected, exp.Or: _connected,
     exp.Not: _not, exp.Paren: _paren, exp.Is: _is, exp.Between: _between, exp.In: _in, exp.NullSafeEQ: _distinct_from(True),

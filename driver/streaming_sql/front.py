@@ -25,3 +25,9 @@ def sql(text: str, *, streams: Iterable[Stream] = (), known: Iterable[Stream] = 
         QueryError: what is wrong, where, and what to write instead (`driver.streaming_sql.errors.SqlError`).
     """
     return query_of(text, name, session_of(streams, known))[0]
+
+
+def deployable(text: str, name: str, known: Iterable[Stream]) -> Query:
+    """The same for a cluster that has the streams `known`; a SELECT's rows are its output `name`. Raises QueryError."""
+    query = sql(text, known=known, name=name)
+    return query if query.outputs else query.output(name)

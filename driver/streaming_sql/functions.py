@@ -238,8 +238,8 @@ AGGREGATES: dict[str, Aggregated] = {
     "avg": _of(aggregates.avg, "avg"),
     "min": _of(aggregates.min_, "min"),
     "max": _of(aggregates.max_, "max"),
-    **{name: _of(aggregates.first, "first", None) for name in ("first", "first_value")},  # type: ignore[arg-type]
-    **{name: _of(aggregates.last, "last", None) for name in ("last", "last_value")},  # type: ignore[arg-type]
+    **{name: _of(aggregates.first, "first", None) for name in ("first", "first_value")},
+    **{name: _of(aggregates.last, "last", None) for name in ("last", "last_value")},
     **{name: _by(aggregates.arg_min, "arg_min") for name in ("arg_min", "min_by")},
     **{name: _by(aggregates.arg_max, "arg_max") for name in ("arg_max", "max_by")},
     **{name: _of(aggregates.var, "var") for name in ("var_samp", "variance")},

@@ -23,7 +23,7 @@ from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.expressions import bind, bound
 from driver.streaming_sql.functions import AGGREGATES
-from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, Settings, before
+from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, Settings, before, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import step_of
@@ -38,7 +38,7 @@ class Key:
     expr: Expr
 
 
-def aggregate_name(node: exp.Expression, scope: Scope) -> str | None:
+def aggregate_name(node: exp.Expr, scope: Scope) -> str | None:
     """The name of an aggregate that is called here, FILTER or not."""
     called = node.this if isinstance(node, exp.Filter) else node
     if not isinstance(called, exp.Anonymous):
@@ -48,7 +48,7 @@ def aggregate_name(node: exp.Expression, scope: Scope) -> str | None:
     return str(called.name) if known else None
 
 
-def has_aggregate(node: exp.Expression, scope: Scope) -> bool:
+def has_aggregate(node: exp.Expr, scope: Scope) -> bool:
     """Whether an aggregate of a group, not of OVER, stands in it; subqueries are not looked into."""
     rest = [node]
     while rest:
@@ -70,7 +70,7 @@ class Grouping:
     """
 
     def __init__(
-        self, scope: Scope, building: Building, aliases: Mapping[int, str], items: Mapping[str, exp.Expression], settings: Settings
+        self, scope: Scope, building: Building, aliases: Mapping[int, str], items: Mapping[str, exp.Expr], settings: Settings
     ) -> None:
         self.scope, self.building, self.aliases, self.items, self.settings = scope, building, aliases, items, settings
         self.relation = scope.relation
@@ -82,7 +82,7 @@ class Grouping:
 
     # --- keys ---
 
-    def group_by(self, nodes: Sequence[exp.Expression]) -> None:
+    def group_by(self, nodes: Sequence[exp.Expr]) -> None:
         """Takes the keys. Raises SqlError."""
         for node in nodes:
             self._add_key(node)
@@ -90,7 +90,7 @@ class Grouping:
             missing = END if START in self.bounds else START
             raise self.scope.error("SQL-WINDOW-GROUP", f"GROUP BY without {missing}", nodes[0])
 
-    def _add_key(self, node: exp.Expression) -> None:
+    def _add_key(self, node: exp.Expr) -> None:
         if isinstance(node, exp.Literal):
             raise self.scope.error("SQL-GROUP-COLUMN", f"GROUP BY {node.sql()}, a constant", node, "the column itself")
         if isinstance(node, exp.Anonymous) and node.name.upper() in ("TUMBLE", "HOP", "SESSION", "CUMULATE"):
@@ -106,28 +106,30 @@ class Grouping:
             self.bounds.add(kind)
             return
         expr = bound(node, self.scope)
+        if any(same(key.expr, expr) for key in self.keys):
+            return
         self.keys.append(Key(self._key_name(node, expr), expr))
 
-    def _by_alias(self, node: exp.Expression) -> exp.Expression | None:
+    def _by_alias(self, node: exp.Expr) -> exp.Expr | None:
         """The item that a name means that is no column."""
         if isinstance(node, exp.Column) and not node.table and not self.scope.find(node.name):
             return self.items.get(node.name.casefold())
         return None
 
-    def _kind(self, node: exp.Expression) -> str:
+    def _kind(self, node: exp.Expr) -> str:
         """Which bound of the window it is."""
         if not isinstance(node, exp.Column):
             return ""
         found = self.scope.find(node.name, node.table)
         return found[0].kind if len(found) == 1 and found[0].kind in BOUNDS else ""
 
-    def _key_name(self, node: exp.Expression, expr: Expr) -> str:
+    def _key_name(self, node: exp.Expr, expr: Expr) -> str:
         if isinstance(expr, ColumnRef):
             return expr.name
         wanted = next((alias for alias, item in self._items() if item == node), "key")
         return free(wanted, [*self.relation.schema.names, *(key.name for key in self.keys)])
 
-    def _items(self) -> list[tuple[str, exp.Expression]]:
+    def _items(self) -> list[tuple[str, exp.Expr]]:
         return [(self.aliases[id(item)], item) for item in self.items.values() if id(item) in self.aliases]
 
     # --- what stands for what ---
@@ -137,7 +139,7 @@ class Grouping:
         """A scope in which keys and aggregates stand for their fields."""
         return self.scope.with_hook(self.hook)
 
-    def hook(self, node: exp.Expression) -> Expr | None:
+    def hook(self, node: exp.Expr) -> Expr | None:
         if isinstance(node, exp.Window):
             raise self.scope.error("SQL-OVER", "OVER beside GROUP BY", node, "a subquery with the GROUP BY, and OVER around it")
         if aggregate_name(node, self.scope) is not None:
@@ -149,7 +151,7 @@ class Grouping:
             return self._as_key(node)
         return None
 
-    def _as_key(self, node: exp.Expression) -> Expr | None:
+    def _as_key(self, node: exp.Expr) -> Expr | None:
         alias = self._by_alias(node)
         if alias is not None:
             return bind(alias, self.within)
@@ -166,23 +168,25 @@ class Grouping:
             raise self.scope.error("SQL-GROUP-COLUMN", f"{node.sql()}, which is not in GROUP BY", node)
         return None
 
-    def _bound(self, kind: str, node: exp.Expression) -> Expr:
+    def _bound(self, kind: str, node: exp.Expr) -> Expr:
         """Of rows in windows a function of the group; of answers of windows a column that is a key."""
         if kind == TIME:
             return before(self._bound(END, node))
         if kind not in self._starts:
             if self.relation.grouped:
                 found = next((each for each in self.relation.columns if each.kind == kind), None)
-                if found is None or not isinstance(found.expr, ColumnRef):
+                if found is None or found.expr is None:
                     raise self.scope.error("SQL-WINDOW-GROUP", f"{kind} is not in the subquery's SELECT", node)
-                self.keys.append(Key(found.expr.name, found.expr))
-                self._starts[kind] = found.expr.name
+                taken = [*self.relation.schema.names, *(key.name for key in self.keys)]
+                name = found.expr.name if isinstance(found.expr, ColumnRef) else free(kind, taken)
+                self.keys.append(Key(name, found.expr))
+                self._starts[kind] = name
             else:
                 wanted = self.aliases.get(id(node), kind)
                 self._starts[kind] = self._add(wanted, getattr(aggregates, kind)())
         return ColumnRef(self._starts[kind])
 
-    def _function(self, node: exp.Expression) -> Expr:
+    def _function(self, node: exp.Expr) -> Expr:
         function = group_function(node, self.scope)
         written = _written(function)
         if written not in self._made:
@@ -197,7 +201,7 @@ class Grouping:
 
     # --- the operator ---
 
-    def relation_of(self, emit: Emit | None, node: exp.Expression) -> Relation:
+    def relation_of(self, emit: Emit | None, node: exp.Expr) -> Relation:
         """The groups' answers: its columns are keys and functions. Raises SqlError."""
         window, running = self._window(emit, node)
         if not self.functions:
@@ -231,7 +235,7 @@ class Grouping:
         found = dict(fields) or {name: ColumnRef(name) for name in dict.fromkeys([*kept, *read])}
         return (*computed_keys.items(), *found.items()), functions
 
-    def _window(self, emit: Emit | None, node: exp.Expression) -> tuple[Window, bool]:
+    def _window(self, emit: Emit | None, node: exp.Expr) -> tuple[Window, bool]:
         if self.bounds:
             if emit is not None:
                 raise self.scope.error("SQL-EMIT", "EMIT beside a window, which answers when it ends", emit, "no EMIT")
@@ -254,7 +258,7 @@ class Grouping:
             raise self.scope.error("SQL-EMIT", "EMIT EVERY takes an INTERVAL", emit, "EMIT EVERY INTERVAL '1' MINUTE")
         return interval_us(emit.this, self.scope.text)
 
-    def _of_window(self, node: exp.Expression) -> Window:
+    def _of_window(self, node: exp.Expr) -> Window:
         window = self.relation.window
         assert window is not None
         if self.relation.grouped:
@@ -274,10 +278,10 @@ class Grouping:
         return window
 
 
-def group_function(node: exp.Expression, scope: Scope) -> GroupFunction:
+def group_function(node: exp.Expr, scope: Scope) -> GroupFunction:
     """An aggregate as the engine's, FILTER and DISTINCT in it. Raises SqlError."""
     where = None
-    called: exp.Expression = node
+    called: exp.Expr = node
     if isinstance(node, exp.Filter):
         called, where = node.this, bound(node.expression.this, scope.with_hook(None))
     assert isinstance(called, exp.Anonymous)
@@ -295,7 +299,7 @@ def group_function(node: exp.Expression, scope: Scope) -> GroupFunction:
     return _known_function(name, called, given, where, inner)
 
 
-def _user_function(own: Function, called: exp.Anonymous, given: list[exp.Expression], where: Expr | None, scope: Scope) -> GroupFunction:
+def _user_function(own: Function, called: exp.Anonymous, given: list[exp.Expr], where: Expr | None, scope: Scope) -> GroupFunction:
     columns = [bound(each, scope) for each in given]
     if where is not None or not all(isinstance(each, ColumnRef) for each in columns) or not columns:
         raise scope.error("SQL-FUNCTION", f"{called.sql()}: a user's aggregate takes columns", called, "a subquery that computes them")
@@ -304,7 +308,7 @@ def _user_function(own: Function, called: exp.Anonymous, given: list[exp.Express
     )
 
 
-def _known_function(name: str, called: exp.Anonymous, given: list[exp.Expression], where: Expr | None, scope: Scope) -> GroupFunction:
+def _known_function(name: str, called: exp.Anonymous, given: list[exp.Expr], where: Expr | None, scope: Scope) -> GroupFunction:
     if len(given) == 1 and isinstance(given[0], exp.Distinct):
         if name not in ("count", "min", "max"):
             raise scope.error("SQL-DISTINCT", f"{name}(DISTINCT …)", called)
@@ -330,7 +334,7 @@ def _known_function(name: str, called: exp.Anonymous, given: list[exp.Expression
         raise scope.error("SQL-FUNCTION", error.message, called) from None
 
 
-def _distinct(called: exp.Anonymous, given: list[exp.Expression], where: Expr | None, scope: Scope) -> GroupFunction:
+def _distinct(called: exp.Anonymous, given: list[exp.Expr], where: Expr | None, scope: Scope) -> GroupFunction:
     if len(given) != 1:
         raise scope.error("SQL-DISTINCT", f"count(DISTINCT …) of {len(given)} columns", called, "count(DISTINCT hash(a, b))")
     arg = bound(given[0], scope)

@@ -13,12 +13,12 @@ from cep.model.schema import Schema
 from driver.streaming_sql.building import Building
 from driver.streaming_sql.catalog import Table
 from driver.streaming_sql.expressions import all_of, bound
-from driver.streaming_sql.relation import BOUNDS, END, START, Relation, Settings, end_time, plain_columns, renamed, same
+from driver.streaming_sql.relation import BOUNDS, END, START, Relation, Settings, before, end_time, plain_columns, renamed, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import is_event_time, window_of_rows
 
-Node = exp.Expression
+Node = exp.Expr
 
 
 @dataclass
@@ -117,7 +117,12 @@ def _time_of(node: Node, sides: Sides) -> tuple[str, int] | None:
     if not isinstance(node, exp.Column):
         return None
     side = sides.side_of(node)
-    return (side, shift) if is_event_time(node, sides.scope(side)) else None
+    scope = sides.scope(side)
+    if is_event_time(node, scope):
+        return side, shift
+    found = scope.find(node.name, node.table)
+    end = found[0].expr if len(found) == 1 and scope.relation.grouped else None
+    return (side, shift + 1) if end is not None and same(before(end), scope.relation.time) else None
 
 
 _FLIPPED: dict[type[Node], type[Node]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}

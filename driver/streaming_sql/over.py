@@ -29,11 +29,11 @@ ALL_TIME = TimeWindow(36_500 * 86_400_000_000, 36_500 * 86_400_000_000)
 _RANKS = ("rank", "dense_rank")
 
 
-def is_row_number(node: exp.Expression) -> bool:
+def is_row_number(node: exp.Expr) -> bool:
     return isinstance(node, exp.Window) and isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "row_number"
 
 
-def windows_in(node: exp.Expression) -> list[exp.Window]:
+def windows_in(node: exp.Expr) -> list[exp.Window]:
     """The OVERs of an expression; subqueries are not looked into."""
     found: list[exp.Window] = []
     rest = [node]
@@ -73,7 +73,8 @@ class Overs:
             return node
         if alias.name.casefold() not in self.named:
             raise self.scope.error("SQL-OVER", f"there is no WINDOW {alias.name!r}", node, f"WINDOW {alias.name} AS (…) behind FROM")
-        return self.named[alias.name.casefold()]
+        found: exp.Window = self.named[alias.name.casefold()]
+        return found
 
     # --- trailing windows ---
 
@@ -97,7 +98,7 @@ class Overs:
             relation = self._operator(relation, first.by, window, together)
         return relation
 
-    def hook(self, node: exp.Expression) -> Expr | None:
+    def hook(self, node: exp.Expr) -> Expr | None:
         return ColumnRef(self.fields[id(node)]) if id(node) in self.fields else None
 
     def _operator(self, relation: Relation, by: tuple[str, ...], window: TrailingWindow, overs: list[_Over]) -> Relation:
@@ -154,7 +155,7 @@ class Overs:
         said = f"{frame.args.get('kind')} {start if isinstance(start, str) else start.sql() if start is not None else ''} PRECEDING"
         raise self.scope.error("SQL-OVER", f"a frame {said}", node)
 
-    def _column(self, node: exp.Expression, wanted: str) -> str:
+    def _column(self, node: exp.Expr, wanted: str) -> str:
         """The column of the operator that it is, computed before where it is none."""
         expr = bound(node, self.scope)
         return expr.name if isinstance(expr, ColumnRef) else self._field(expr, wanted)
@@ -206,7 +207,7 @@ class Overs:
         relation = self.building.with_columns("rank_values", relation, self._computed, text, place)
         return replace(relation, rank=Rank(by, ordered, bool(kinds), spec))
 
-    def _bound_kind(self, node: exp.Expression) -> str:
+    def _bound_kind(self, node: exp.Expr) -> str:
         if self.scope.relation.window is None or not isinstance(node, exp.Column):
             return ""
         kind = self.scope.column(node).kind
@@ -220,20 +221,21 @@ class Overs:
         return descending
 
 
-def bound_of(node: exp.Expression, scope: Scope) -> int | None:
+def bound_of(node: exp.Expr, scope: Scope) -> int | None:
     """n where it says that the relation's ROW_NUMBER is at most n. Raises SqlError: it says something else of it."""
     if not any(_is_rank(each, scope) for each in node.walk()):
         return None
     rank, number = node.this, node.args.get("expression")
     if isinstance(number, exp.Literal) and number.name.isdecimal() and _is_rank(rank, scope):
         n = int(number.name)
-        found = {exp.LTE: n, exp.LT: n - 1, exp.EQ: n if n == 1 else None}.get(type(node))
+        most: dict[type[exp.Expr], int | None] = {exp.LTE: n, exp.LT: n - 1, exp.EQ: n if n == 1 else None}
+        found = most.get(type(node))
         if found is not None and found > 0:
             return found
     raise scope.error("SQL-ROW-NUMBER", f"{node.sql()} is no bound of the first rows", node, "rn <= 3, rn < 4 or rn = 1")
 
 
-def _is_rank(node: exp.Expression, scope: Scope) -> bool:
+def _is_rank(node: exp.Expr, scope: Scope) -> bool:
     if is_row_number(node):
         return True
     if not isinstance(node, exp.Column):

@@ -21,12 +21,15 @@ from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
 
 
-def read_from(binder: Binding, node: exp.Select, conjuncts: list[exp.Expression]) -> tuple[Relation, list[exp.Expression]]:
+def read_from(binder: Binding, node: exp.Select, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     """The joined relations, and what of WHERE is left: a condition on one side is put before the join, where that changes nothing."""
     joins = node.args.get("joins") or []
     relation = binder.table(node.args["from_"].this)
-    pushable = bool(joins) and all(_how(each) in ("inner", "left") and not isinstance(each.this, exp.Unnest) for each in joins)
-    if pushable:
+    if any(_how(each) not in ("inner", "left") for each in joins):  # what they let out without a match WHERE judges, behind them
+        for each in joins:
+            relation, _ = _joined(binder, relation, each, [])
+        return relation, conjuncts
+    if joins:
         relation, conjuncts = _pushed(binder, relation, node, joins, conjuncts)
     for each in joins:
         relation, conjuncts = _joined(binder, relation, each, conjuncts)
@@ -38,8 +41,8 @@ def _how(node: exp.Join) -> str:
 
 
 def _pushed(
-    binder: Binding, relation: Relation, node: exp.Select, joins: list[exp.Join], conjuncts: list[exp.Expression]
-) -> tuple[Relation, list[exp.Expression]]:
+    binder: Binding, relation: Relation, node: exp.Select, joins: list[exp.Join], conjuncts: list[exp.Expr]
+) -> tuple[Relation, list[exp.Expr]]:
     """Conditions on the first of FROM, by its alias or by names that the others do not have."""
     if relation.rank is not None or relation.running:
         return relation, conjuncts
@@ -55,7 +58,7 @@ def _pushed(
     return filtered(binder, relation, taken, None), kept
 
 
-def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp.Expression]) -> tuple[Relation, list[exp.Expression]]:
+def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     scope = binder.scope(left)
     target, how = node.this, _how(node)
     if isinstance(target, exp.Unnest):
@@ -65,9 +68,10 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
     alias, version = target.alias_or_name, target.args.get("version") if isinstance(target, exp.Table) else None
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
     right = table_relation(entry, alias or entry.name) if isinstance(entry, Table) else binder.table(target)
-    on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right)
-    if not on and not node.args.get("using"):  # a comma: WHERE says how
-        conjuncts, on = _about_both(binder, left, right, conjuncts)
+    on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right, scope)
+    if how == "inner":  # WHERE says more of how they meet, and of a comma all
+        conjuncts, more = _about_both(binder, left, right, conjuncts)
+        on = [*on, *more]
     if how == "inner" and not isinstance(entry, Table) and right.rank is None and not right.running:
         mine = [each for each in [*conjuncts, *on] if _is_of(each, binder.scope(right), scope)]
         if mine:
@@ -83,10 +87,11 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
         if how not in ("inner", "left"):
             raise scope.error("SQL-JOIN", f"there is no {how.upper()} as-of join", node, "ASOF JOIN or ASOF LEFT JOIN")
         return as_of_join(sides, on, binder.building, alias, version is not None), conjuncts
-    return join(sides, on, binder.building, binder.settings, alias), conjuncts
+    made = join(sides, on, binder.building, binder.settings, alias)
+    return _without(made, node, len(left.columns)), conjuncts
 
 
-def _is_of(node: exp.Expression, right: Scope, left: Scope) -> bool:
+def _is_of(node: exp.Expr, right: Scope, left: Scope) -> bool:
     """Is it a condition on the right side alone, and no bound of a ROW_NUMBER?"""
     columns = list(node.find_all(exp.Column))
     if not reads_only(node, right) or has_aggregate(node, right):
@@ -94,12 +99,10 @@ def _is_of(node: exp.Expression, right: Scope, left: Scope) -> bool:
     return all(not left.find(column.name, column.table) for column in columns)
 
 
-def _about_both(
-    binder: Binding, left: Relation, right: Relation, conjuncts: list[exp.Expression]
-) -> tuple[list[exp.Expression], list[exp.Expression]]:
+def _about_both(binder: Binding, left: Relation, right: Relation, conjuncts: list[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """What of WHERE compares the two, and what is left."""
     ours, theirs = binder.scope(left), binder.scope(right)
-    on: list[exp.Expression] = []
+    on: list[exp.Expr] = []
     for each in conjuncts:
         columns = list(each.find_all(exp.Column))
         found = [(bool(ours.find(c.name, c.table)), bool(theirs.find(c.name, c.table))) for c in columns]
@@ -108,9 +111,11 @@ def _about_both(
     return [each for each in conjuncts if all(each is not other for other in on)], on
 
 
-def _using(node: exp.Join, left: Relation, right: Relation) -> list[exp.Expression]:
+def _using(node: exp.Join, left: Relation, right: Relation, scope: Scope) -> list[exp.Expr]:
     """USING (k) as equalities."""
-    made: list[exp.Expression] = []
+    made: list[exp.Expr] = []
+    if node.args.get("using") and _how(node) != "inner":
+        raise scope.error("SQL-JOIN", "USING of an outer join", node, "ON, and COALESCE of both columns")
     for each in node.args.get("using") or []:
         ours = next((c.of for c in left.columns if c.name.casefold() == each.name.casefold()), "")
         theirs = next((c.of for c in right.columns), "")
@@ -119,7 +124,14 @@ def _using(node: exp.Join, left: Relation, right: Relation) -> list[exp.Expressi
     return made
 
 
-def _check_version(sides: Sides, version: exp.Expression | None) -> None:
+def _without(joined: Relation, node: exp.Join, lefts: int) -> Relation:
+    """Columns of USING are there once."""
+    shared = {each.name.casefold() for each in node.args.get("using") or []}
+    kept = [each for i, each in enumerate(joined.columns) if i < lefts or each.name.casefold() not in shared]
+    return replace(joined, columns=tuple(kept))
+
+
+def _check_version(sides: Sides, version: exp.Expr | None) -> None:
     if version is None:
         return
     asked = version.expression
@@ -150,7 +162,7 @@ def _unnested(binder: Binding, left: Relation, node: exp.Unnest) -> Relation:
     return replace(left, at=at, schema=binder.building.schemas[at], columns=(*left.columns, column))
 
 
-def filtered(binder: Binding, relation: Relation, conjuncts: list[exp.Expression], emit: Emit | None) -> Relation:
+def filtered(binder: Binding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> Relation:
     """Filters, and bounds of a ROW_NUMBER."""
     relation, rest = _rank_bound(binder, relation, conjuncts, emit)
     if not rest:
@@ -165,22 +177,19 @@ def filtered(binder: Binding, relation: Relation, conjuncts: list[exp.Expression
     return replace(relation, at=at)
 
 
-def _rank_bound(
-    binder: Binding, relation: Relation, conjuncts: list[exp.Expression], emit: Emit | None
-) -> tuple[Relation, list[exp.Expression]]:
+def _rank_bound(binder: Binding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> tuple[Relation, list[exp.Expr]]:
     if relation.rank is None:
         return relation, conjuncts
-    scope, bounds, rest = binder.scope(relation), [], []
-    for each in conjuncts:
-        n = bound_of(each.unnest(), scope)
-        (rest if n is None else bounds).append(each if n is None else n)
+    scope = binder.scope(relation)
+    found = [bound_of(each.unnest(), scope) for each in conjuncts]
+    bounds = [n for n in found if n is not None]
     if not bounds:
         return relation, conjuncts
-    least = min(bound for bound in bounds if isinstance(bound, int))
-    return ranked(scope, binder.building, least, emit, binder.settings), [each for each in rest if isinstance(each, exp.Expression)]
+    rest = [each for each, n in zip(conjuncts, found, strict=True) if n is None]
+    return ranked(scope, binder.building, min(bounds), emit, binder.settings), rest
 
 
-def _check_keys(relation: Relation, nodes: list[exp.Expression], scope: Scope) -> None:
+def _check_keys(relation: Relation, nodes: list[exp.Expr], scope: Scope) -> None:
     """A filter on another column would leave an answer as the last that is not."""
     for node in nodes:
         for column in node.find_all(exp.Column):

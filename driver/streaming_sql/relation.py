@@ -37,7 +37,7 @@ class Rank:
     by: tuple[str, ...]
     order: tuple[tuple[str, bool], ...]
     windowed: bool
-    node: exp.Expression
+    node: exp.Expr
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.relation import RANK, ROWTIME, Column, Relation
 
-Hook = Callable[[exp.Expression], Expr | None]
+Hook = Callable[[exp.Expr], Expr | None]
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Scope:
     text: str
     hook: Hook | None = None
 
-    def error(self, code: str, what: str, node: exp.Expression | None, instead: str | None = None) -> SqlError:
+    def error(self, code: str, what: str, node: exp.Expr | None, instead: str | None = None) -> SqlError:
         return SqlError(code, what, self.text, self.place(node), instead)
 
-    def place(self, node: exp.Expression | None) -> int:
+    def place(self, node: exp.Expr | None) -> int:
         while node is not None:
             found = start_of(node)
             if found is not None:

@@ -26,7 +26,7 @@ class Item:
     """One of a SELECT's, by its name."""
 
     name: str
-    node: exp.Expression
+    node: exp.Expr
 
 
 def is_grouped(binder: Binding, relation: Relation, node: exp.Select) -> bool:
@@ -47,11 +47,11 @@ def items_of(node: exp.Select, scope: Scope) -> list[Item]:
     return found
 
 
-def _is_star(node: exp.Expression) -> bool:
+def _is_star(node: exp.Expr) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
 
-def _starred(node: exp.Expression, scope: Scope) -> list[Item]:
+def _starred(node: exp.Expr, scope: Scope) -> list[Item]:
     """Columns of all, or of `s.*`; of two that have one name the latter with its alias before it."""
     table = node.table.casefold() if isinstance(node, exp.Column) else ""
     star = node.this if isinstance(node, exp.Column) else node
@@ -78,7 +78,7 @@ def _starred(node: exp.Expression, scope: Scope) -> list[Item]:
     return found
 
 
-def _item(node: exp.Expression, scope: Scope, place: int) -> Item:
+def _item(node: exp.Expr, scope: Scope, place: int) -> Item:
     if isinstance(node, exp.Alias):
         return Item(node.alias, node.this)
     if isinstance(node, exp.Column):
@@ -127,7 +127,7 @@ def _kept_keys(columns: tuple[Column, ...], found: Relation) -> tuple[str, ...]:
     return tuple(each.name for each in columns if isinstance(each.expr, ColumnRef) and each.expr.name in found.keys)
 
 
-def _kind_of(node: exp.Expression, expr: Expr, grouping: Grouping, scope: Scope) -> str:
+def _kind_of(node: exp.Expr, expr: Expr, grouping: Grouping, scope: Scope) -> str:
     if isinstance(expr, ColumnRef) and expr.name in grouping.kinds:
         return grouping.kinds[expr.name]
     if isinstance(node, exp.Column):
@@ -186,7 +186,7 @@ def _qualified(
     binder: Binding,
     relation: Relation,
     columns: tuple[Column, ...],
-    qualify: exp.Expression,
+    qualify: exp.Expr,
     scope: Scope,
     emit: Emit | None,
     numbered: bool,
@@ -208,7 +208,7 @@ def _qualified(
     return over, over.columns[: len(columns)]
 
 
-def _placed(binder: Binding, relation: Relation, node: exp.Expression) -> Relation:
+def _placed(binder: Binding, relation: Relation, node: exp.Expr) -> Relation:
     """Plain columns stay where they are; what is computed becomes fields."""
     if all(each.expr is None or isinstance(each.expr, ColumnRef) for each in relation.columns) or relation.rank is not None:
         return relation
@@ -233,7 +233,7 @@ def distinct_rows(binder: Binding, relation: Relation, node: exp.Select) -> Rela
     return replace(made, at=at, schema=binder.building.schemas[at])
 
 
-def ordered(binder: Binding, relation: Relation, order: exp.Expression, before: Scope | None = None) -> Relation:
+def ordered(binder: Binding, relation: Relation, order: exp.Expr, before: Scope | None = None) -> Relation:
     """ORDER BY the event time, ascending; a column that SELECT leaves out is one of `before`, whose rows have the same time."""
     scope = binder.scope(relation)
     asked = order.expressions

@@ -63,6 +63,8 @@ class Session:
     def _inserted(self, relation: Relation, statement: Insert, building: Building, text: str) -> Relation:
         into, place = statement.into.name, start_of(statement.into) or statement.start
         sink = self._sink(into, text, place)
+        if statement.columns:
+            relation = _named(relation, statement, text)
         made = building.materialised(relation, text, statement.start)
         if sink.schema is not None:
             made = _as_declared(made, sink, sink.schema, building, text, place)
@@ -78,6 +80,16 @@ class Session:
         if isinstance(entry, Sink):
             return entry
         raise SqlError("SQL-SINK", f"{entry.name!r} is a {kind_of(entry)}", text, place)
+
+
+def _named(relation: Relation, statement: Insert, text: str) -> Relation:
+    """Under the names that stand behind INTO. Raises SqlError: they are more or fewer."""
+    if len(statement.columns) != len(relation.columns):
+        place = start_of(statement.columns[0]) or statement.start
+        said = f"{len(statement.columns)} names, and the query has {len(relation.columns)} columns"
+        raise SqlError("SQL-SINK", said, text, place, "as many of each")
+    columns = zip(relation.columns, statement.columns, strict=True)
+    return replace(relation, columns=tuple(replace(each, name=name.name) for each, name in columns))
 
 
 def _as_declared(made: Relation, sink: Sink, schema: Schema, building: Building, text: str, place: int) -> Relation:

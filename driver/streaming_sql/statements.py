@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from cep.errors import meant
 from driver.streaming_sql.dialect import SqlDialect, SqlParser, SqlSyntaxError, tokens_of
@@ -22,13 +22,13 @@ class ColumnDef:
     name: exp.Identifier
     type: exp.DataType | None
     nullable: bool
-    computed: exp.Expression | None
+    computed: exp.Expr | None
 
 
 @dataclass(frozen=True)
 class Watermark:
     column: exp.Identifier
-    expression: exp.Expression
+    expression: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Option:
 @dataclass(frozen=True)
 class Select:
     start: int
-    query: exp.Expression
+    query: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Create:
 class CreateView:
     start: int
     name: exp.Identifier
-    query: exp.Expression
+    query: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class CreateFunction:
 class Insert:
     start: int
     into: exp.Identifier
-    query: exp.Expression
+    query: exp.Expr
+    columns: list[exp.Identifier] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Drop:
 
 
 Statement: TypeAlias = Select | Create | CreateView | CreateFunction | Insert | Explain | SetOption | Show | Describe | Drop
+_BEGIN_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _CHANGING = ("DELETE", "UPDATE", "MERGE", "ALTER", "TRUNCATE", "REPLACE")
 SHOWN = ("STREAMS", "TABLES", "VIEWS", "SINKS", "FUNCTIONS", "QUERIES")
 DROPPED = ("STREAM", "TABLE", "VIEW", "SINK", "FUNCTION", "QUERY")
@@ -129,7 +131,7 @@ class StatementParser(SqlParser):
     """Of one statement."""
 
     def parse_one(self, raw_tokens: list[Token], text: str) -> Statement:
-        found: list[Any] = self._parse(lambda self: self._statement(), raw_tokens, text)  # type: ignore[arg-type, attr-defined, return-value]
+        found: list[Any] = self._parse(lambda self: self._statement(), raw_tokens, text)  # type: ignore[attr-defined]
         statement: Statement = found[0]
         return statement
 
@@ -139,20 +141,20 @@ class StatementParser(SqlParser):
         for words, read in _STATEMENTS:
             if self._match_text_seq(*words):
                 return read(self, start.start)
-        if start.token_type in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+        if start.token_type in _BEGIN_QUERY:
             return Select(start.start, self._query())
         if start.text.upper() in _CHANGING:
             raise _Unknown(f"{start.text.upper()}: rows of a stream are never changed", start.start)
         verbs = [*dict.fromkeys(words[0] for words, _ in _STATEMENTS), "SELECT", "WITH"]
         raise _Unknown(f"{start.text.upper()} begins no statement{meant(start.text.upper(), verbs)}", start.start)
 
-    def _query(self) -> exp.Expression:
+    def _query(self) -> exp.Expr:
         found = self._parse_select()
         found = self._parse_query_modifiers(self._parse_set_operations(found)) if found is not None else None
         if found is None:
             self.raise_error("expected a query, SELECT …")
-        assert found is not None
-        return found  # type: ignore[no-any-return, unused-ignore]
+        assert isinstance(found, exp.Expr)
+        return found
 
     def name(self, what: str) -> exp.Identifier:
         found = self._parse_id_var(any_token=False)
@@ -269,7 +271,10 @@ def _create_function(self: StatementParser, start: int, aggregate: bool) -> Stat
 
 def _insert(self: StatementParser, start: int) -> Statement:
     into = self.name("sink")
-    return Insert(start, into, self._query())
+    columns: list[exp.Identifier] = []
+    if self._curr and self._curr.token_type is TokenType.L_PAREN and self._next and self._next.token_type not in _BEGIN_QUERY:
+        columns = [each for each in self._parse_wrapped_id_vars() if isinstance(each, exp.Identifier)]
+    return Insert(start, into, self._query(), columns)
 
 
 def _explain(self: StatementParser, start: int) -> Statement:

@@ -70,7 +70,7 @@ def windowed(node: WindowTable, relation: Relation, scope: Scope) -> Relation:
     return Relation(relation.at, relation.schema, kept + hidden, relation.time, window, False, partition)
 
 
-def _check_time(node: WindowTable, given: list[exp.Expression], scope: Scope) -> None:
+def _check_time(node: WindowTable, given: list[exp.Expr], scope: Scope) -> None:
     """DESCRIPTOR names the event time; without it the first argument may."""
     name, asked = node.args["name"], node.args.get("time")
     if asked is None and given and isinstance(given[0], exp.Column) and name not in _BY_ROWS:
@@ -82,14 +82,14 @@ def _check_time(node: WindowTable, given: list[exp.Expression], scope: Scope) ->
     check_event_time(asked, scope, f"DESCRIPTOR({asked.sql()})")
 
 
-def check_event_time(asked: exp.Expression, scope: Scope, what: str) -> None:
+def check_event_time(asked: exp.Expr, scope: Scope, what: str) -> None:
     """Raises SqlError: it is not the event time of the scope's rows."""
     if is_event_time(asked, scope):
         return
     raise scope.error("SQL-TIME", f"{what} is not the event time", asked, f"{time_named(scope)}")
 
 
-def is_event_time(asked: exp.Expression, scope: Scope) -> bool:
+def is_event_time(asked: exp.Expr, scope: Scope) -> bool:
     if not isinstance(asked, exp.Column):
         return False
     if asked.name.casefold() == ROWTIME and not scope.find(asked.name, asked.table):
@@ -116,13 +116,13 @@ def _partition(node: WindowTable, scope: Scope) -> tuple[str, ...] | None:
     return tuple(found)
 
 
-def _count(node: WindowTable, given: list[exp.Expression], fewest: int, most: int, scope: Scope) -> None:
+def _count(node: WindowTable, given: list[exp.Expr], fewest: int, most: int, scope: Scope) -> None:
     name = node.args["name"]
     if not fewest <= len(given) <= most:
         raise scope.error("SQL-WINDOW", f"{name} takes {_TAKES[name]}; got {counted(len(given), 'argument')}", node, _EXAMPLES[name])
 
 
-def _span(node: exp.Expression, scope: Scope) -> int:
+def _span(node: exp.Expr, scope: Scope) -> int:
     if isinstance(node, exp.Neg) and isinstance(node.this, exp.Interval):
         return -interval_us(node.this, scope.text)
     if not isinstance(node, exp.Interval):
@@ -130,7 +130,7 @@ def _span(node: exp.Expression, scope: Scope) -> int:
     return interval_us(node, scope.text)
 
 
-def _offset(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], spans: int, scope: Scope) -> int:
+def _offset(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], spans: int, scope: Scope) -> int:
     for key in named.keys() - {"offset"}:
         raise scope.error(
             "SQL-WINDOW", f"{node.args['name']} has no argument {key!r}{meant(key, ['offset'])}", node, _EXAMPLES[node.args["name"]]
@@ -140,30 +140,30 @@ def _offset(node: WindowTable, given: list[exp.Expression], named: dict[str, Any
     return _span(given[spans], scope) if len(given) > spans else 0
 
 
-def _tumble(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _tumble(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     _count(node, given, 1, 2, scope)
     size, offset = _span(given[0], scope), _offset(node, given, named, 1, scope)
     return TimeWindow(size, size, offset % size if size > 0 else 0)
 
 
-def _hop(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _hop(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     _count(node, given, 2, 3, scope)
     slide, size, offset = _span(given[0], scope), _span(given[1], scope), _offset(node, given, named, 2, scope)
     return TimeWindow(size, slide, offset % slide if slide > 0 else 0)
 
 
-def _cumulate(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _cumulate(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     _count(node, given, 2, 3, scope)
     step, size, offset = _span(given[0], scope), _span(given[1], scope), _offset(node, given, named, 2, scope)
     return CumulateWindow(step, size, offset % size if size > 0 else 0)
 
 
-def _session(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _session(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     _count(node, given, 1, 1, scope)
     return SessionWindow(_span(given[0], scope))
 
 
-def _size(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _size(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     _count(node, given, 1, 2, scope)
     for each in given:
         if not isinstance(each, exp.Literal) or not each.name.isdecimal():
@@ -172,13 +172,13 @@ def _size(node: WindowTable, given: list[exp.Expression], named: dict[str, Any],
     return SizeWindow(rows[0], rows[-1])
 
 
-def _transaction(node: WindowTable, given: list[exp.Expression], named: dict[str, Any], scope: Scope) -> Window:
+def _transaction(node: WindowTable, given: list[exp.Expr], named: dict[str, Any], scope: Scope) -> Window:
     if named.keys() != {"open", "close"} or given:
         raise scope.error("SQL-WINDOW", f"TRANSACTION takes {_TAKES['TRANSACTION']}", node, _EXAMPLES["TRANSACTION"])
     return TransactionWindow(condition(named["open"], scope, "OPEN"), condition(named["close"], scope, "CLOSE"))
 
 
-_WINDOWS: dict[str, Callable[[WindowTable, list[exp.Expression], dict[str, Any], Scope], Window]] = {
+_WINDOWS: dict[str, Callable[[WindowTable, list[exp.Expr], dict[str, Any], Scope], Window]] = {
     "TUMBLE": _tumble,
     "HOP": _hop,
     "CUMULATE": _cumulate,

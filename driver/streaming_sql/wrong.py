@@ -39,7 +39,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT auction FROM bid; SELECT bidder FROM bid",
         "CREATE STREAM s (a BIGINT)",
     ),
-    "SQL-DEPTH": ("SELECT " + "(" * 70 + "price" + ")" * 70 + " FROM bid",),
+    "SQL-DEPTH": ("SELECT " + " + ".join(["price"] * 200) + " AS x FROM bid", "SELECT " + "(" * 70 + "price" + ")" * 70 + " FROM bid",),
     "SQL-NAME": ("SELECT auction FROM bids", "SELECT * FROM TABLE(HOP(TABLE b, DESCRIPTOR(at), INTERVAL '1' SECOND, INTERVAL '2' SECOND))"),
     "SQL-EXISTS": ("CREATE STREAM BID (a BIGINT); SELECT a FROM bid", "CREATE STREAM s (a BIGINT, A VARCHAR); SELECT a FROM s"),
     "SQL-COLUMN": (
@@ -48,7 +48,10 @@ WRONG: dict[str, tuple[str, ...]] = {
         'SELECT auction FROM bid WHERE channel = "apple"',
         "SELECT * EXCEPT (prize) FROM bid",
     ),
-    "SQL-AMBIGUOUS": ("SELECT price FROM bid b JOIN auction a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '1' HOUR",),
+    "SQL-AMBIGUOUS": (
+        "SELECT price FROM bid b JOIN auction a ON b.auction = a.id AND b.at BETWEEN a.at AND a.at + INTERVAL '1' HOUR",
+        "SELECT b.price FROM bid b JOIN auction a ON b.auction = a.id AND b.at = a.at WHERE price > 3",
+    ),
     "SQL-TYPE": (
         "SELECT channel + 1 AS x FROM bid",
         "SELECT auction FROM bid WHERE price",
@@ -59,6 +62,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT CAST(channel AS DATE) AS x FROM bid",
         "SELECT auction FROM bid UNION ALL SELECT id, seller FROM auction",
         "SELECT auction FROM bid WHERE at > '2024-13-01'",
+        "SELECT auction FROM bid WHERE at > 1714521600000",
     ),
     "SQL-DECIMAL": ("SELECT CAST(price AS DECIMAL(23, 3)) AS x FROM bid",),
     "SQL-STRUCT": ("SELECT ROW(auction, price) AS x FROM bid", "SELECT bid.price.cents FROM bid b"),
@@ -72,6 +76,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT price + INTERVAL '1' SECOND AS x FROM bid",
         "SELECT at + INTERVAL '1' MONTH AS x FROM bid",
         "SELECT INTERVAL '1' SECOND AS x FROM bid",
+        "SELECT at + 1000 AS x FROM bid",
     ),
     "SQL-LITERAL": ("SELECT substring(channel, price) AS x FROM bid", "SELECT auction FROM bid WHERE channel LIKE lower(channel)"),
     "SQL-PROCTIME": (
@@ -138,6 +143,7 @@ WRONG: dict[str, tuple[str, ...]] = {
     ),
     "SQL-JOIN": (
         "SELECT value FROM bid JOIN side ON price > key",
+        "SELECT b.at FROM bid b LEFT JOIN auction a USING (price)",
         f"SELECT b.price FROM {_TUMBLE} b JOIN auction a ON b.auction = a.id",
         "SELECT b.price FROM bid b ASOF JOIN auction a ON b.auction = a.id AND b.at <= a.at",
         "SELECT b.price FROM bid b CROSS JOIN UNNEST(tags, tags) AS u (x, y)",
@@ -157,7 +163,11 @@ WRONG: dict[str, tuple[str, ...]] = {
         "CREATE STREAM s (a BIGINT) WITH (connector = 'kafka'); SELECT a FROM s",
         "CREATE TABLE t (a BIGINT); SELECT auction FROM bid",
     ),
-    "SQL-SINK": ("INSERT INTO typed SELECT auction, price FROM bid", "INSERT INTO bid SELECT auction FROM bid"),
+    "SQL-SINK": (
+        "INSERT INTO typed SELECT auction, price FROM bid",
+        "INSERT INTO bid SELECT auction FROM bid",
+        "INSERT INTO out (a, b) SELECT auction FROM bid",
+    ),
     "SQL-PATTERN": (
         "SELECT * FROM bid MATCH_RECOGNIZE (PARTITION BY auction ORDER BY at MEASURES A.price AS p PATTERN (A B) DEFINE B AS B.price > 1)",
     ),

@@ -34,6 +34,9 @@ QUERY_EXAMPLE: dict[str, Any] = {
     "outputs": [{"stream": "per_ip", "input": "window"}],
 }
 STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
+SQL_EXAMPLE = """CREATE STREAM visits (ip VARCHAR NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND);
+SELECT ip, count(*) AS visits FROM TABLE(TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30' SECOND)) GROUP BY ip, window_start, window_end
+"""
 
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]

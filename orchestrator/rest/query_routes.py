@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cep.errors import ClusterError, Conflict, QueryFailed
@@ -19,6 +19,7 @@ from orchestrator.rest.bodies import DocumentRoute, document
 from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.examples import EXAMPLES
+from orchestrator.rest.sql_texts import is_sql, query_of_text
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     ForgetQuery,
@@ -35,17 +36,20 @@ router = APIRouter(route_class=DocumentRoute)
 _QUERY_BODY = {
     "requestBody": {
         "required": True,
-        "description": "A query. JSON, or YAML with `Content-Type: application/yaml`.",
+        "description": "A query. JSON, YAML with `Content-Type: application/yaml`, or SQL with `Content-Type: text/sql`.",
         "content": {
             kind: {
                 "schema": {"$ref": "#/components/schemas/Query"},
                 "examples": {"per ip": {"value": models.QUERY_EXAMPLE}} | {name: {"value": each} for name, each in EXAMPLES.items()},
             }
             for kind in ("application/json", "application/yaml")
-        },
+        }
+        | {"text/sql": {"schema": {"type": "string"}, "example": models.SQL_EXAMPLE}},
     }
 }
 
+
+Name = Annotated[str | None, Query(description="The name of a query that is SQL; a document has its own.")]
 
 _NOT_YET: dict[int | str, dict[str, Any]] = {
     202: {"model": models.QueryDetail, "description": "It is deployed, and was not there at the time-out."}
@@ -54,14 +58,20 @@ _NOT_YET: dict[int | str, dict[str, Any]] = {
 
 @router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=_QUERY_BODY)
 async def deploy(
-    request: Request, response: Response, api: InjectedApi, start: bool = True, wait: Wait = False, timeout: Timeout = 600.0
+    request: Request,
+    response: Response,
+    api: InjectedApi,
+    start: bool = True,
+    wait: Wait = False,
+    timeout: Timeout = 600.0,
+    name: Name = None,
 ) -> Any:
     """Plans a query, places it and starts it (`start=false`: only makes it ready).
 
     With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 409 with the cause if it
     has failed (it is kept, to be looked at), 409 if it was stopped.
     """
-    query = await _query(request)
+    query = await _query(request, api, name)
     audit.about(request, query.name)
     check_room(api.store, api.config.home)
     files = await api.files(query)
@@ -109,10 +119,10 @@ async def explain_query(name: str, api: InjectedApi) -> Any:
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
-async def explain_document(request: Request, api: InjectedApi) -> Any:
+async def explain_document(request: Request, api: InjectedApi, name: Name = None) -> Any:
     """The plan a query would get now, in place of the deployed one of its name if there is one. Nothing is deployed; what could not be
     deployed is refused as deploying it would be."""
-    query = await _query(request)
+    query = await _query(request, api, name or "explained")
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": await run_in_threadpool(explain, plan)}
 
@@ -180,8 +190,10 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     return await api.figures(get="dead_letters", query=name)
 
 
-async def _query(request: Request) -> CepQuery:
-    """The query of a document."""
+async def _query(request: Request, api: Api, name: str | None) -> CepQuery:
+    """The query of a document, or of a text of SQL."""
+    if is_sql(request):
+        return await query_of_text(request, api, name)
     found = await document(request)
     return await run_in_threadpool(lambda: queries.from_json(found))
 

@@ -73,6 +73,12 @@ def test_names_ignore_case_and_are_one_thing_each() -> None:
         Catalog.of([stream("a", x=int), stream("A", x=float)])
 
 
+def test_streams_of_a_cluster_may_differ_by_case_alone() -> None:
+    catalog = Catalog.of([], known=[stream("a", x=int), stream("A", x=float)])
+    found = [catalog.find(name) for name in ("a", "A")]
+    assert [each.schema.names and str(each.schema["x"].type) for each in found if isinstance(each, streams.Stream)] == ["int64", "float64"]
+
+
 def test_drop() -> None:
     catalog = defined("CREATE STREAM s (a INT); CREATE SINK o; DROP SINK O; DROP SINK IF EXISTS o")
     assert catalog.entries.keys() == {"s"}

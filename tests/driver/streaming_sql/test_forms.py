@@ -293,6 +293,16 @@ FORMS: dict[str, tuple[str, Callable[[], Query]]] = {
             .map("select", price=col("b_price"), seller=col("seller"))
         ),
     ),
+    "strict bounds, of which the nearer ones hold": (
+        "SELECT a.id FROM auction a JOIN bid b ON a.id = b.auction AND b.at > a.at AND b.at >= a.at - INTERVAL '5' SECOND "
+        "AND b.at - INTERVAL '6' SECOND < a.at AND a.at + INTERVAL '9' SECOND >= b.at",
+        lambda: (
+            auction.source(BID)
+            .at("auction")
+            .interval_join("join", BID, "1us", "5999999us", on={"id": "auction"}, prefix="b_")
+            .map("select", id=col("id"))
+        ),
+    ),
     "a join for a time": (
         "SET state_ttl = '1 d'; SELECT a.seller, price FROM auction a, bid b WHERE a.id = b.auction AND a.kind = 'x' AND b.price > 3",
         lambda: (
