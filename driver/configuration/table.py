@@ -34,6 +34,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
     Option("keep_home", bool, False, "Leave that folder, with its logs, when the cluster ends.", (UP,), "where"),
+    Option("checkpoint_folder", str, None,
+           "Where checkpoints of queries that recover are, a folder of this cluster alone that all its hosts share; "
+           "default: `checkpoints` in the run folder, or in that of the local cluster.",
+           (UP, ORCHESTRATOR, MANAGERS, JOIN), "where"),
     Option("uid", int, None, "The user to whom the run folder is to belong; default: the one that runs `cep init`.",
            (INIT,), "where", least=0, flags={INIT: "--user"}),
     Option("gid", int, None, "Likewise its group.", (INIT,), "where", least=0, flags={INIT: "--group"}),

@@ -131,6 +131,7 @@ class LocalConfig:
     subscribers_max: int | None = None
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
+    checkpoint_folder: str | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -363,6 +364,7 @@ def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
     check_folders("data, --data", config.data)
     check_folders("module_path, --module-path", config.module_path)
+    check_folders("checkpoint_folder, --checkpoint-folder", filter(None, (config.checkpoint_folder,)))
     with ExitStack() as ending:
         home = Home.make(config.folder)
         ending.callback(home.leave, config.keep_home)

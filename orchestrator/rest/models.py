@@ -69,6 +69,11 @@ class QuerySummary(Model):
     subqueries: int
     instances: int
     rows: dict[str, int] = Field(description="Output stream → rows that came out, as last reported.")
+    recovery: dict[str, Any] | None = Field(
+        None,
+        description="Of a query that recovers: is it `recovering` now, `attempts`, the `reason` of the last, and its `checkpoints`: "
+        "how often one is taken (`interval_s`), for how long its instances stood still (`took_us`), and the `last`, with its `age_s`.",
+    )
 
 
 class SubquerySummary(Model):
@@ -164,7 +169,6 @@ class QueryDetail(QuerySummary):
     epoch: int
     attempt: int = Field(0, description="How often it has recovered.")
     recovers: bool = False
-    recovery: dict[str, Any] | None = Field(None, description="Attempts, the reason of the last, checkpoints; none: it does not.")
     plan: PlanSummary
     placed: list[PlacedInstance]
     outputs: dict[str, list[StreamProducer]]

@@ -259,5 +259,12 @@ class WriteManifest:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClearCheckpoints:
+    """A deployment begins: what is in `folder` is not its own, but of a cluster that had the folder of all checkpoints before."""
+
+    folder: str
+
+
 NodeCommand = Put | Delete
-ClusterCommand = NodeCommand | WriteManifest
+ClusterCommand = NodeCommand | WriteManifest | ClearCheckpoints
