@@ -50,6 +50,8 @@ class DrawnWorkload:
     #: What its files hold, by path: it reads these.
     files: Mapping[str, bytes] = field(default_factory=dict)
     read_bytes: int = READ_BYTES
+    #: Its readers save tokens, and others go on from them.
+    resumes: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -98,6 +100,7 @@ def workload(seed: int) -> DrawnWorkload:
         choose.choice(BUDGETS_BYTES),
         moves,
         1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS),
+        resumes=recovers and _resumes(seed),
     )
 
 
@@ -110,7 +113,13 @@ def _recovering(seed: int) -> DrawnWorkload:
     written = replace(sound, options=replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US)))
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
-    return DrawnWorkload(written, {}, {}, (1,), orchestrators, managers, budget_bytes, 0, 1, contents, read_bytes)
+    run = orchestrators, managers, budget_bytes, 0, 1, contents, read_bytes, _resumes(seed)
+    return DrawnWorkload(written, {}, {}, (1,), *run)
+
+
+def _resumes(seed: int) -> bool:
+    """Every other seed of a query that recovers."""
+    return random.Random(f"resumes {seed}").random() < 0.5
 
 
 @lru_cache(maxsize=2)

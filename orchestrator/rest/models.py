@@ -339,6 +339,15 @@ class SubscriptionRequest(BaseModel):
     keep: float = Field(
         60.0, ge=KEEP_S_MIN, le=KEEP_S_MAX, allow_inf_nan=False, description="Seconds that rows are held for a client that is gone."
     )
+    resumable: bool = Field(False, description="Another process may go on with it, of a query that recovers.")
+    resume: bool = Field(False, description="It goes on with the one of that id, which has to be there.")
+    claim: str = Field("", max_length=100, description="Who asks: the same process, asking twice, has it once.")
+
+
+class SubscriptionInfo(SubscriptionRequest):
+    """A reader of an output stream, as it was taken down."""
+
+    holder: int = Field(description="How many processes had it before.")
 
 
 class InstanceManagerInfo(Model):
