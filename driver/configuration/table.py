@@ -33,6 +33,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("zookeeper", str, "127.0.0.1:2181", "ZooKeeper's servers, `HOST:PORT,HOST:PORT`.", (ORCHESTRATOR, METRICS, MANAGERS), "where"),
     Option("url", str, URL, "The orchestrator's address; of several, theirs with commas.", (GATEWAY, CLIENTS), "where"),
     Option("folder", str, None, "Where a local cluster makes its private folder; default: the temporary folder.", (UP,), "where"),
+    Option("home", str, None,
+           "The folder of a local cluster that stays: one that is started on it again has its queries, streams and subscriptions.",
+           (UP,), "where", known_as="lasting_home"),
     Option("keep_home", bool, False, "Leave that folder, with its logs, when the cluster ends.", (UP,), "where"),
     Option("checkpoint_folder", str, None,
            "Where checkpoints of queries that recover are, a folder of this cluster alone that all its hosts share; "

@@ -1329,4 +1329,18 @@ OUTSIDE_BUGS = (
         "return 0.0 if last is None else last[field]",
         (_EXPOSITION,),
     ),
+    Bug(
+        "two clusters have one lasting home",
+        "driver/processes/process.py",
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
+        "pass\n    except OSError:",
+        ("driver/processes/test_homes.py",),
+    ),
+    Bug(
+        "a recovery puts all instances where the first instance manager has come",
+        "orchestrator/state/recovery.py",
+        "or missing(model, record).keys() != certainly_lost(model, record, now).keys():",
+        "or False:",
+        ("orchestrator/state/test_recovery.py",),
+    ),
 )
