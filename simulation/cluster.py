@@ -42,6 +42,7 @@ from simulation.faults import Fault, Faults, drawn_faults
 from simulation.growth import batches_of
 from simulation.leaving import Evacuations, endpoint_on, host_name
 from simulation.processes import InstanceManagerProcess, OrchestratorProcess, SimulatedProcess
+from simulation.resuming import ResumingReader
 from simulation.schedule import MS, S, ScheduleTrace, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
 from simulation.workload import QUERY, DrawnWorkload, publisher_name, workload
@@ -268,13 +269,16 @@ class SimulatedCluster:
 
     def _subscribe(self, number: int, stream: str) -> Task:
         """The task reads to the end."""
-        reader = self.readers[number % len(self.readers)]
 
         def heard(header: Header, batch: pa.RecordBatch) -> None:
             *columns, times = (values_of_array(column) for column in batch.columns)
             rows = list(zip(times, zip(*columns, strict=True), strict=True))
             self.answers.took(stream, rows)
             self.promises.took(stream, batch.schema.names[:-1], header, rows)
+
+        if self.work.resumes:
+            return self.user.run(ResumingReader(self, stream, self.work.budget_bytes, heard).supervise)
+        reader = self.readers[number % 2]
 
         def read() -> None:
             options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes, keep_s=KEEP_S)
@@ -291,6 +295,13 @@ class SimulatedCluster:
                 self.outcome.failed(stream, error)
 
         return reader.run(read)
+
+    def new_reader(self, name: str) -> ClientProcess:
+        """Another process that reads."""
+        process = ClientProcess(self.schedule, self.network, self.doors, name)
+        self.readers.append(process)
+        process.start()
+        return process
 
     def _publish(self) -> None:
         try:

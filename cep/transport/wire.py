@@ -50,8 +50,8 @@ SIZED_BYTES = _SIZED.size
 COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE, SWITCH = range(1, 10)
-CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN, COVERED = range(16, 29)
-_KINDS = frozenset(range(1, 10)) | frozenset(range(16, 29))
+CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN, COVERED, ACK = range(16, 30)
+_KINDS = frozenset(range(1, 10)) | frozenset(range(16, 30))
 _KIND_OF: dict[type, int] = {
     Batch: BATCH,
     Watermark: WATERMARK,

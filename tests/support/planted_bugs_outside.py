@@ -41,6 +41,8 @@ _BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs
 
 _SENT_LOG, _SENT_LOG_TEST = "driver/streams/sent_log.py", "driver/streams/test_sent_log.py"
 _READERS_OF = "driver/streams/readers.py"
+_KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
+_SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 OUTSIDE_BUGS = (
     # the door
@@ -1383,5 +1385,89 @@ OUTSIDE_BUGS = (
         'return error.instead != "the quote that closes it"',
         "return True",
         ("driver/test_sql_command.py",),
+    ),
+    Bug(
+        "credit lets go of what a token may ask for",
+        _KEPT,
+        "while not self.terms.resumable and self.unconfirmed and",
+        "while self.unconfirmed and",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "at the next attempt what was taken is let go, though no token of it was acknowledged",
+        _KEPT,
+        "elif message[0].sequence >= acknowledged and self.terms.resumable:",
+        "elif message[0].sequence >= following and self.terms.resumable:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token counts though its subscription was made anew",
+        _KEPT,
+        "if following and lineage != self.lineage:",
+        "if following and not self.lineage:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "what is kept for tokens has no bound",
+        _KEPT,
+        "self.unconfirmed_bytes + size > self.terms.budget_bytes)",
+        "self.unconfirmed_bytes + size < 0)",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "two processes that have one subscription share its channels",
+        "cep/plan/channels.py",
+        'f"{subscription}+{holder}" if holder else subscription',
+        "subscription",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token is ahead of what has come and was not given to the program",
+        _SUBSCRIPTION,
+        "Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)",
+        "Position(each.instance, each.lineage, each.sequence + len(self.held), not each.open) for each in there)",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a stream of which the program had the end is waited for by the next process",
+        _SUBSCRIPTION,
+        "made.lineage, made.open = left.lineage, not left.ended",
+        "made.lineage, made.open = left.lineage, True",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a process that asks twice is two",
+        "orchestrator/state/catalog.py",
+        "holder=known.holder + (known.claim != subscription.claim)",
+        "holder=known.holder + 1",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a process that was thought dead gives up what is another's",
+        "orchestrator/state/catalog.py",
+        "if known is not None and claim not in (None, known.claim):",
+        "if known is not None and claim not in (None, known.claim, claim):",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a query without a checkpoint has one of 1970",
+        "orchestrator/rest/cluster_metrics.py",
+        "return None if last is None else last[field]",
+        "return 0.0 if last is None else last[field]",
+        (_EXPOSITION,),
+    ),
+    Bug(
+        "two clusters have one lasting home",
+        "driver/processes/process.py",
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
+        "pass\n    except OSError:",
+        ("driver/processes/test_homes.py",),
+    ),
+    Bug(
+        "a recovery puts all instances where the first instance manager has come",
+        "orchestrator/state/recovery.py",
+        "or missing(model, record).keys() != certainly_lost(model, record, now).keys():",
+        "or False:",
+        ("orchestrator/state/test_recovery.py",),
     ),
 )
