@@ -26,7 +26,7 @@ from simulation.schedule import MS, S, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork, SimulatedSockets
 
 AGAIN_NS = 100 * MS  # after which an orchestrator is asked again that did not lead
-PATIENCE_S = 60.0  # with a cluster that is away: longer than it is here, so that what nobody should notice nobody notices
+PATIENCE_S = 60.0  # with a cluster that is away: longer than it is here, so that what should not be noticed is not
 LOOK_NS = 500 * MS  # so often a program looks whether the one that it has asked is there yet
 
 T = TypeVar("T")
@@ -166,7 +166,7 @@ class SimulatedRest(Rest):
         return found[0]
 
     def _error(self, said: Any) -> CepError:
-        """What a problem document tells of, or that there is none who could have written one."""
+        """What a problem document tells of, or that there is none to write one."""
         if said in (REFUSED, BROKEN_OFF):
             return Unreachable(self.url, 0.0, said == REFUSED, ConnectionError(said))
         return error_of(said)

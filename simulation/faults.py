@@ -1,8 +1,8 @@
 """What goes wrong in a simulated cluster: which faults a seed draws, and how they are done.
 
-A fault is *harmless* where the promise is that nobody notices: orchestrators die, freeze and lose their sessions, ZooKeeper stops,
+A fault is *harmless* where the promise is that it is not noticed: orchestrators die, freeze and lose their sessions, ZooKeeper stops,
 connections are cut, processes freeze for less than a session lasts, clocks jump. Others hit: an instance manager's queries, a publisher's
-stream, a subscriber. What may be expected then, `simulation.checkers.Outcome` says.
+stream, a subscriber. What may be expected then, `simulation.checkers.QueryOutcome` says.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from simulation.schedule import MS, S, SeededSchedule
 
 HARMLESS = ("kill orchestrator", "freeze orchestrator", "expire orchestrator", "stop ZooKeeper", "cut", "freeze briefly", "jump clock")
 HARMFUL = ("kill instance manager",) * 3 + ("freeze instance manager", "expire instance manager", "kill writer", "kill reader")
-#: What a seed may draw from: nothing, what nobody notices, everything.
+#: What a seed may draw from: nothing, what is not noticed, everything.
 MENUS: Sequence[Sequence[str]] = ((), HARMLESS, HARMLESS + HARMFUL, HARMFUL)
 FAULTS_MAX = 8
 GAPS_NS = (30 * MS, 300 * MS, 2 * S)  # between two faults, at most
@@ -140,7 +140,7 @@ class Faults:
         self.last_ns = max(self.last_ns, end_ns)
         return end_ns
 
-    # What nobody notices
+    # What is not noticed
 
     def _kill_orchestrator(self) -> str:
         number = self.choose.randrange(len(self.cluster.orchestrators))

@@ -67,7 +67,7 @@ def is_endpoint(endpoint: str, ours: str) -> bool:
 
 
 def open_sockets(endpoint: str, keyring: Keyring | None = None, room: Room = heap_room) -> Sockets:
-    """`keyring`: with CURVE on links; Unix sockets have the kernel's word for who speaks. `room`: where what comes through these lies.
+    """`keyring`: with CURVE on links; of Unix sockets the kernel says which process speaks. `room`: where what comes through these lies.
     Raises OSError: the endpoint cannot be had."""
     return LocalSockets(endpoint, room) if endpoint.startswith(LOCAL_SCHEME) else LinkSockets(endpoint, keyring, room)
 

@@ -65,7 +65,7 @@ class JoinConfig:
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
 
 
-class JoiningHost:
+class HostProcesses:
     """The processes of one host that has joined, and the events that concern them."""
 
     def __init__(self, config: JoinConfig, rest: Rest, cluster: ClusterConfig, logs: Path | None) -> None:
@@ -158,7 +158,7 @@ def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
         check_reach(config.address, "members" in membership["files"])
         folder, reports, logs = _folders(config.run, ending)
         cluster = member_config(membership, config, folder, reports)
-        host = JoiningHost(config, rest, cluster, logs)
+        host = HostProcesses(config, rest, cluster, logs)
         ending.callback(host.close)
         managers = host.join()
         if not host.events.stopping:

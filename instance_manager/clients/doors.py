@@ -17,7 +17,7 @@ from cep.transport.wire import Format, Header
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class StreamDoor:
     """`sent`: how batches look that come; `few`: those that have just what is read; `read`: `sent`, with the columns of the query. One and
     the same, as nearly always, are `sent` and `read`."""
 
@@ -26,9 +26,9 @@ class Door:
     few: Format
 
     @staticmethod
-    def of(sent: Format, read: Format, columns: Collection[str] | None) -> Door:
+    def of(sent: Format, read: Format, columns: Collection[str] | None) -> StreamDoor:
         """`columns` are read; None: all."""
-        return Door(sent, read, sent if columns is None else sent.of_columns(columns))
+        return StreamDoor(sent, read, sent if columns is None else sent.of_columns(columns))
 
     def element(self, header: Header, body: Any) -> Element:
         """What a message carries, with the query's columns: NULL where it was not sent. Raises ProtocolError."""
@@ -42,18 +42,18 @@ class Door:
         return Batch(columns, element.time, element.origin, element.created)
 
 
-def door_of(read: Format, document: Mapping[str, Any], columns: Collection[str] | None = None) -> Door:
+def door_of(read: Format, document: Mapping[str, Any], columns: Collection[str] | None = None) -> StreamDoor:
     """The one of a publisher that opens with `document`, at a query that reads the stream so, and of it `columns`; None: all. A publisher
     of a schema that is none of the same stream is let in, and told what is wrong with its first batch. Raises ProtocolError: what it says
     is no schema."""
     said = document.get("schema")
     if said is None or said == read.schema.to_json():
-        return Door.of(read, read, columns)
+        return StreamDoor.of(read, read, columns)
     try:
         sent = Schema.from_json(said)
     except QueryError as error:
         raise ProtocolError(f"schema: {error}") from None
-    return Door.of(replace(read, schema=sent) if _is_the_same_stream(sent, read.schema) else read, read, columns)
+    return StreamDoor.of(replace(read, schema=sent) if _is_the_same_stream(sent, read.schema) else read, read, columns)
 
 
 def _is_the_same_stream(sent: Schema, read: Schema) -> bool:

@@ -23,7 +23,7 @@ from cep.transport.sockets import Sockets, is_gone
 from cep.transport.wire import Header
 from cep.world.clock import Clock
 from instance_manager.clients import client_documents
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.hosting import Entry, InstanceHost, Taken
 
@@ -40,7 +40,7 @@ class Publishing(NamedTuple):
     entry: Entry
     publisher: PublisherPartition
     peer: Peer
-    door: Door
+    door: StreamDoor
 
 
 class Dropped(NamedTuple):
@@ -152,12 +152,12 @@ class Publishers:
         hosted.wake()
 
     def file(
-        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: Door | None = None
+        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: StreamDoor | None = None
     ) -> None:
         """Under its client, whose heartbeat it lives by. Without a `door` it has not opened here yet, and will before it sends."""
         before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
         entry.endpoints[publisher.name] = endpoint
-        door = door or Door.of(entry.format, entry.format, entry.source.columns)
+        door = door or StreamDoor.of(entry.format, entry.format, entry.source.columns)
         self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
@@ -245,7 +245,7 @@ class Publishers:
             self.let_go(header.channel, told=False)
         return entry.account
 
-    def _accept(self, entry: Entry, publisher: PublisherPartition, door: Door, header: Header, body: Any) -> None:
+    def _accept(self, entry: Entry, publisher: PublisherPartition, door: StreamDoor, header: Header, body: Any) -> None:
         element: Element | Published
         if header.kind == wire.BATCH:
             batch = door.element(header, body)

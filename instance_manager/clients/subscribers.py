@@ -57,8 +57,8 @@ class Subscribers:
                 self._unfile(subscription)
 
     def hand_over(self, hosted: InstanceHost) -> list[int]:
-        """The instance has moved, and its subscriptions with it: their ids. What was sent is on its way yet, so nobody hangs up on their
-        clients before they are silent here."""
+        """The instance has moved, and its subscriptions with it: their ids. What was sent is on its way yet, so their clients
+        are not hung up on before they are silent here."""
         moved = list(hosted.outlets)
         for id_, outlet in hosted.outlets.items():
             self.outlets.pop(id_, None)

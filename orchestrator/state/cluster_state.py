@@ -76,7 +76,7 @@ from orchestrator.state.events import (
     UndeclareStream,
     Unsubscribe,
 )
-from orchestrator.state.keys import Keys
+from orchestrator.state.keys import ClusterKeys
 from orchestrator.state.quarantine import Quarantine, readable
 from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import check_table
@@ -95,7 +95,7 @@ class ClusterState(ClusterModel):
         self._catalog = Catalog(self, self._desired)
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
-        self.keys = Keys(self._desired)
+        self.keys = ClusterKeys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.

@@ -22,7 +22,7 @@ from orchestrator.state import recovery
 from orchestrator.state.checkpoints import Checkpoints
 from simulation.__main__ import SeedRun, run_seed
 from simulation.faults import Fault
-from simulation.schedule import MS, Trace
+from simulation.schedule import MS, ScheduleTrace
 from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
@@ -34,7 +34,7 @@ PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800)
 
 
 def killed(seed: int) -> SeedRun:
-    return run_seed(seed, Trace(), KILLS)
+    return run_seed(seed, ScheduleTrace(), KILLS)
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251))
@@ -52,7 +52,7 @@ def test_one_over_published_streams_does_too(seed: int) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_seeds() -> None:
-    assert [found for seed in (*SEEDS, *PUBLISHED) for found in (killed(seed), run_seed(seed, Trace())) if found.wrong] == []
+    assert [found for seed in (*SEEDS, *PUBLISHED) for found in (killed(seed), run_seed(seed, ScheduleTrace())) if found.wrong] == []
 
 
 def _found(first: int, others: Iterable[int] = SEEDS) -> str:

@@ -161,7 +161,7 @@ def test_a_peer_may_come_late_and_come_again(tmp_path: Path) -> None:
     there = LocalSockets(late)
     assert received(there, 1, here) == [(0, b"early")]
     there.close()
-    here.send(late, message(1), b"again")  # finds nobody
+    here.send(late, message(1), b"again")  # finds none there
     there = LocalSockets(late)
     assert received(there, 1, here) == [(1, b"again")]
     here.close()

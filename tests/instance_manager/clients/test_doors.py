@@ -16,7 +16,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.transport import wire
 from cep.transport.wire import Format, Header
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 
 COLUMNS: dict[str, Any] = {
     "ip": ["a", "bc"],
@@ -65,7 +65,7 @@ def test_what_comes_out_has_the_columns_of_the_query(sent: int, read: int, origi
 
 def test_one_that_knows_the_same_costs_nothing() -> None:
     read = declared(MIDDLE)
-    assert door_of(read, {"schema": read.schema.to_json()}) == door_of(read, {}) == Door(read, read, read)
+    assert door_of(read, {"schema": read.schema.to_json()}) == door_of(read, {}) == StreamDoor(read, read, read)
 
 
 @pytest.mark.parametrize("read", [NARROW, MIDDLE, WIDE])
