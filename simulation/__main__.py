@@ -35,9 +35,10 @@ class SeedRun:
     recoveries: int
     wrong: list[str]
     cuts: int = 0  # of the network between hosts
+    left: int = 0  # hosts
 
     def __str__(self) -> str:
-        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts"
+        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts, {self.left} hosts left"
         faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
         wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
@@ -50,7 +51,7 @@ def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = N
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts
+    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts, cluster.leaving.done
     return SeedRun(seed, trace.digest, trace.count, cluster.moved, *done)
 
 

@@ -53,10 +53,10 @@ class SeededSchedule:
         self.now_ns = 0
         self.frozen_until_ns = 0  # what has no clock is never frozen
         self.current: Task | None = None  # whose turn it is
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
 
-    def at(self, time_ns: int, act: Callable[[], None]) -> None:
+    def at(self, time_ns: int, act: Callable[[], object]) -> None:
         """`act` is called then; of two at the same time the one first that was asked for first."""
         self._count += 1
         heapq.heappush(self._events, (max(time_ns, self.now_ns), self._count, act))

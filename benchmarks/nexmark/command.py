@@ -19,6 +19,7 @@ import typer
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
 from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
+from benchmarks.nexmark.measuring import AS_TEXT, CHECK
 from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
@@ -32,8 +33,11 @@ EVENTS = 1_000_000
 class Trial:
     """Two versions at most, on one set of events, and the witness."""
 
-    def __init__(self, events: DrawnEvents, folder: Path, answers: Path, ours: ComparedSide, beside: ComparedSide | None) -> None:
+    def __init__(
+        self, events: DrawnEvents, folder: Path, answers: Path, ours: ComparedSide, beside: ComparedSide | None, as_text: bool = False
+    ) -> None:
         self.events, self.answers, self.ours, self.beside = events, answers, ours, beside
+        self.how = f"{AS_TEXT} " * as_text
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
         self.witness = Witness(tables)
@@ -42,14 +46,14 @@ class Trial:
         """One run of each side that is compared with the witness, then so many in turn. Raises RunFailed."""
         outcome = QueryRun(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
         if self.beside is not None:
-            self.beside(f"check {query.name}")
+            self.beside(f"{CHECK} {query.name}")
             outcome.unequal = self._difference(query, "the other version")
-        self.ours(f"check {query.name}")
+        self.ours(f"{CHECK} {self.how}{query.name}")
         outcome.unequal = outcome.unequal or self._difference(query, "ours")
         for _ in range(runs):
             if self.beside is not None:
                 outcome.beside.append(self.beside(query.name))
-            outcome.runs.append(self.ours(query.name))
+            outcome.runs.append(self.ours(f"{self.how}{query.name}"))
         return outcome
 
     def _difference(self, query: Nexmark, whose: str) -> str:
@@ -105,6 +109,7 @@ def command(
     runs: Annotated[int, typer.Option(min=1, help="of each query, after the one that is compared")] = 3,
     instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
     beside: Annotated[Path | None, typer.Option(help="another checkout, whose engine runs the same in turn")] = None,
+    as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
     out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
     work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
 ) -> None:
@@ -113,9 +118,9 @@ def command(
         queries = chosen(names or ())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    if out is None and len(queries) == len(QUERIES) and events == EVENTS:
+    if out is None and len(queries) == len(QUERIES) and events == EVENTS and not as_text:
         out = PAGE
-    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, beside, work or _work_folder())
+    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, beside, work or _work_folder(), as_text)
     text = page(outcomes, around)
     print(text)
     if out is not None:
@@ -125,14 +130,14 @@ def command(
 
 
 def _measured(
-    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Path | None, work: Path
+    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Path | None, work: Path, as_text: bool
 ) -> tuple[list[QueryRun], Circumstances]:
     folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
         answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))
         ours = stack.enter_context(version(ROOT, events, folder, answers, instances))
         other = stack.enter_context(version(beside.resolve(), events, folder, answers, instances)) if beside else None
-        trial = Trial(events, folder, answers, ours, other)
+        trial = Trial(events, folder, answers, ours, other, as_text)
         for query in queries:
             try:
                 outcomes.append(trial.run(query, runs))

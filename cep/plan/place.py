@@ -83,21 +83,21 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
     if not workers:
         full = f", for the {len(plan.workers)} there are have no capacity left" if plan.workers else ""
         raise PlacementError(f"no instance manager can take query {plan.query.name!r}{full}; start one")
-    if plan.query.options.hosts == "packed":
-        workers = _roomiest_host(workers)
+    if plan.query.options.hosts_max is not None:
+        workers = _on_roomiest_hosts(workers, plan.query.options.hosts_max)
     if not plan.numa:
         return _dealt(sorted(workers, key=lambda worker: (-worker.capacity, worker.im)), plan.query.options.replicas)
     workers.sort(key=lambda worker: (worker.host, _number(worker.node), _number(worker.core), worker.im))
     return (tuple(workers),) if plan.query.options.replicas == 1 else _by_node(workers, plan.query.options.replicas)
 
 
-def _roomiest_host(workers: Sequence[Worker]) -> list[Worker]:
-    """Those of the host with the most capacity left."""
+def _on_roomiest_hosts(workers: Sequence[Worker], most: int) -> list[Worker]:
+    """Those of so many hosts, with the most capacity left."""
     room: dict[str, float] = {}
     for worker in workers:
         room[worker.host] = room.get(worker.host, 0.0) + worker.capacity
-    chosen = min(room, key=lambda host: (-room[host], host))
-    return [worker for worker in workers if worker.host == chosen]
+    chosen = set(sorted(room, key=lambda host: (-room[host], host))[:most])
+    return [worker for worker in workers if worker.host in chosen]
 
 
 def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:

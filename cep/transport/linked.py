@@ -23,7 +23,7 @@ from cep.transport import zeromq
 from cep.transport.arrivals import Arrivals
 from cep.transport.called import Called
 from cep.transport.calling import Calling
-from cep.transport.connections import Inbound, Message
+from cep.transport.connections import Inbound, Message, Room, heap_room
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
 from cep.transport.ends import CalledEnd, LinkEnd
 from cep.transport.ipc import MessageLayout
@@ -49,11 +49,11 @@ class LinkSockets:
     Raises OSError: the endpoint cannot be had.
     """
 
-    def __init__(self, endpoint: str, keyring: Keyring | None = None) -> None:
+    def __init__(self, endpoint: str, keyring: Keyring | None = None, room: Room = heap_room) -> None:
         own = Endpoint.parse(endpoint, own=True)
         self.keyring, self._host = keyring, own.host
         self.speaker: Speaker | None = None  # whose key the message was sent under that was received last
-        self.local = LocalSockets(f"{LOCAL_SCHEME}{own.path}")
+        self.local = LocalSockets(f"{LOCAL_SCHEME}{own.path}", room)
         self._lock = threading.RLock()  # of what follows
         self._context = zeromq.make_context()
         self._door: zeromq.DoorKeeper | None = None

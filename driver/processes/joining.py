@@ -50,7 +50,8 @@ class JoinConfig:
         address: at which the other hosts reach it.
         run: the folder for sockets, reports and secrets, which stays; None: a private one, which goes with it.
         instances: instance managers; None: one for each core.
-        given: fields of `ClusterConfig` that each host has for itself: `data`, `module_path`, `kernel_cache`, `log`.
+        given: fields of `ClusterConfig` that each host has for itself: `data`, `module_path`, `kernel_cache`, `log`; and
+            `checkpoint_folder`, where it has another name here.
     """
 
     url: str

@@ -113,7 +113,7 @@ class Publishers:
 
     def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, document: Mapping[str, Any]) -> None:
         sent_until, incarnation = client_documents.time(document, "sent_until"), client_documents.text(document, "incarnation", "")
-        door = door_of(entry.format, document)
+        door = door_of(entry.format, document, entry.source.columns)
         source, own = entry.source, hosted.recovery
         known, resumes = source.publishers.get(name), name in source.resumes
         if known is None:
@@ -137,7 +137,8 @@ class Publishers:
         here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
         answer = Header(wire.OPENED, channel, inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
-        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit))
+        reads = {} if source.columns is None else {"reads": list(source.columns)}
+        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit | reads))
         self.answered.add(channel)
 
     def _wake(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str) -> None:
@@ -156,7 +157,8 @@ class Publishers:
         """Under its client, whose heartbeat it lives by. Without a `door` it has not opened here yet, and will before it sends."""
         before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
         entry.endpoints[publisher.name] = endpoint
-        self.here[channel] = Publishing(hosted, entry, publisher, peer, door or StreamDoor(entry.format, entry.format))
+        door = door or StreamDoor.of(entry.format, entry.format, entry.source.columns)
+        self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
             before.peer.publishers.discard(channel)

@@ -166,10 +166,10 @@ class ClusterState(ClusterModel):
                 self._catalog.open_publisher(publisher)
             case ClosePublisher(stream_name, name):
                 self._catalog.close_publisher(stream_name, name)
-            case Subscribe(subscription):
-                return self._catalog.subscribe(subscription)
-            case Unsubscribe(stream_name, id_):
-                return self._catalog.unsubscribe(stream_name, id_)
+            case Subscribe(subscription, resumes):
+                return self._catalog.subscribe(subscription, resumes)
+            case Unsubscribe(stream_name, id_, claim):
+                return self._catalog.unsubscribe(stream_name, id_, claim)
             case ManagersSeen(managers, deaths):
                 self.deaths = deaths
                 return self._see_managers(managers)
