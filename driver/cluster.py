@@ -23,7 +23,7 @@ from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import BUDGET_BYTES, SubscriptionOptions
+from driver.streams.subscription_core import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.subscriptions import Subscriptions
 
 Deployable = Query | model.Query | Mapping[str, Any]
@@ -366,9 +366,13 @@ class Cluster:
         keep_s: float = 60.0,
         event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Subscription:
-        """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes)
+        """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost.
+
+        `window_bytes`: of what is held within the budget, how much each producing instance sends before it is taken; the rest waits there.
+        """
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, window_bytes)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:

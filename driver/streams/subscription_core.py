@@ -41,12 +41,13 @@ Message = tuple[Header, Any]
 
 @dataclass(frozen=True)
 class SubscriptionOptions:
-    """As `driver.cluster.Running.subscribe` has them."""
+    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken."""
 
     on_slow: str = "block"
     keep_s: float = 60.0
     event_time: bool | str = False
     budget_bytes: int = BUDGET_BYTES
+    window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
@@ -85,7 +86,7 @@ class SubscriptionCore:
     def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions) -> None:
         self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
         self.query, self.epoch = "", -1  # and which deployment of it
-        self.window = min(WINDOW_BYTES, options.budget_bytes)
+        self.window = min(options.window_bytes, options.budget_bytes)
         self.slack = slack(self.window)
         self.producers: dict[int, Producer] = {}  # by channel
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
