@@ -41,6 +41,8 @@ _BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs
 
 _SENT_LOG, _SENT_LOG_TEST = "driver/streams/sent_log.py", "driver/streams/test_sent_log.py"
 _READERS_OF = "driver/streams/readers.py"
+_KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
+_SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 OUTSIDE_BUGS = (
     # the door
@@ -299,9 +301,30 @@ OUTSIDE_BUGS = (
     Bug(
         "a publisher comes to the new place by the query's columns",
         "instance_manager/clients/redirects.py",
-        "hosted, entry, known, endpoint, door_of(entry.format, document))",
+        "hosted, entry, known, endpoint, door_of(entry.format, document, entry.source.columns))",
         "hosted, entry, known, endpoint)",
         (_REDIRECTS,),
+    ),
+    Bug(
+        "what a publisher does not know is missing where it leaves columns out",
+        "instance_manager/clients/doors.py",
+        " or f.name not in self.sent.schema]",
+        "]",
+        (_DOORS,),
+    ),
+    Bug(
+        "a reader that has no use for the event time does not get it",
+        "cep/transport/wire.py",
+        "if field.name in names or field.name == self.time)",
+        "if field.name in names)",
+        (_DOORS,),
+    ),
+    Bug(
+        "what the first reader of a query has use for is what all have",
+        _READERS_OF,
+        "return None if others else first",
+        "return first",
+        (_READERS,),
     ),
     Bug(
         "a publisher that grows forgets its numbers",
@@ -1284,5 +1307,167 @@ OUTSIDE_BUGS = (
         'if _free(lock) and not any(Path(report["home"]).exists()',
         'if _free(lock) or not any(Path(report["home"]).exists()',
         ("driver/processes/test_supervisor.py",),
+    ),
+    # SQL
+    Bug(
+        "an interval join takes a strict bound as one that is included",
+        "driver/streaming_sql/joins.py",
+        "least = difference + (kind is exp.GT)",
+        "least = difference",
+        ("driver/streaming_sql/test_forms.py",),
+    ),
+    Bug(
+        "of two bounds on one side the wider one holds",
+        "driver/streaming_sql/joins.py",
+        "least if found.lower is None else max(found.lower, least)",
+        "least if found.lower is None else min(found.lower, least)",
+        ("driver/streaming_sql/test_forms.py",),
+    ),
+    Bug(
+        "a side of an outer join that may be missing shares its key",
+        "driver/streaming_sql/joins.py",
+        'if sides.how != "inner":\n        for i,',
+        "if False:\n        for i,",
+        ("sql/test_statements.py",),
+    ),
+    Bug(
+        "answers of a hopping window are grouped again by its size",
+        "driver/streaming_sql/windows.py",
+        "return TimeWindow(advance, advance, (offset + size) % advance)",
+        "return TimeWindow(size, advance, offset)",
+        ("driver/streaming_sql/test_forms.py",),
+    ),
+    Bug(
+        "a computed key that stands twice is two keys",
+        "driver/streaming_sql/grouping.py",
+        "if any(same(key.expr, expr) for key in self.keys):",
+        "if False:",
+        ("sql/test_random.py",),
+    ),
+    Bug(
+        "a filter on any column of running answers",
+        "driver/streaming_sql/reading.py",
+        "or expr.name not in relation.keys",
+        "or expr.name not in relation.schema",
+        ("driver/streaming_sql/test_wrong.py",),
+    ),
+    Bug(
+        "two inputs of a union that are one",
+        "driver/streaming_sql/binder.py",
+        "if made.at in seen:",
+        "if made.at in ():",
+        ("sql/test_statements.py",),
+    ),
+    Bug(
+        "a column that both sides of a join have is the right one's",
+        "driver/streaming_sql/reading.py",
+        "return all(not left.find(column.name, column.table) for column in columns)",
+        "return True",
+        ("driver/streaming_sql/test_wrong.py",),
+    ),
+    Bug(
+        "substrings count from 0",
+        "driver/streaming_sql/functions.py",
+        'return Call("substring", (args[0], lit(max(start - 1, 0))))',
+        'return Call("substring", (args[0], lit(start)))',
+        ("sql/test_statements.py",),
+    ),
+    Bug(
+        "names of streams keep their case",
+        "driver/streaming_sql/catalog.py",
+        "return self.exact.get(name) or self.entries.get(name.casefold())",
+        "return self.exact.get(name) or self.entries.get(name)",
+        ("driver/streaming_sql/test_catalog.py",),
+    ),
+    Bug(
+        "a semicolon in a quote ends a statement of the shell",
+        "driver/sql_shell.py",
+        'return error.instead != "the quote that closes it"',
+        "return True",
+        ("driver/test_sql_command.py",),
+    ),
+    Bug(
+        "credit lets go of what a token may ask for",
+        _KEPT,
+        "while not self.terms.resumable and self.unconfirmed and",
+        "while self.unconfirmed and",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "at the next attempt what was taken is let go, though no token of it was acknowledged",
+        _KEPT,
+        "elif message[0].sequence >= acknowledged and self.terms.resumable:",
+        "elif message[0].sequence >= following and self.terms.resumable:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token counts though its subscription was made anew",
+        _KEPT,
+        "if following and lineage != self.lineage:",
+        "if following and not self.lineage:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "what is kept for tokens has no bound",
+        _KEPT,
+        "self.unconfirmed_bytes + size > self.terms.budget_bytes)",
+        "self.unconfirmed_bytes + size < 0)",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "two processes that have one subscription share its channels",
+        "cep/plan/channels.py",
+        'f"{subscription}+{holder}" if holder else subscription',
+        "subscription",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token is ahead of what has come and was not given to the program",
+        _SUBSCRIPTION,
+        "Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)",
+        "Position(each.instance, each.lineage, each.sequence + len(self.held), not each.open) for each in there)",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a stream of which the program had the end is waited for by the next process",
+        _SUBSCRIPTION,
+        "made.lineage, made.open = left.lineage, not left.ended",
+        "made.lineage, made.open = left.lineage, True",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a process that asks twice is two",
+        "orchestrator/state/catalog.py",
+        "holder=known.holder + (known.claim != subscription.claim)",
+        "holder=known.holder + 1",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a process that was thought dead gives up what is another's",
+        "orchestrator/state/catalog.py",
+        "if known is not None and claim not in (None, known.claim):",
+        "if known is not None and claim not in (None, known.claim, claim):",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a query without a checkpoint has one of 1970",
+        "orchestrator/rest/cluster_metrics.py",
+        "return None if last is None else last[field]",
+        "return 0.0 if last is None else last[field]",
+        (_EXPOSITION,),
+    ),
+    Bug(
+        "two clusters have one lasting home",
+        "driver/processes/process.py",
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
+        "pass\n    except OSError:",
+        ("driver/processes/test_homes.py",),
+    ),
+    Bug(
+        "a recovery puts all instances where the first instance manager has come",
+        "orchestrator/state/recovery.py",
+        "or missing(model, record).keys() != certainly_lost(model, record, now).keys():",
+        "or False:",
+        ("orchestrator/state/test_recovery.py",),
     ),
 )
