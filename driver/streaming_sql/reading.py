@@ -61,6 +61,7 @@ def _pushed(
 def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     scope = binder.scope(left)
     target, how = node.this, _how(node)
+    scope.check_parts(node, "this", "on", "using", "side", "kind", "method")
     if isinstance(target, exp.Unnest):
         return _unnested(binder, left, target), conjuncts
     if how not in ("inner", "left", "right", "full") or node.kind in ("SEMI", "ANTI") or node.method == "NATURAL":
