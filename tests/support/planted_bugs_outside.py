@@ -1363,4 +1363,18 @@ OUTSIDE_BUGS = (
         "return True",
         ("driver/test_sql_command.py",),
     ),
+    Bug(
+        "a condition of WHERE chooses the last row of an as-of join",
+        "driver/streaming_sql/reading.py",
+        'if how == "inner" and not last_row and not isinstance',
+        'if how == "inner" and not isinstance',
+        ("sql/test_statements.py",),
+    ),
+    Bug(
+        "an equality of WHERE is a key of an as-of join",
+        "driver/streaming_sql/reading.py",
+        'if how == "inner" and not last_row:',
+        'if how == "inner":',
+        ("sql/test_statements.py",),
+    ),
 )
