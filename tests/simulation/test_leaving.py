@@ -12,25 +12,25 @@ from orchestrator.records import InstanceManager, QueryRecord
 from orchestrator.state import evacuations, moves
 from orchestrator.state.cluster_model import ClusterModel
 from simulation.__main__ import run_seed
-from simulation.schedule import Trace
+from simulation.schedule import ScheduleTrace
 
 _there, _check_now, _why_not = evacuations._there, moves._check_now, moves._why_not
 
 
 @pytest.mark.parametrize("seed", (63, 111))
 def test_a_query_goes_on_elsewhere(seed: int) -> None:
-    found = run_seed(seed, Trace())
+    found = run_seed(seed, ScheduleTrace())
     assert found.left and found.moved.instances and found.wrong == []
 
 
 def test_the_same_seed_leaves_the_same_hosts() -> None:
-    once, again = Trace(keep=True), Trace(keep=True)
+    once, again = ScheduleTrace(keep=True), ScheduleTrace(keep=True)
     assert run_seed(63, once).left == run_seed(63, again).left
     assert once.lines == again.lines and any("has left host" in line for line in once.lines or ())
 
 
 def wrong(seed: int) -> str:
-    return run_seed(seed, Trace()).wrong[0]
+    return run_seed(seed, ScheduleTrace()).wrong[0]
 
 
 def test_an_instance_on_its_way_that_counts_as_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
