@@ -291,15 +291,19 @@ def _manager_line(manager: dict[str, Any]) -> str:
 
 
 def _recovery(found: dict[str, Any] | None) -> str:
-    """Of a query that recovers: how often it has and why, and how often it takes a checkpoint."""
+    """Of a query that recovers: how often it has and why, how often it takes a checkpoint, what that costs, and how old the last one is."""
     if found is None:
         return ""
-    taken = found["checkpoints"]
+    taken, last = found["checkpoints"], found["checkpoints"]["last"]
+    if found["recovering"]:
+        since = f"the checkpoint of {last['age_s']:.1f} s ago" if last else "the beginning"
+        return f" (attempt {found['attempts']}) from {since}: {found['reason']}"
     every = f"; a checkpoint every {taken['interval_s']:g} s"
     slower = f" ({taken['asked_s']:g} s asked for)" if taken["interval_s"] > taken["asked_s"] else ""
     wrong = f"; the last one could not be taken: {taken['error']}" if taken["error"] else ""
     times = f"; recovered {found['attempts']} times, lately from: {found['reason']}" if found["attempts"] else ""
-    return f"{every}{slower}{wrong}{times}"
+    size = f", the last {last['age_s']:.1f} s ago of {last['bytes']:,} bytes, in {taken['took_us'] / 1000:g} ms" if last else ", none yet"
+    return f"{every}{slower}{size}{wrong}{times}"
 
 
 def _status_table(found: list[dict[str, Any]]) -> Table:

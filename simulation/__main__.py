@@ -17,7 +17,7 @@ import typer
 
 from simulation.cluster import MovesMade, simulated
 from simulation.faults import Fault
-from simulation.schedule import Trace
+from simulation.schedule import ScheduleTrace
 
 TWICE_EVERY = 50  # seeds, one is run twice
 COLLECT_EVERY = 25  # seeds after which what is garbage is looked for
@@ -44,7 +44,7 @@ class SeedRun:
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
-def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> SeedRun:
+def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> SeedRun:
     """`faults`: those that happen; None: those of the seed."""
     with simulated(seed, trace, faults) as cluster:
         try:
@@ -64,7 +64,7 @@ def main(
 ) -> None:
     """Runs seeds; ends with 1 if one has found something wrong."""
     if seed is not None:
-        found = run_seed(seed, kept := Trace(keep=trace))
+        found = run_seed(seed, kept := ScheduleTrace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
     failed, faults, began, number, cuts = list[int](), 0, time.monotonic(), first, 0
@@ -87,8 +87,8 @@ def main(
 
 def _report(seed: int) -> SeedRun:
     """Runs one, and says so."""
-    found = run_seed(seed, Trace())
-    if seed % TWICE_EVERY == 0 and (again := run_seed(seed, Trace())).digest != found.digest:
+    found = run_seed(seed, ScheduleTrace())
+    if seed % TWICE_EVERY == 0 and (again := run_seed(seed, ScheduleTrace())).digest != found.digest:
         found.wrong.append(f"its trace is not the same twice: {found.digest}, then {again.digest}")
     print(found, flush=True)
     return found

@@ -34,7 +34,7 @@ from driver.streams.subscription_core import SubscriptionOptions
 from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
-from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Outcome, Promises, complaints
+from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
 from simulation.client import ClientProcess, HeardSubscription, LostAnswer
 from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
@@ -42,7 +42,8 @@ from simulation.faults import Fault, Faults, drawn_faults
 from simulation.growth import batches_of
 from simulation.leaving import Evacuations, endpoint_on, host_name
 from simulation.processes import InstanceManagerProcess, OrchestratorProcess, SimulatedProcess
-from simulation.schedule import MS, S, SeededSchedule, Task, Trace
+from simulation.resuming import ResumingReader
+from simulation.schedule import MS, S, ScheduleTrace, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
 from simulation.workload import QUERY, DrawnWorkload, publisher_name, workload
 from tests.support.running import values_of_array
@@ -69,13 +70,13 @@ class MovesMade(NamedTuple):
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen."""
 
-    def __init__(self, seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> None:
+    def __init__(self, seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> None:
         self.work, self.schedule = workload(seed), SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
         expected = work.expected
         self.numbers, self.promises = Numbers(), Promises(work.query)
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
-        self.outcome = Outcome()
+        self.outcome = QueryOutcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
         self.store, self.folder = MemoryStore(), ""
         calm = bool(work.evacuations) and random.Random(f"calm {seed}").random() < CALM
@@ -262,19 +263,22 @@ class SimulatedCluster:
                 self._insist(lambda: self.user.rest.post(path("queries", QUERY, "stop")))
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Looked at again and again: what dies wakes nobody."""
+        """Looked at again and again: what dies wakes nothing."""
         while not condition():
             self.user.pause(20 * MS)
 
     def _subscribe(self, number: int, stream: str) -> Task:
         """The task reads to the end."""
-        reader = self.readers[number % len(self.readers)]
 
         def heard(header: Header, batch: pa.RecordBatch) -> None:
             *columns, times = (values_of_array(column) for column in batch.columns)
             rows = list(zip(times, zip(*columns, strict=True), strict=True))
             self.answers.took(stream, rows)
             self.promises.took(stream, batch.schema.names[:-1], header, rows)
+
+        if self.work.resumes:
+            return self.user.run(ResumingReader(self, stream, self.work.budget_bytes, heard).supervise)
+        reader = self.readers[number % 2]
 
         def read() -> None:
             options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes, keep_s=KEEP_S)
@@ -291,6 +295,13 @@ class SimulatedCluster:
                 self.outcome.failed(stream, error)
 
         return reader.run(read)
+
+    def new_reader(self, name: str) -> ClientProcess:
+        """Another process that reads."""
+        process = ClientProcess(self.schedule, self.network, self.doors, name)
+        self.readers.append(process)
+        process.start()
+        return process
 
     def _publish(self) -> None:
         try:
@@ -403,7 +414,7 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 
 
 @contextmanager
-def simulated(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
+def simulated(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
     those that happen; None: those of the seed."""
     with interpreted(), allowed(*MODULES):

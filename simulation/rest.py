@@ -159,7 +159,7 @@ class FrontDoor:
             case "POST", "streams", name, "subscriptions":
                 return (await stream_routes.subscribe(name, SubscriptionRequest(**document), self.api)).model_dump()
             case "DELETE", "streams", name, "subscriptions", subscription:
-                return await stream_routes.unsubscribe(name, subscription, self.api)
+                return await stream_routes.unsubscribe(name, subscription, self.api, asked.get("claim"))
         raise AssertionError(f"the simulation has no route {method} {address}")
 
     def close(self) -> None:

@@ -53,6 +53,8 @@ class DrawnWorkload:
     #: What its files hold, by path: it reads these.
     files: Mapping[str, bytes] = field(default_factory=dict)
     read_bytes: int = READ_BYTES
+    #: Its readers save tokens, and others go on from them.
+    resumes: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -104,6 +106,7 @@ def workload(seed: int) -> DrawnWorkload:
         moves,
         hosts,
         evacuations,
+        resumes=recovers and _resumes(seed),
     )
 
 
@@ -117,8 +120,24 @@ def _recovering(seed: int) -> DrawnWorkload:
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
     return DrawnWorkload(
-        written, {}, {}, (1,), orchestrators, managers, budget_bytes, moves=0, hosts=1, files=contents, read_bytes=read_bytes
+        written,
+        {},
+        {},
+        (1,),
+        orchestrators,
+        managers,
+        budget_bytes,
+        moves=0,
+        hosts=1,
+        files=contents,
+        read_bytes=read_bytes,
+        resumes=_resumes(seed),
     )
+
+
+def _resumes(seed: int) -> bool:
+    """Every other seed of a query that recovers."""
+    return random.Random(f"resumes {seed}").random() < 0.5
 
 
 @lru_cache(maxsize=2)

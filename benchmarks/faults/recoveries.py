@@ -87,7 +87,7 @@ def query(name: str, paths: str, folder: Path, checkpoint: str) -> Query:
 
 
 @dataclass
-class Result:
+class RecoveryReport:
     """What has been done, what was seen, and what is wrong."""
 
     done: Counter[str] = field(default_factory=Counter)
@@ -117,7 +117,7 @@ class Result:
         yield from (f"WRONG: {what}" for what in self.wrong)
 
 
-class Reader:
+class AnswerReader:
     """Takes what the query puts out, in a thread, and notes when."""
 
     def __init__(self, running: Running, stream: str) -> None:
@@ -144,15 +144,15 @@ class Reader:
         return next((at for at in self.arrived if at > moment), None)
 
 
-class Round:
+class RecoveryRound:
     """One query from its start to its end, while processes are killed."""
 
-    def __init__(self, faults: Faults, number: int, folder: Path) -> None:
+    def __init__(self, faults: KillRounds, number: int, folder: Path) -> None:
         self.faults, self.cluster, self.result, self.choose = faults, faults.cluster, faults.result, faults.choose
         self.name, self.folder = f"round{number}", folder
         self.committed, self.since_commit = list[int](), 0
         self.running = self.cluster.deploy(query(self.name, faults.paths, folder, faults.checkpoint), start=False)
-        self.reader = Reader(self.running, f"{self.name}.out")
+        self.reader = AnswerReader(self.running, f"{self.name}.out")
         self.running.start()
 
     def run(self, kills: int) -> None:
@@ -237,22 +237,22 @@ class Round:
             self.result.wrong.append(f"{self.name}: expected {len(wanted):,} rows out in its status, got {counted:,}")
 
 
-class Faults:
+class KillRounds:
     """Rounds in one cluster, until there have been enough kills."""
 
     def __init__(self, folder: Path, rows: int, seed: int, instances: int, checkpoint: str, say: Callable[[str], None]) -> None:
         self.folder, self.instances, self.checkpoint, self.say = folder, instances, checkpoint, say
-        self.choose, self.result = random.Random(seed), Result()
+        self.choose, self.result = random.Random(seed), RecoveryReport()
         self.paths, self.wanted = write_files(folder, rows), expected(rows)
         self.cluster = LocalCluster(instances=instances, data=[folder])
 
-    def run(self, kills: int) -> Result:
+    def run(self, kills: int) -> RecoveryReport:
         with self.cluster:
             while self.result.done.total() < kills and not self.result.wrong:
                 number = self.result.rounds
                 out = self.folder / f"out{number}"
                 out.mkdir()
-                round_ = Round(self, number, out)
+                round_ = RecoveryRound(self, number, out)
                 round_.run(kills)
                 round_.running.delete()
         return self.result
@@ -272,7 +272,7 @@ def command(
         print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
 
     with TemporaryDirectory(prefix="cep-faults-") as folder:
-        result = Faults(Path(folder), rows, seed, instances, checkpoint, say).run(kills)
+        result = KillRounds(Path(folder), rows, seed, instances, checkpoint, say).run(kills)
     print("\n".join(result.lines()))
     if result.wrong:
         raise typer.Exit(1)

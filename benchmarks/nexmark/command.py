@@ -17,13 +17,13 @@ import pyarrow as pa
 import typer
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
-from benchmarks.nexmark.generator import Events
+from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
 from benchmarks.nexmark.measuring import AS_TEXT, CHECK
-from benchmarks.nexmark.page import Circumstances, Outcome, line, page
+from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
-from benchmarks.sides import STANDING, RunFailed, Side, side
+from benchmarks.sides import STANDING, ComparedSide, RunFailed, side
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -33,16 +33,18 @@ EVENTS = 1_000_000
 class Trial:
     """Two versions at most, on one set of events, and the witness."""
 
-    def __init__(self, events: Events, folder: Path, answers: Path, ours: Side, beside: Side | None, as_text: bool = False) -> None:
+    def __init__(
+        self, events: DrawnEvents, folder: Path, answers: Path, ours: ComparedSide, beside: ComparedSide | None, as_text: bool = False
+    ) -> None:
         self.events, self.answers, self.ours, self.beside = events, answers, ours, beside
         self.how = f"{AS_TEXT} " * as_text
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
         self.witness = Witness(tables)
 
-    def run(self, query: Nexmark, runs: int) -> Outcome:
+    def run(self, query: Nexmark, runs: int) -> QueryRun:
         """One run of each side that is compared with the witness, then so many in turn. Raises RunFailed."""
-        outcome = Outcome(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
+        outcome = QueryRun(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
         if self.beside is not None:
             self.beside(f"{CHECK} {query.name}")
             outcome.unequal = self._difference(query, "the other version")
@@ -75,7 +77,7 @@ class Trial:
 
 
 @contextmanager
-def version(tree: Path, events: Events, folder: Path, answers: Path, instances: int) -> Iterator[Side]:
+def version(tree: Path, events: DrawnEvents, folder: Path, answers: Path, instances: int) -> Iterator[ComparedSide]:
     """The engine of a checkout at work, measured by the benchmarks of this one."""
     with tempfile.TemporaryDirectory() as here:
         (Path(here) / "benchmarks").symlink_to(ROOT / "benchmarks")
@@ -118,7 +120,7 @@ def command(
         raise typer.BadParameter(str(error)) from error
     if out is None and len(queries) == len(QUERIES) and events == EVENTS and not as_text:
         out = PAGE
-    outcomes, around = _measured(queries, Events(events), runs, instances, beside, work or _work_folder(), as_text)
+    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, beside, work or _work_folder(), as_text)
     text = page(outcomes, around)
     print(text)
     if out is not None:
@@ -128,8 +130,8 @@ def command(
 
 
 def _measured(
-    queries: list[Nexmark], events: Events, runs: int, instances: int, beside: Path | None, work: Path, as_text: bool
-) -> tuple[list[Outcome], Circumstances]:
+    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Path | None, work: Path, as_text: bool
+) -> tuple[list[QueryRun], Circumstances]:
     folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
         answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))

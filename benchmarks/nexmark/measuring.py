@@ -31,7 +31,7 @@ CHECK, AS_TEXT = "check", "sql"
 """Words before a query's name."""
 
 
-class Publishing:
+class PublishingProcess:
     """The publishing process, told what to do."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -62,10 +62,10 @@ class Publishing:
 
 
 @contextmanager
-def publishing(url: str, folder: Path) -> Iterator[Publishing]:
+def publishing(url: str, folder: Path) -> Iterator[PublishingProcess]:
     words = [sys.executable, "-m", "benchmarks.nexmark.publishing", url, str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Publishing(process)
+        yield PublishingProcess(process)
         assert process.stdin is not None
         process.stdin.close()
 
@@ -73,7 +73,7 @@ def publishing(url: str, folder: Path) -> Iterator[Publishing]:
 class Measuring:
     """Runs queries on a cluster that stands."""
 
-    def __init__(self, cluster: LocalCluster, publisher: Publishing, given: Given) -> None:
+    def __init__(self, cluster: LocalCluster, publisher: PublishingProcess, given: Given) -> None:
         self.cluster, self.publisher, self.given = cluster, publisher, given
 
     def run(self, query: Nexmark, as_text: bool = False) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _number(id: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class Link:
+class PlacedEdge:
     """An inner edge, its subqueries by position: `traffic` in all, `mesh` if each instance sends to each."""
 
     source: int
@@ -186,13 +186,13 @@ class PlacementProblem:
                 self._add_prices(prices, link, self.distance[seats[link.source]], *link.pairs[::-1])
         return prices
 
-    def _cost(self, link: Link, seats: Seats) -> float:
+    def _cost(self, link: PlacedEdge, seats: Seats) -> float:
         sources, targets = link.pairs
         distance = self.distance[seats[link.source][sources], seats[link.target][targets]]
         return link.traffic * float(distance.mean())
 
     @staticmethod
-    def _add_prices(prices: Floats, link: Link, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]) -> None:
+    def _add_prices(prices: Floats, link: PlacedEdge, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]) -> None:
         """`distance` is from each instance at the other end to each worker."""
         per_channel = link.traffic / len(own)
         if link.mesh:
@@ -201,9 +201,9 @@ class PlacementProblem:
             np.add.at(prices, own, per_channel * distance[others])
 
 
-def _link(source: int, target: int, traffic: float, edge: Edge, sizes: Sequence[int]) -> Link:
+def _link(source: int, target: int, traffic: float, edge: Edge, sizes: Sequence[int]) -> PlacedEdge:
     pairs = np.array(channel_pairs(edge.balancer, sizes[source], sizes[target]), np.intp)
-    return Link(source, target, traffic, (pairs[:, 0], pairs[:, 1]), len(pairs) == sizes[source] * sizes[target])
+    return PlacedEdge(source, target, traffic, (pairs[:, 0], pairs[:, 1]), len(pairs) == sizes[source] * sizes[target])
 
 
 def distances(workers: Sequence[Worker], machines: Machines) -> Floats:

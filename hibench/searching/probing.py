@@ -25,7 +25,7 @@ from hibench.searching import open_loop
 from hibench.searching.grid import Cell, confined
 from hibench.searching.host_grid import HostCell
 from hibench.searching.open_loop import OpenLoop
-from hibench.searching.steady import Stretch, Verdict, judged
+from hibench.searching.steady import SteadyVerdict, Stretch, judged
 from hibench.workloads.workload import RunTerms, Workload
 
 SESSION_TIMEOUT_S_MOST = 60.0
@@ -70,7 +70,7 @@ class Probe:
     """One try: its verdict, and the record that has everything else; None where the query failed."""
 
     rate: int
-    verdict: Verdict
+    verdict: SteadyVerdict
     record: RunRecord | None
 
 
@@ -107,7 +107,7 @@ def probed(
     try:
         return _probed(cluster, cell, options, rate, folder, series, progress)
     except QueryFailed as error:
-        return Probe(rate, Verdict(f"the query failed: {error}"), None)
+        return Probe(rate, SteadyVerdict(f"the query failed: {error}"), None)
 
 
 def _probed(
@@ -164,7 +164,7 @@ def _terms(options: ProbeOptions, dataset: Dataset, pace: Pace, folder: Path) ->
     return terms
 
 
-def _judged(outcome: RunOutcome, options: ProbeOptions, rate: int) -> Verdict:
+def _judged(outcome: RunOutcome, options: ProbeOptions, rate: int) -> SteadyVerdict:
     """Wrong answers sustain nothing; where the client was as busy as a core can be, the reason says that it may be the one to blame."""
     latency = outcome.tables["latency"]
     verdict = judged(latency, _stretch(latency, options), rate, options.latency_limit_ms)

@@ -23,7 +23,7 @@ from cep.transport.sockets import Sockets, is_gone
 from cep.transport.wire import Header
 from cep.world.clock import Clock
 from instance_manager.clients import client_documents
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.hosting import Entry, InstanceHost, Taken
 
@@ -40,7 +40,7 @@ class Publishing(NamedTuple):
     entry: Entry
     publisher: PublisherPartition
     peer: Peer
-    door: Door
+    door: StreamDoor
 
 
 class Dropped(NamedTuple):
@@ -113,7 +113,7 @@ class Publishers:
 
     def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, document: Mapping[str, Any]) -> None:
         sent_until, incarnation = client_documents.time(document, "sent_until"), client_documents.text(document, "incarnation", "")
-        door = door_of(entry.format, document)
+        door = door_of(entry.format, document, entry.source.columns)
         source, own = entry.source, hosted.recovery
         known, resumes = source.publishers.get(name), name in source.resumes
         if known is None:
@@ -137,7 +137,8 @@ class Publishers:
         here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
         answer = Header(wire.OPENED, channel, inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
-        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit))
+        reads = {} if source.columns is None else {"reads": list(source.columns)}
+        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit | reads))
         self.answered.add(channel)
 
     def _wake(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str) -> None:
@@ -151,12 +152,13 @@ class Publishers:
         hosted.wake()
 
     def file(
-        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: Door | None = None
+        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: StreamDoor | None = None
     ) -> None:
         """Under its client, whose heartbeat it lives by. Without a `door` it has not opened here yet, and will before it sends."""
         before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
         entry.endpoints[publisher.name] = endpoint
-        self.here[channel] = Publishing(hosted, entry, publisher, peer, door or Door(entry.format, entry.format))
+        door = door or StreamDoor.of(entry.format, entry.format, entry.source.columns)
+        self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
             before.peer.publishers.discard(channel)
@@ -243,7 +245,7 @@ class Publishers:
             self.let_go(header.channel, told=False)
         return entry.account
 
-    def _accept(self, entry: Entry, publisher: PublisherPartition, door: Door, header: Header, body: Any) -> None:
+    def _accept(self, entry: Entry, publisher: PublisherPartition, door: StreamDoor, header: Header, body: Any) -> None:
         element: Element | Published
         if header.kind == wire.BATCH:
             batch = door.element(header, body)

@@ -80,14 +80,14 @@ async def deploy(
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202
-    detail = await api.ask(_detail(query.name))
+    detail = await _detail(api, query.name)
     return _started(detail) if wait else detail
 
 
 @router.get("/queries", response_model=list[models.QuerySummary])
 async def list_queries(api: InjectedApi) -> Any:
     """All queries, over or not, by name."""
-    return await api.ask(lambda state: [views.summary(state, state.queries[name]) for name in sorted(state.queries)])
+    return [views.aged(each, api.wall()) for each in await api.ask(views.summaries)]
 
 
 @router.get("/queries/{name}", response_model=models.QueryDetail)
@@ -98,9 +98,9 @@ async def inspect(name: str, api: InjectedApi, until: Until = None, timeout: Tim
     instances are not asked what they have done and wait for, which takes longer than the rest.
     """
     if until is not None:
-        await api.ask(_detail(name))
+        await _detail(api, name)
         await _settled(api, name, until, timeout)
-    detail = await api.ask(_detail(name))
+    detail = await _detail(api, name)
     return await _with_figures(api, detail) if figures else detail
 
 
@@ -113,7 +113,7 @@ async def plan_of(name: str, api: InjectedApi) -> dict[str, Any]:
 @router.get("/queries/{name}/explain", response_model=models.Explanation)
 async def explain_query(name: str, api: InjectedApi) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
-    detail = await _with_figures(api, await api.ask(_detail(name)))
+    detail = await _with_figures(api, await _detail(api, name))
     moved = views.moved(detail["tables"]) + views.move_lines(detail["moved"])
     return {"text": await run_in_threadpool(explain, await api.ask(_plan(name))) + moved + views.observed_pre_aggregation(detail["placed"])}
 
@@ -132,9 +132,9 @@ async def start_query(name: str, api: InjectedApi, wait: Wait = False, timeout: 
     """Runs a query that was deployed with `start=false`. With `wait` as for deploying one."""
     await api.do(StartQuery(name))
     if not wait:
-        return await api.ask(_detail(name))
+        return await _detail(api, name)
     await _settled(api, name, "running", timeout)
-    return _started(await api.ask(_detail(name)))
+    return _started(await _detail(api, name))
 
 
 @router.post("/queries/{name}/stop", response_model=models.QueryDetail)
@@ -146,7 +146,7 @@ async def stop_query(name: str, api: InjectedApi, drain: bool = False, wait: Wai
     await api.do(StopQuery(name, drain))
     if wait:
         await _settled(api, name, "stopped", timeout)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.post("/queries/{name}/rebalance", response_model=models.QueryDetail)
@@ -156,7 +156,7 @@ async def rebalance(name: str, wanted: models.RebalanceRequest, api: InjectedApi
     await api.do(MoveBuckets(name, head, tuple(wanted.table)))
     if wait:
         await api.wait(lambda state: _has_moved(state, name, head), timeout)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.post("/queries/{name}/move", response_model=models.QueryDetail)
@@ -172,7 +172,7 @@ async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wa
         refused = await api.ask(lambda state: state.query(name).refused)
         if refused:
             raise Conflict(refused)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.delete("/queries/{name}", status_code=204)
@@ -230,8 +230,8 @@ def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
     return True if record is None or is_over(record.state) or record.move is None or record.move.number > number else None
 
 
-def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:
-    return lambda state: views.detail(state, state.query(name))
+async def _detail(api: Api, name: str) -> dict[str, Any]:
+    return views.aged(await api.ask(lambda state: views.detail(state, state.query(name))), api.wall())
 
 
 def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:

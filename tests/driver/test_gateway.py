@@ -18,12 +18,6 @@ QUERY = Query("per-ip").source(VISITS).aggregate("window", TIME("1s"), by="ip", 
 JSON = {"content-type": "application/json"}
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2) as running:
-        yield running
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

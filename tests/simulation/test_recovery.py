@@ -21,12 +21,14 @@ from instance_manager.recovery.kept import KeptChannel
 from orchestrator.state import recovery
 from orchestrator.state.checkpoints import Checkpoints
 from simulation.__main__ import SeedRun, run_seed
-from simulation.faults import Fault
-from simulation.schedule import MS, Trace
+from simulation.faults import EVERYTHING, Fault
+from simulation.schedule import MS, ScheduleTrace
 from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
+#: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
+COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
 #: Seeds of queries that recover (`simulation.workload`).
 SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
 #: Likewise over published streams.
@@ -34,7 +36,7 @@ PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800)
 
 
 def killed(seed: int) -> SeedRun:
-    return run_seed(seed, Trace(), KILLS)
+    return run_seed(seed, ScheduleTrace(), KILLS)
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251))
@@ -49,10 +51,21 @@ def test_one_over_published_streams_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries
 
 
+@pytest.mark.parametrize("seed", (9, 22, 221))
+def test_a_cold_start_of_everything(seed: int) -> None:
+    found = run_seed(seed, ScheduleTrace(), COLD)
+    assert found.wrong == [] and found.recoveries
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_seeds() -> None:
-    assert [found for seed in (*SEEDS, *PUBLISHED) for found in (killed(seed), run_seed(seed, Trace())) if found.wrong] == []
+    assert [
+        found
+        for seed in (*SEEDS, *PUBLISHED)
+        for found in (killed(seed), run_seed(seed, ScheduleTrace()), run_seed(seed, ScheduleTrace(), COLD))
+        if found.wrong
+    ] == []
 
 
 def _found(first: int, others: Iterable[int] = SEEDS) -> str:
@@ -113,7 +126,7 @@ class TestPlanted:
 
     def test_an_outlet_that_goes_on_from_its_first_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resume = KeptChannel.resume
-        monkeypatch.setattr(KeptChannel, "resume", lambda self, following: resume(self, 0))
+        monkeypatch.setattr(KeptChannel, "resume", lambda self, *given: resume(self, 0, 0))
         assert _found(586)
 
     def test_an_outlet_that_does_not_wait_for_its_client(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,8 @@ _BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs
 
 _SENT_LOG, _SENT_LOG_TEST = "driver/streams/sent_log.py", "driver/streams/test_sent_log.py"
 _READERS_OF = "driver/streams/readers.py"
+_KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
+_SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 OUTSIDE_BUGS = (
     # the door
@@ -299,9 +301,30 @@ OUTSIDE_BUGS = (
     Bug(
         "a publisher comes to the new place by the query's columns",
         "instance_manager/clients/redirects.py",
-        "hosted, entry, known, endpoint, door_of(entry.format, document))",
+        "hosted, entry, known, endpoint, door_of(entry.format, document, entry.source.columns))",
         "hosted, entry, known, endpoint)",
         (_REDIRECTS,),
+    ),
+    Bug(
+        "what a publisher does not know is missing where it leaves columns out",
+        "instance_manager/clients/doors.py",
+        " or f.name not in self.sent.schema]",
+        "]",
+        (_DOORS,),
+    ),
+    Bug(
+        "a reader that has no use for the event time does not get it",
+        "cep/transport/wire.py",
+        "if field.name in names or field.name == self.time)",
+        "if field.name in names)",
+        (_DOORS,),
+    ),
+    Bug(
+        "what the first reader of a query has use for is what all have",
+        _READERS_OF,
+        "return None if others else first",
+        "return first",
+        (_READERS,),
     ),
     Bug(
         "a publisher that grows forgets its numbers",
@@ -1376,5 +1399,89 @@ OUTSIDE_BUGS = (
         'if how == "inner" and not last_row:',
         'if how == "inner":',
         ("sql/test_statements.py",),
+    ),
+    Bug(
+        "credit lets go of what a token may ask for",
+        _KEPT,
+        "while not self.terms.resumable and self.unconfirmed and",
+        "while self.unconfirmed and",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "at the next attempt what was taken is let go, though no token of it was acknowledged",
+        _KEPT,
+        "elif message[0].sequence >= acknowledged and self.terms.resumable:",
+        "elif message[0].sequence >= following and self.terms.resumable:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token counts though its subscription was made anew",
+        _KEPT,
+        "if following and lineage != self.lineage:",
+        "if following and not self.lineage:",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "what is kept for tokens has no bound",
+        _KEPT,
+        "self.unconfirmed_bytes + size > self.terms.budget_bytes)",
+        "self.unconfirmed_bytes + size < 0)",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "two processes that have one subscription share its channels",
+        "cep/plan/channels.py",
+        'f"{subscription}+{holder}" if holder else subscription',
+        "subscription",
+        (_KEPT_TEST,),
+    ),
+    Bug(
+        "a token is ahead of what has come and was not given to the program",
+        _SUBSCRIPTION,
+        "Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)",
+        "Position(each.instance, each.lineage, each.sequence + len(self.held), not each.open) for each in there)",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a stream of which the program had the end is waited for by the next process",
+        _SUBSCRIPTION,
+        "made.lineage, made.open = left.lineage, not left.ended",
+        "made.lineage, made.open = left.lineage, True",
+        (_SUBSCRIPTION_CORE,),
+    ),
+    Bug(
+        "a process that asks twice is two",
+        "orchestrator/state/catalog.py",
+        "holder=known.holder + (known.claim != subscription.claim)",
+        "holder=known.holder + 1",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a process that was thought dead gives up what is another's",
+        "orchestrator/state/catalog.py",
+        "if known is not None and claim not in (None, known.claim):",
+        "if known is not None and claim not in (None, known.claim, claim):",
+        ("orchestrator/state/test_cluster_state.py",),
+    ),
+    Bug(
+        "a query without a checkpoint has one of 1970",
+        "orchestrator/rest/cluster_metrics.py",
+        "return None if last is None else last[field]",
+        "return 0.0 if last is None else last[field]",
+        (_EXPOSITION,),
+    ),
+    Bug(
+        "two clusters have one lasting home",
+        "driver/processes/process.py",
+        "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
+        "pass\n    except OSError:",
+        ("driver/processes/test_homes.py",),
+    ),
+    Bug(
+        "a recovery puts all instances where the first instance manager has come",
+        "orchestrator/state/recovery.py",
+        "or missing(model, record).keys() != certainly_lost(model, record, now).keys():",
+        "or False:",
+        ("orchestrator/state/test_recovery.py",),
     ),
 )

@@ -30,7 +30,6 @@ from cep.service.serving import Patient
 from cep.transport import wire
 from cep.transport.sockets import open_sockets
 from cep.transport.wire import Header
-from orchestrator.__main__ import listen
 from orchestrator.file_sources import resolve_paths
 from orchestrator.metrics.client import MetricClient
 from orchestrator.metrics.server import LETTERS_MAX, SILENT_S_MAX, Metrics
@@ -40,6 +39,7 @@ from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
 from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
+from orchestrator.rest_process import listen
 from orchestrator.service import Service
 from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster, until
 from tests.support.paths import ROOT

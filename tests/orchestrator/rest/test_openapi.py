@@ -4,7 +4,6 @@ that it declares, soon, and none blames the cluster."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -30,11 +29,9 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 NAMES = {"name": ("per-ip", "visits", "per_ip"), "publisher": ("p",), "subscription": ("s",)}
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster(instances=1, data=[tmp_path_factory.mktemp("data")]) as running:
-        running.deploy(QUERY_EXAMPLE)
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def deployed(cluster: LocalCluster) -> None:
+    cluster.deploy(QUERY_EXAMPLE)
 
 
 def ask_all(cluster: LocalCluster, examples: int) -> Counter[int]:
