@@ -25,7 +25,7 @@ from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.subscriptions import Subscriptions
-from driver.streams.tokens import Token
+from driver.streams.tokens import ResumeToken
 
 Deployable = Query | model.Query | Mapping[str, Any]
 """A query from the builder, as a value or as a document."""
@@ -176,9 +176,9 @@ class Running:
             raise _failed(self.name, answer["cause"])
 
 
-def resumed(text: str, stream: str, query: str | None, options: SubscriptionOptions) -> Token:
+def resumed(text: str, stream: str, query: str | None, options: SubscriptionOptions) -> ResumeToken:
     """The token of that text. Raises QueryError: it is none, or of something else."""
-    token = Token.of(text)
+    token = ResumeToken.of(text)
     token.check(stream, query, bool(options.event_time))
     return token
 

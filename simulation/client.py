@@ -20,7 +20,7 @@ from driver.streams.data_plane import TICK_NS, DataPlane
 from driver.streams.publisher import Steps
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionOptions
-from driver.streams.tokens import Token
+from driver.streams.tokens import ResumeToken
 from simulation.clock import ProcessClock
 from simulation.rest import BROKEN_OFF, REFUSED, FrontDoor
 from simulation.schedule import MS, S, SeededSchedule, Task
@@ -200,7 +200,7 @@ class HeardSubscription(Subscription):
     """One that tells what it takes, batch by batch as it was sent."""
 
     def __init__(
-        self, process: ClientProcess, stream: str, options: SubscriptionOptions, heard: Heard, resume: Token | None = None
+        self, process: ClientProcess, stream: str, options: SubscriptionOptions, heard: Heard, resume: ResumeToken | None = None
     ) -> None:
         super().__init__(process.rest, process.plane, stream, options, resume=resume)
         self._heard = heard

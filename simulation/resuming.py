@@ -12,7 +12,7 @@ import pyarrow as pa
 from cep.errors import CepError
 from cep.transport.wire import Header
 from driver.streams.subscription_core import SubscriptionOptions
-from driver.streams.tokens import Token
+from driver.streams.tokens import ResumeToken
 from simulation.checkers import QueryOutcome
 from simulation.client import ClientProcess, Heard, HeardSubscription
 from simulation.schedule import MS, S, SeededSchedule
@@ -24,7 +24,7 @@ BETWEEN_NS = 500 * MS  # until the next process is there, at most
 NEVER_NS = 3600 * S
 
 
-class Readers(Protocol):
+class ReadingCluster(Protocol):
     """The cluster, as far as its readers are concerned."""
 
     schedule: SeededSchedule
@@ -46,7 +46,7 @@ class Run:
 class ResumingReader:
     """Reads `stream` to its end. `heard` gets what is saved."""
 
-    def __init__(self, cluster: Readers, stream: str, budget_bytes: int, heard: Heard) -> None:
+    def __init__(self, cluster: ReadingCluster, stream: str, budget_bytes: int, heard: Heard) -> None:
         self.cluster, self.stream, self.heard = cluster, stream, heard
         self.options = SubscriptionOptions(event_time=True, budget_bytes=budget_bytes, keep_s=KEEP_S, resumable=True)
         self.token: str | None = None
@@ -79,7 +79,7 @@ class ResumingReader:
         def heard(header: Header, batch: pa.RecordBatch) -> None:
             run.made.append(partial(self.heard, header, batch))
 
-        token = None if self.token is None else Token.of(self.token)
+        token = None if self.token is None else ResumeToken.of(self.token)
         subscription = HeardSubscription(run.process, self.stream, self.options, heard, token)
         subscription.attach(QUERY)
         if self.token is None:

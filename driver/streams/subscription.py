@@ -24,7 +24,7 @@ from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Answer, Inquiry
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, Message, SubscriptionCore, SubscriptionOptions
-from driver.streams.tokens import Token
+from driver.streams.tokens import ResumeToken
 
 IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 
@@ -45,7 +45,7 @@ class Subscription:
         options: SubscriptionOptions,
         into: Callable[[Subscription, Header, Any], None] | None = None,
         answers: Callable[[Subscription, int, dict[str, Any], int], None] | None = None,
-        resume: Token | None = None,
+        resume: ResumeToken | None = None,
     ) -> None:
         self.plane, self.stream = plane, stream
         id_ = f"s-{plane.unique()}" if resume is None else resume.id
@@ -187,7 +187,7 @@ class Subscription:
         Raises QueryError: it is no token, or one of another subscription.
         """
         with self.lock:
-            self._obey(self.core.acknowledge(Token.of(token)))
+            self._obey(self.core.acknowledge(ResumeToken.of(token)))
         if self.core.is_settled:
             self._leave()
 

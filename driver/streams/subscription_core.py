@@ -26,7 +26,7 @@ from cep.transport.coalescing import bytes_of, last_of
 from cep.transport.wire import Format, Header
 from driver.streams.arrow import time_column, visible_schema
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
-from driver.streams.tokens import Position, Token
+from driver.streams.tokens import Position, ResumeToken
 
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 BUDGET_BYTES = 64 << 20
@@ -90,7 +90,7 @@ class Producer:
 class SubscriptionCore:
     """`id`: what instances know it by; `endpoint`: where they find us; `token`: from where it goes on, if it does."""
 
-    def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions, token: Token | None = None) -> None:
+    def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions, token: ResumeToken | None = None) -> None:
         self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
         self.token, self.holder = token, 0  # so many processes have had it before
         self.query, self.epoch = "", -1  # and which deployment of it
@@ -369,7 +369,7 @@ class SubscriptionCore:
 
     # Tokens
 
-    def position(self) -> Token:
+    def position(self) -> ResumeToken:
         """Where the program is: behind all that it has been given. Raises QueryError: it can be resumed nowhere; ClusterError: not yet."""
         if not self.options.resumable:
             raise QueryError(f"{self.described} has no tokens: subscribe with resumable=True", "/resumable")
@@ -377,9 +377,9 @@ class SubscriptionCore:
             raise ClusterError(f"{self.described} has no token yet, for no query puts it out yet; read first")
         there = sorted(self.producers.values(), key=lambda each: each.instance)
         positions = tuple(Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)
-        return Token(self.query, self.epoch, self.stream, self.id, bool(self.options.event_time), positions)
+        return ResumeToken(self.query, self.epoch, self.stream, self.id, bool(self.options.event_time), positions)
 
-    def acknowledge(self, token: Token) -> Sequence[StreamCommand]:
+    def acknowledge(self, token: ResumeToken) -> Sequence[StreamCommand]:
         """The program will not resume from before that token."""
         if (token.query, token.epoch, token.stream, token.id) != (self.query, self.epoch, self.stream, self.id):
             raise QueryError(f"{self.described}: the token is of another subscription", "/token")

@@ -35,7 +35,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ResumeToken:
     """A cut through the stream `stream` of deployment `epoch` of `query`, as subscription `id` has taken it."""
 
     query: str
@@ -51,7 +51,7 @@ class Token:
         return _PREFIX + base64.urlsafe_b64encode(zlib.crc32(body).to_bytes(_CRC_BYTES, "little") + body).decode()
 
     @staticmethod
-    def of(text: str) -> Token:
+    def of(text: str) -> ResumeToken:
         """Raises QueryError: it is none, of another version, or damaged."""
         if not isinstance(text, str) or not (found := re.match(r"cep(\d+)-", text)):
             raise QueryError(f"resume: expected a token, as `Subscription.token` gives them, got {text!r:.60}", "/resume")
@@ -76,6 +76,6 @@ class Token:
             raise QueryError(f"resume: the rows of the token are {has} their event times: ask for them in the same way", "/event_time")
 
 
-def _read(document: Mapping[str, Any]) -> Token:
+def _read(document: Mapping[str, Any]) -> ResumeToken:
     """Raises ProtocolError."""
-    return read_shape(Token, document)
+    return read_shape(ResumeToken, document)

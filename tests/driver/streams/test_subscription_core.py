@@ -18,7 +18,7 @@ from cep.transport import wire
 from cep.transport.wire import Format, Header
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.subscription_core import ANSWER_NS, SMALL_BYTES, Producer, SubscriptionCore, SubscriptionOptions
-from driver.streams.tokens import Position, Token
+from driver.streams.tokens import Position, ResumeToken
 
 OURS, OLD, NEW = "ipc:///us", "ipc:///old", "ipc:///new"
 SCHEMA = Schema.of({"i": "int64"})
@@ -357,7 +357,7 @@ def found(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def resumable(token: Token | None = None, holder: int = 0) -> SubscriptionCore:
+def resumable(token: ResumeToken | None = None, holder: int = 0) -> SubscriptionCore:
     """Whose instances have answered."""
     made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
     made.holder = holder
@@ -377,7 +377,7 @@ def test_a_token_says_where_the_program_is() -> None:
     first, second = made.producers.values()
     assert made.position().positions == (Position(0, "0.1", 0), Position(1, "0.2", 0))
     taken(made, [rows(first, 0), rows(first, 1), rows(second, 0), (Header(wire.END, second.channel, 1), None)])
-    assert made.position() == Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 2), Position(1, "0.2", 2, ended=True)))
+    assert made.position() == ResumeToken("q", 1, "out", "s-1", False, (Position(0, "0.1", 2), Position(1, "0.2", 2, ended=True)))
 
 
 def test_what_came_and_was_not_given_to_the_program_is_behind_the_token() -> None:
@@ -389,7 +389,7 @@ def test_what_came_and_was_not_given_to_the_program_is_behind_the_token() -> Non
 
 
 def test_another_process_goes_on_at_its_token_and_says_what_it_may_ask_for_again() -> None:
-    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 9, ended=True)))
+    token = ResumeToken("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 9, ended=True)))
     made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
     made.holder = 3
     first, second = terms_of(made.found(found(), 0))
@@ -457,14 +457,14 @@ def test_one_that_does_not_acknowledge_hears_why_nothing_comes() -> None:
     ],
 )
 def test_where_nothing_can_be_resumed_is_said_by_name(more: dict[str, Any], why: str) -> None:
-    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5),))
+    token = ResumeToken("q", 1, "out", "s-1", False, (Position(0, "0.1", 5),))
     made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
     made.found(found(**more), 0)
     assert why in str(made.broken)
 
 
 def test_an_instance_that_keeps_nothing_for_it_says_why() -> None:
-    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 2, ended=True)))
+    token = ResumeToken("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 2, ended=True)))
     for number, broken in ((0, True), (1, False)):
         made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
         made.found(found(), 0)
@@ -474,7 +474,7 @@ def test_an_instance_that_keeps_nothing_for_it_says_why() -> None:
 
 
 def test_a_stream_that_a_program_had_taken_whole_has_nothing_more() -> None:
-    made = resumable(Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5, ended=True), Position(1, "0.2", 2, ended=True))))
+    made = resumable(ResumeToken("q", 1, "out", "s-1", False, (Position(0, "0.1", 5, ended=True), Position(1, "0.2", 2, ended=True))))
     assert not made.goes_on and made.over is None and made.broken is None and made.is_settled
 
 

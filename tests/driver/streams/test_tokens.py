@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.errors import QueryError
-from driver.streams.tokens import Position, Token
+from driver.streams.tokens import Position, ResumeToken
 
-TOKEN = Token("q", 7, "out", "s-1", False, (Position(0, "0.1", 12), Position(1, "2.1", 4, ended=True)))
+TOKEN = ResumeToken("q", 7, "out", "s-1", False, (Position(0, "0.1", 12), Position(1, "2.1", 4, ended=True)))
 POSITIONS = st.builds(Position, st.integers(0, 4095), st.text(max_size=20), st.integers(0, 1 << 62), st.booleans())
-TOKENS = st.builds(Token, st.text(max_size=20), st.integers(0, 1 << 40), st.text(max_size=20), st.text(max_size=20), st.booleans(),
+TOKENS = st.builds(ResumeToken, st.text(max_size=20), st.integers(0, 1 << 40), st.text(max_size=20), st.text(max_size=20), st.booleans(),
                    st.lists(POSITIONS, max_size=5).map(tuple))  # fmt: skip
 
 
 @given(TOKENS)
-def test_a_token_comes_back_from_its_text(token: Token) -> None:
-    assert Token.of(token.text) == token
+def test_a_token_comes_back_from_its_text(token: ResumeToken) -> None:
+    assert ResumeToken.of(token.text) == token
 
 
 def test_it_is_one_word_that_stands_in_a_url() -> None:
@@ -40,7 +40,7 @@ def test_it_is_one_word_that_stands_in_a_url() -> None:
 )
 def test_what_is_none_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(QueryError, match=why) as found:
-        Token.of(text)
+        ResumeToken.of(text)
     assert found.value.pointer == "/resume"
 
 
@@ -48,7 +48,7 @@ def test_what_is_none_is_refused_with_the_reason(text: str, why: str) -> None:
 def test_a_letter_that_is_changed_is_found(at: int, letter: str) -> None:
     text = TOKEN.text[:at] + letter + TOKEN.text[at + 1 :]
     try:
-        assert Token.of(text) == TOKEN  # bits of base64's padding say nothing
+        assert ResumeToken.of(text) == TOKEN  # bits of base64's padding say nothing
     except QueryError as error:
         assert "damaged" in str(error)
 
