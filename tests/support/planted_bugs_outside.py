@@ -1557,4 +1557,18 @@ OUTSIDE_BUGS = (
         "or False:",
         ("orchestrator/state/test_recovery.py",),
     ),
+    Bug(
+        "a condition of WHERE chooses the last row of an as-of join",
+        "driver/streaming_sql/reading.py",
+        'if how == "inner" and not last_row and not isinstance',
+        'if how == "inner" and not isinstance',
+        ("sql/test_statements.py",),
+    ),
+    Bug(
+        "an equality of WHERE is a key of an as-of join",
+        "driver/streaming_sql/reading.py",
+        'if how == "inner" and not last_row:',
+        'if how == "inner":',
+        ("sql/test_statements.py",),
+    ),
 )
