@@ -17,14 +17,14 @@ from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from driver.builder.query import Query
 from driver.cluster import Cluster, Running
-from driver.streaming_sql.catalog import Catalog, Entry, Function, Sink, View, kind_of
-from driver.streaming_sql.catalog import Table as StaticTable
+from driver.streaming_sql.catalog import CatalogTable as StaticTable
+from driver.streaming_sql.catalog import Entry, NamedFunction, NamedSink, SqlCatalog, View, kind_of
 from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.session import Session
 from driver.streaming_sql.statements import (
-    Create,
     CreateFunction,
+    CreateStatement,
     CreateView,
     Describe,
     Drop,
@@ -44,7 +44,7 @@ _KINDS = {"STREAMS": "stream", "TABLES": "table", "VIEWS": "view", "SINKS": "sin
 _NULL = "NULL"
 
 
-class Console:
+class SqlConsole:
     """A session: what statements have said so far, and the cluster that they are for."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -61,7 +61,7 @@ class Console:
     def refresh(self) -> Session:
         """The session with the streams that the cluster has now."""
         known = [stream for stream in self._streams() if stream.name.casefold() not in self._own]
-        self.session = replace(self.session, catalog=Catalog.of(self._own.values(), known))
+        self.session = replace(self.session, catalog=SqlCatalog.of(self._own.values(), known))
         return self.session
 
     def _streams(self) -> Iterator[Stream]:
@@ -84,7 +84,7 @@ class Console:
                 self._drop(statement, text)
             case SetOption():
                 self.session = self.session.define(statement, text)
-            case Create() | CreateView() | CreateFunction():
+            case CreateStatement() | CreateView() | CreateFunction():
                 self._create(statement, text)
 
     # --- queries ---
@@ -129,7 +129,7 @@ class Console:
 
     # --- the catalogue ---
 
-    def _create(self, statement: Create | CreateView | CreateFunction, text: str) -> None:
+    def _create(self, statement: CreateStatement | CreateView | CreateFunction, text: str) -> None:
         self.session = self.session.define(statement, text)
         entry = self.session.catalog.find(statement.name.name)
         if isinstance(entry, Stream):
@@ -182,7 +182,7 @@ class Console:
                 return schema.fields
             case StaticTable(table=table):
                 return table.schema.fields
-            case Sink(schema=Schema() as schema):
+            case NamedSink(schema=Schema() as schema):
                 return schema.fields
             case View():
                 return self._fields_of_view(entry)
@@ -213,11 +213,11 @@ def _about(entry: Entry) -> str:
             return str(table.path)
         case View(query=query):
             return str(query.sql())
-        case Sink(stream=stream, files=None):
+        case NamedSink(stream=stream, files=None):
             return f"the stream {stream!r}"
-        case Sink(files=files):
+        case NamedSink(files=files):
             return f"files in {files.folder if files is not None else ''}"
-        case Function(reference=reference, type=type_):
+        case NamedFunction(reference=reference, type=type_):
             return f"{reference}, {sql_type(type_)}"
     return ""
 
@@ -236,7 +236,7 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     out.print(table)
 
 
-def words_of(console: Console) -> list[str]:
+def words_of(console: SqlConsole) -> list[str]:
     """What a shell completes: names of the catalogue, and their columns."""
     try:
         entries = list(console.refresh().catalog.entries.values())

@@ -16,11 +16,11 @@ from cep.model.schema import DataType, Schema
 from cep.model.streams import Stream
 from cep.model.types import infer, promoted
 from driver.streaming_sql.building import Building, of_row, of_stream
-from driver.streaming_sql.catalog import Catalog, Table, View, kind_of
+from driver.streaming_sql.catalog import CatalogTable, SqlCatalog, View, kind_of
 from driver.streaming_sql.dialect import Emit, WindowTable
 from driver.streaming_sql.expressions import operands
 from driver.streaming_sql.reading import filtered, read_from
-from driver.streaming_sql.relation import Column, Relation, Settings
+from driver.streaming_sql.relation import Relation, SqlColumn, SqlSettings
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.selecting import distinct_rows, grouped, is_grouped, items_of, ordered, projected
 from driver.streaming_sql.windows import windowed
@@ -42,8 +42,8 @@ class Binder:
     """Binds the queries of one text. `ctes`: what WITH names, by folded name; `depth`: of views in views."""
 
     building: Building
-    catalog: Catalog
-    settings: Settings
+    catalog: SqlCatalog
+    settings: SqlSettings
     text: str
     ctes: Mapping[str, tuple[exp.Expr, Binder]] = field(default_factory=dict)
     depth: int = 0
@@ -113,7 +113,7 @@ class Binder:
                 if self.depth > VIEWS_MAX:
                     raise self.nowhere.error("SQL-DEPTH", f"view {name!r} reads itself, or too many are inside each other", node)
                 return replace(self, text=text, ctes={}, depth=self.depth + 1).query(query)
-            case Table():
+            case CatalogTable():
                 raise self.nowhere.error(
                     "SQL-FROM", f"{name!r} is a table, which is looked up and not read", node, f"FROM a stream JOIN {name} ON …"
                 )
@@ -182,7 +182,7 @@ def _united(binder: Binder, node: exp.Union, sides: list[Relation]) -> Relation:
     inputs = []
     for each, types in zip(sides, inferred, strict=True):
         columns = tuple(
-            Column(name, _as(of_row(column, binder.text, place), have, want), column.of)
+            SqlColumn(name, _as(of_row(column, binder.text, place), have, want), column.of)
             for name, column, have, want in zip(names, each.columns, types, targets, strict=True)
         )
         made = building.materialised(replace(each, columns=columns), binder.text, place)
@@ -193,7 +193,7 @@ def _united(binder: Binder, node: exp.Union, sides: list[Relation]) -> Relation:
     at = building.add("union", lambda name: Union(name, tuple(each.at for each in inputs)), binder.text, place)
     times = {each.time.name if isinstance(each.time, ColumnRef) else "" for each in inputs}
     time = ColumnRef(times.pop()) if len(times) == 1 and "" not in times else None
-    return Relation(at, building.schemas[at], tuple(Column(name, ColumnRef(name)) for name in names), time)
+    return Relation(at, building.schemas[at], tuple(SqlColumn(name, ColumnRef(name)) for name in names), time)
 
 
 def _as(expr: Expr, have: tuple[DataType, bool], want: tuple[DataType, bool]) -> Expr:

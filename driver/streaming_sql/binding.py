@@ -8,20 +8,20 @@ from typing import Any, Protocol
 from sqlglot import exp
 
 from driver.streaming_sql.building import Building
-from driver.streaming_sql.catalog import Catalog
-from driver.streaming_sql.relation import Relation, Settings
+from driver.streaming_sql.catalog import SqlCatalog
+from driver.streaming_sql.relation import Relation, SqlSettings
 from driver.streaming_sql.scope import Scope
 
 
-class Binding(Protocol):
+class QueryBinding(Protocol):
     """`driver.streaming_sql.binder.Binder`, as they see it."""
 
     @property
     def building(self) -> Building: ...
     @property
-    def catalog(self) -> Catalog: ...
+    def catalog(self) -> SqlCatalog: ...
     @property
-    def settings(self) -> Settings: ...
+    def settings(self) -> SqlSettings: ...
     @property
     def text(self) -> str: ...
     @property

@@ -12,9 +12,9 @@ from cep.model.operators import Map, Operator
 from cep.model.query import Output
 from cep.model.schema import Schema
 from cep.model.streams import Stream
-from driver.streaming_sql.catalog import Catalog
+from driver.streaming_sql.catalog import SqlCatalog
 from driver.streaming_sql.errors import SqlError
-from driver.streaming_sql.relation import Column, Relation, plain_columns, same
+from driver.streaming_sql.relation import Relation, SqlColumn, plain_columns, same
 
 Make = Callable[[str], Operator]
 
@@ -22,7 +22,7 @@ Make = Callable[[str], Operator]
 class Building:
     """A query under construction; `text`s of views and statements add to one."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: SqlCatalog) -> None:
         self.known = catalog.known
         self.streams: dict[str, Stream] = {}
         self.operators: list[Operator] = []
@@ -72,7 +72,7 @@ class Building:
             return relation
         fields = tuple((each.name, of_row(each, text, start)) for each in relation.columns)
         at = self.mapped("select", relation.at, fields, text, start, always)
-        columns = tuple(Column(each.name, ColumnRef(each.name), each.of, each.kind) for each in relation.columns)
+        columns = tuple(SqlColumn(each.name, ColumnRef(each.name), each.of, each.kind) for each in relation.columns)
         time = next((ColumnRef(each.name) for each in relation.columns if same(each.expr, relation.time)), None)
         return Relation(at, self.schemas[at], columns, time, relation.window, relation.grouped, None, relation.running, relation.keys)
 
@@ -92,7 +92,7 @@ def _moved(relation: Relation, at: str, schema: Schema) -> Relation:
     )  # fmt: skip
 
 
-def of_row(column: Column, text: str, start: int) -> Expr:
+def of_row(column: SqlColumn, text: str, start: int) -> Expr:
     """Raises SqlError: the column has no value in a row."""
     if column.expr is not None:
         return column.expr

@@ -19,7 +19,7 @@ from cep.model.tables import StaticTable
 from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.spans import interval_us, span_us
-from driver.streaming_sql.statements import Create, CreateFunction, CreateView, Drop, Option
+from driver.streaming_sql.statements import CreateFunction, CreateStatement, CreateView, Drop, WithOption
 from driver.streaming_sql.types import engine_type
 
 _FLAGS = {"true": True, "false": False}
@@ -30,7 +30,7 @@ _SINK_OPTIONS = ("connector", "stream", "path", "folder", "format", "separator",
 
 
 @dataclass(frozen=True)
-class Table:
+class CatalogTable:
     """A static table of lookups; `versions`: its column that says from when a row holds."""
 
     name: str
@@ -50,7 +50,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Sink:
+class NamedSink:
     """Where INSERT INTO writes: the stream of this name, and files, where there are some. `fields`: what was declared; None: anything."""
 
     name: str
@@ -60,7 +60,7 @@ class Sink:
 
 
 @dataclass(frozen=True)
-class Function:
+class NamedFunction:
     """A user's function "module:name"."""
 
     name: str
@@ -69,8 +69,8 @@ class Function:
     aggregate: bool = False
 
 
-Entry: TypeAlias = Stream | Table | View | Sink | Function
-_KINDS: dict[type[Any], str] = {Stream: "stream", Table: "table", View: "view", Sink: "sink", Function: "function"}
+Entry: TypeAlias = Stream | CatalogTable | View | NamedSink | NamedFunction
+_KINDS: dict[type[Any], str] = {Stream: "stream", CatalogTable: "table", View: "view", NamedSink: "sink", NamedFunction: "function"}
 
 
 def kind_of(entry: Entry) -> str:
@@ -84,7 +84,7 @@ def _same(one: Entry, other: Entry) -> bool:
 
 
 @dataclass(frozen=True)
-class Catalog:
+class SqlCatalog:
     """What statements know by name. Immutable: a statement makes a new one. `known`: streams, by folded name, that queries read by name
     and do not declare, since the cluster knows them or another query puts them out. `exact`: of those of them whose names differ in
     nothing but case all but the first, which is found by their very names alone."""
@@ -94,24 +94,24 @@ class Catalog:
     exact: Mapping[str, Stream] = field(default_factory=dict)
 
     @staticmethod
-    def of(entries: Iterable[Entry], known: Iterable[Stream] = ()) -> Catalog:
+    def of(entries: Iterable[Entry], known: Iterable[Stream] = ()) -> SqlCatalog:
         """Of declarations of streams, and others. Raises QueryError: two have names that differ in nothing but case."""
         first: dict[str, Stream] = {}
         others: dict[str, Stream] = {}
         for each in known:
             if first.setdefault(each.name.casefold(), each) is not each:
                 others[each.name] = each
-        return replace(Catalog._of([*first.values(), *entries]), known=frozenset(first), exact=others)
+        return replace(SqlCatalog._of([*first.values(), *entries]), known=frozenset(first), exact=others)
 
     @staticmethod
-    def _of(entries: Iterable[Entry]) -> Catalog:
+    def _of(entries: Iterable[Entry]) -> SqlCatalog:
         made: dict[str, Entry] = {}
         for entry in entries:
             key = entry.name.casefold()
             if key in made and not _same(made[key], entry):
                 raise QueryError(f"{kind_of(entry)} {entry.name!r}: SQL's names ignore case, and {made[key].name!r} is there already")
             made[key] = entry
-        return Catalog(made)
+        return SqlCatalog(made)
 
     def of_kind(self, kind: str) -> Iterator[Entry]:
         return (entry for entry in self.entries.values() if kind_of(entry) == kind)
@@ -119,19 +119,19 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         return self.exact.get(name) or self.entries.get(name.casefold())
 
-    def with_entry(self, entry: Entry, text: str, start: int) -> Catalog:
+    def with_entry(self, entry: Entry, text: str, start: int) -> SqlCatalog:
         """Raises SqlError: the name is taken by something else."""
         there = self.find(entry.name)
         if there is not None and not _same(there, entry):
             raise SqlError("SQL-EXISTS", f"there is a {kind_of(there)} {there.name!r} already", text, start)
         return replace(self, entries={**self.entries, entry.name.casefold(): entry})
 
-    def create(self, statement: Create | CreateView | CreateFunction, text: str) -> Catalog:
+    def create(self, statement: CreateStatement | CreateView | CreateFunction, text: str) -> SqlCatalog:
         """The catalogue with what a statement creates. Raises SqlError."""
         start = start_of(statement.name) or statement.start
         return self.with_entry(_entry(statement, text), text, start)
 
-    def drop(self, statement: Drop, text: str) -> Catalog:
+    def drop(self, statement: Drop, text: str) -> SqlCatalog:
         """Raises SqlError: it is not there, or of another kind."""
         name, start = statement.name.name, start_of(statement.name) or statement.start
         there = self.find(name)
@@ -147,7 +147,7 @@ class Catalog:
         return near or (f"; there are {', '.join(sorted(e.name for e in self.entries.values()))}" if self.entries else "; there are none")
 
 
-def _entry(statement: Create | CreateView | CreateFunction, text: str) -> Entry:
+def _entry(statement: CreateStatement | CreateView | CreateFunction, text: str) -> Entry:
     name, place = statement.name.name, start_of(statement.name) or statement.start
     try:
         match statement:
@@ -155,10 +155,10 @@ def _entry(statement: Create | CreateView | CreateFunction, text: str) -> Entry:
                 return View(name, statement.query, text)
             case CreateFunction():
                 split_reference(statement.reference)
-                return Function(name, statement.reference, engine_type(statement.returns, text, place), statement.aggregate)
-            case Create(kind="stream"):
+                return NamedFunction(name, statement.reference, engine_type(statement.returns, text, place), statement.aggregate)
+            case CreateStatement(kind="stream"):
                 return _stream(statement, text)
-            case Create(kind="table"):
+            case CreateStatement(kind="table"):
                 return _table(statement, text)
         return _sink(statement, text)
     except SqlError:
@@ -167,7 +167,7 @@ def _entry(statement: Create | CreateView | CreateFunction, text: str) -> Entry:
         raise SqlError("SQL-OPTION", error.message, text, place, "") from None
 
 
-def _stream(statement: Create, text: str) -> Stream:
+def _stream(statement: CreateStatement, text: str) -> Stream:
     name, given = statement.name.name, _options(statement, text)
     from_files = given.get("connector", "stream") == "files"
     _check_options(statement, text, _FILE_OPTIONS if from_files else _STREAM_OPTIONS, ("stream", "files"))
@@ -184,7 +184,7 @@ def _stream(statement: Create, text: str) -> Stream:
     return Stream(name, schema, event_time, disorder, files, given.get("event_times", USUAL_TIMES), idle, clock)
 
 
-def _watermark(statement: Create, text: str) -> tuple[str | None, int | None]:
+def _watermark(statement: CreateStatement, text: str) -> tuple[str | None, int | None]:
     """The column of the event time, as it is declared, and the disorder."""
     if statement.watermark is None:
         return None, None
@@ -204,7 +204,7 @@ def _watermark(statement: Create, text: str) -> tuple[str | None, int | None]:
     return column.name.name, disorder
 
 
-def _schema(statement: Create, text: str, time: str | None = None) -> Schema:
+def _schema(statement: CreateStatement, text: str, time: str | None = None) -> Schema:
     """NULL is allowed unless NOT NULL is said; the event time is never NULL."""
     fields: list[Field] = []
     for column in statement.columns:
@@ -220,7 +220,7 @@ def _schema(statement: Create, text: str, time: str | None = None) -> Schema:
     return Schema(tuple(fields))
 
 
-def _table(statement: Create, text: str) -> Table:
+def _table(statement: CreateStatement, text: str) -> CatalogTable:
     _check_options(statement, text, _TABLE_OPTIONS, ("files",))
     given, name = _options(statement, text), statement.name.name
     if "path" not in given:
@@ -232,10 +232,10 @@ def _table(statement: Create, text: str) -> Table:
     if versions is not None:
         versions = next((each for each in schema.names if each.casefold() == versions.casefold()), versions)
     refresh = span_us(given["refresh"], text, _place(statement, "refresh")) if "refresh" in given else None
-    return Table(name, StaticTable(schema, given["path"]), versions, refresh, given.get("by", "event_time"))
+    return CatalogTable(name, StaticTable(schema, given["path"]), versions, refresh, given.get("by", "event_time"))
 
 
-def _sink(statement: Create, text: str) -> Sink:
+def _sink(statement: CreateStatement, text: str) -> NamedSink:
     _check_options(statement, text, _SINK_OPTIONS, ("files", "stream"))
     given, name = _options(statement, text), statement.name.name
     folder = given.pop("folder", given.pop("path", None))
@@ -243,11 +243,11 @@ def _sink(statement: Create, text: str) -> Sink:
     schema = _schema(statement, text) if statement.columns else None
     stream = given.get("stream", name)
     if not to_files:
-        return Sink(name, stream, None, schema)
+        return NamedSink(name, stream, None, schema)
     if folder is None:
         raise SqlError("SQL-OPTION", f"sink {name!r} has no path", text, start_of(statement.name) or 0, "WITH (path = '/data/answers')")
     document = {key: _FLAGS.get(value, value) for key, value in given.items() if key not in ("connector", "stream")}
-    return Sink(name, stream, sinks.from_json({"folder": folder, **document}), schema)
+    return NamedSink(name, stream, sinks.from_json({"folder": folder, **document}), schema)
 
 
 def _source_files(given: Mapping[str, str]) -> Any:
@@ -260,11 +260,11 @@ def _source_files(given: Mapping[str, str]) -> Any:
     return file_documents.from_json(document, SOURCE_FORMATS, "")
 
 
-def _options(statement: Create, text: str) -> dict[str, str]:
+def _options(statement: CreateStatement, text: str) -> dict[str, str]:
     return {option.name: option.value for option in statement.options}
 
 
-def _check_options(statement: Create, text: str, known: tuple[str, ...], connectors: tuple[str, ...]) -> None:
+def _check_options(statement: CreateStatement, text: str, known: tuple[str, ...], connectors: tuple[str, ...]) -> None:
     seen: set[str] = set()
     for option in statement.options:
         if option.name == "connector" and option.value not in connectors:
@@ -279,6 +279,6 @@ def _check_options(statement: Create, text: str, known: tuple[str, ...], connect
         seen.add(option.name)
 
 
-def _place(statement: Create, name: str) -> int:
-    found: Option = next(option for option in statement.options if option.name == name)
+def _place(statement: CreateStatement, name: str) -> int:
+    found: WithOption = next(option for option in statement.options if option.name == name)
     return found.start

@@ -12,7 +12,7 @@ from cep.errors import QueryError, meant
 from cep.model.expr import Binary, Call, Cast, Expr, Literal, Udf, Unary, columns_of, lit
 from cep.model.schema import BOOL, STRING, DataType
 from cep.model.types import infer
-from driver.streaming_sql.catalog import Function
+from driver.streaming_sql.catalog import NamedFunction
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.functions import AGGREGATES, OVER_ONLY, PARTS, SCALARS, element, substring
 from driver.streaming_sql.scope import Scope
@@ -402,9 +402,9 @@ def _called(node: Any, scope: Scope) -> Expr:
     if name == "proctime":
         raise scope.error("SQL-PROCTIME", "PROCTIME()", node)
     own = scope.catalog.find(name)
-    if isinstance(own, Function) and not own.aggregate:
+    if isinstance(own, NamedFunction) and not own.aggregate:
         return Udf(own.reference, tuple(bind(each, scope) for each in node.expressions), own.type, True)
-    if name in AGGREGATES or isinstance(own, Function):
+    if name in AGGREGATES or isinstance(own, NamedFunction):
         raise scope.error("SQL-AGGREGATE", f"{name}() where there is no group", node)
     if name in OVER_ONLY or name in ("rank", "dense_rank", "lead", "ntile"):
         raise scope.error("SQL-OVER", f"{name}() has no OVER here", node)

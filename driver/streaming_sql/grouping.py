@@ -18,12 +18,12 @@ from cep.model.operators import Aggregate
 from cep.model.windows import TimeWindow, UnboundedWindow, Window
 from driver.builder.computed import computed_first
 from driver.streaming_sql.building import Building, free
-from driver.streaming_sql.catalog import Function
+from driver.streaming_sql.catalog import NamedFunction
 from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.expressions import bind, bound
 from driver.streaming_sql.functions import AGGREGATES
-from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, Settings, before, same
+from driver.streaming_sql.relation import BOUNDS, END, START, TIME, Relation, SqlSettings, before, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import step_of
@@ -44,7 +44,7 @@ def aggregate_name(node: exp.Expr, scope: Scope) -> str | None:
     if not isinstance(called, exp.Anonymous):
         return None
     own = scope.catalog.find(called.name)
-    known = called.name.lower() in AGGREGATES or (isinstance(own, Function) and own.aggregate)
+    known = called.name.lower() in AGGREGATES or (isinstance(own, NamedFunction) and own.aggregate)
     return str(called.name) if known else None
 
 
@@ -70,7 +70,7 @@ class Grouping:
     """
 
     def __init__(
-        self, scope: Scope, building: Building, aliases: Mapping[int, str], items: Mapping[str, exp.Expr], settings: Settings
+        self, scope: Scope, building: Building, aliases: Mapping[int, str], items: Mapping[str, exp.Expr], settings: SqlSettings
     ) -> None:
         self.scope, self.building, self.aliases, self.items, self.settings = scope, building, aliases, items, settings
         self.relation = scope.relation
@@ -294,12 +294,12 @@ def group_function(node: exp.Expr, scope: Scope) -> GroupFunction:
                 "SQL-AGGREGATE", f"{called.sql()}, an aggregate of an aggregate", each, "a subquery that computes the inner one"
             )
     own = scope.catalog.find(name)
-    if isinstance(own, Function) and own.aggregate:
+    if isinstance(own, NamedFunction) and own.aggregate:
         return _user_function(own, called, given, where, inner)
     return _known_function(name, called, given, where, inner)
 
 
-def _user_function(own: Function, called: exp.Anonymous, given: list[exp.Expr], where: Expr | None, scope: Scope) -> GroupFunction:
+def _user_function(own: NamedFunction, called: exp.Anonymous, given: list[exp.Expr], where: Expr | None, scope: Scope) -> GroupFunction:
     columns = [bound(each, scope) for each in given]
     if where is not None or not all(isinstance(each, ColumnRef) for each in columns) or not columns:
         raise scope.error("SQL-FUNCTION", f"{called.sql()}: a user's aggregate takes columns", called, "a subquery that computes them")

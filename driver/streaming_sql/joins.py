@@ -11,9 +11,9 @@ from cep.model.expr import ColumnRef, Expr
 from cep.model.operators import AsOfJoin, Filter, IntervalJoin, Join, Lookup
 from cep.model.schema import Schema
 from driver.streaming_sql.building import Building
-from driver.streaming_sql.catalog import Table
+from driver.streaming_sql.catalog import CatalogTable
 from driver.streaming_sql.expressions import all_of, bound
-from driver.streaming_sql.relation import BOUNDS, END, START, Relation, Settings, before, end_time, plain_columns, renamed, same
+from driver.streaming_sql.relation import BOUNDS, END, START, Relation, SqlSettings, before, end_time, plain_columns, renamed, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import is_event_time, window_of_rows
@@ -236,7 +236,7 @@ def _joined_schema(pair: Keyed, how: str) -> Schema:
 # --- the joins ---
 
 
-def join(sides: Sides, conjuncts: list[Node], building: Building, settings: Settings, alias: str) -> Relation:
+def join(sides: Sides, conjuncts: list[Node], building: Building, settings: SqlSettings, alias: str) -> Relation:
     """Two streams. Raises SqlError: they have no bound on time."""
     for scope in (sides.left, sides.right):
         if scope.relation.running:
@@ -292,7 +292,7 @@ def _pair_starts(sides: Sides, found: Matched) -> None:
         found.pairs.append((starts[0], starts[1], sides.node))
 
 
-def _interval_join(sides: Sides, found: Matched, building: Building, settings: Settings, alias: str) -> Relation:
+def _interval_join(sides: Sides, found: Matched, building: Building, settings: SqlSettings, alias: str) -> Relation:
     ttl = settings.state_ttl
     lower, upper = found.lower, found.upper
     if lower is None or upper is None:
@@ -352,7 +352,7 @@ def as_of_join(sides: Sides, conjuncts: list[Node], building: Building, alias: s
     return _behind(replace(joined(pair, at, building.schemas[at]), time=pair.left.time), found, sides, building)
 
 
-def lookup(sides: Sides, table: Table, conjuncts: list[Node], building: Building, alias: str) -> Relation:
+def lookup(sides: Sides, table: CatalogTable, conjuncts: list[Node], building: Building, alias: str) -> Relation:
     """A static table at the right. Raises SqlError."""
     if sides.left.relation.running:
         raise sides.both.error("SQL-CHANGELOG-INPUT", "a lookup reads running answers", sides.node)
@@ -392,7 +392,7 @@ def _table_pair(sides: Sides, found: Matched, building: Building, alias: str) ->
     return Keyed(left, right, tuple(on), prefix_for(left.schema, right.schema, alias, shared))
 
 
-def table_relation(table: Table, alias: str) -> Relation:
+def table_relation(table: CatalogTable, alias: str) -> Relation:
     return Relation("", table.table.schema, plain_columns(table.table.schema, alias))
 
 

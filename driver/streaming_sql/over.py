@@ -19,7 +19,7 @@ from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import bound
 from driver.streaming_sql.functions import constant
 from driver.streaming_sql.grouping import aggregate_name, group_function
-from driver.streaming_sql.relation import BOUNDS, END, RANK, START, Column, Rank, Relation, Settings, end_time
+from driver.streaming_sql.relation import BOUNDS, END, RANK, START, Rank, Relation, SqlColumn, SqlSettings, end_time
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 from driver.streaming_sql.windows import check_event_time, time_named, window_of_rows
@@ -60,7 +60,7 @@ class _Over:
 class Overs:
     """The OVERs of a SELECT."""
 
-    def __init__(self, scope: Scope, building: Building, select: exp.Select, aliases: dict[int, str], settings: Settings) -> None:
+    def __init__(self, scope: Scope, building: Building, select: exp.Select, aliases: dict[int, str], settings: SqlSettings) -> None:
         self.scope, self.building, self.aliases, self.settings = scope, building, aliases, settings
         self.named = {each.this.name.casefold(): each for each in select.args.get("windows") or []}
         self.fields: dict[int, str] = {}  # id of an OVER -> its field
@@ -246,7 +246,7 @@ def _is_rank(node: exp.Expr, scope: Scope) -> bool:
     return len(found) == 1 and found[0].kind == RANK
 
 
-def ranked(scope: Scope, building: Building, n: int, emit: Emit | None, settings: Settings) -> Relation:
+def ranked(scope: Scope, building: Building, n: int, emit: Emit | None, settings: SqlSettings) -> Relation:
     """The relation with the bound of its ROW_NUMBER. Raises SqlError: it has no final answer."""
     relation = scope.relation
     rank = relation.rank
@@ -268,7 +268,7 @@ def ranked(scope: Scope, building: Building, n: int, emit: Emit | None, settings
     return _with_rank(relation, at, building, ColumnRef(number), rank.windowed)
 
 
-def _first(scope: Scope, building: Building, rank: Rank, n: int, settings: Settings) -> Relation:
+def _first(scope: Scope, building: Building, rank: Rank, n: int, settings: SqlSettings) -> Relation:
     relation = scope.relation
     by_time = len(rank.order) == 1 and not rank.order[0][1] and _is_time(rank.order[0][0], relation)
     if n != 1 or not by_time or not rank.by:
@@ -285,7 +285,7 @@ def _is_time(column: str, relation: Relation) -> bool:
 
 
 def _with_rank(relation: Relation, at: str, building: Building, number: Expr, windowed: bool, keeps_time: bool = False) -> Relation:
-    columns = tuple(Column(each.name, number, each.of, "") if each.kind == RANK else each for each in relation.columns)
+    columns = tuple(SqlColumn(each.name, number, each.of, "") if each.kind == RANK else each for each in relation.columns)
     time = relation.time if keeps_time else end_time(columns) if windowed else None
     window = relation.window if windowed or keeps_time else None
     grouped = relation.grouped if keeps_time else window is not None

@@ -8,20 +8,20 @@ from sqlglot import exp
 
 from cep.model.expr import ColumnRef
 from cep.model.operators import Filter, FlatMap
-from driver.streaming_sql.binding import Binding
+from driver.streaming_sql.binding import QueryBinding
 from driver.streaming_sql.building import free
-from driver.streaming_sql.catalog import Table
+from driver.streaming_sql.catalog import CatalogTable
 from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import all_of, bound, condition, operands
 from driver.streaming_sql.grouping import has_aggregate
 from driver.streaming_sql.joins import Sides, as_of_join, beside, join, lookup, reads_only, table_relation
 from driver.streaming_sql.over import bound_of, ranked
-from driver.streaming_sql.relation import Column, Relation
+from driver.streaming_sql.relation import Relation, SqlColumn
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
 
 
-def read_from(binder: Binding, node: exp.Select, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
+def read_from(binder: QueryBinding, node: exp.Select, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     """The joined relations, and what of WHERE is left: a condition on one side is put before the join, where that changes nothing."""
     joins = node.args.get("joins") or []
     relation = binder.table(node.args["from_"].this)
@@ -41,7 +41,7 @@ def _how(node: exp.Join) -> str:
 
 
 def _pushed(
-    binder: Binding, relation: Relation, node: exp.Select, joins: list[exp.Join], conjuncts: list[exp.Expr]
+    binder: QueryBinding, relation: Relation, node: exp.Select, joins: list[exp.Join], conjuncts: list[exp.Expr]
 ) -> tuple[Relation, list[exp.Expr]]:
     """Conditions on the first of FROM, by its alias or by names that the others do not have."""
     if relation.rank is not None or relation.running:
@@ -58,7 +58,7 @@ def _pushed(
     return filtered(binder, relation, taken, None), kept
 
 
-def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
+def _joined(binder: QueryBinding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     scope = binder.scope(left)
     target, how = node.this, _how(node)
     scope.check_parts(node, "this", "on", "using", "side", "kind", "method")
@@ -68,20 +68,20 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
         raise scope.error("SQL-JOIN", f"there is no {node.method or node.kind or how} JOIN", node, "JOIN, LEFT, RIGHT or FULL JOIN with ON")
     alias, version = target.alias_or_name, target.args.get("version") if isinstance(target, exp.Table) else None
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
-    right = table_relation(entry, alias or entry.name) if isinstance(entry, Table) else binder.table(target)
+    right = table_relation(entry, alias or entry.name) if isinstance(entry, CatalogTable) else binder.table(target)
     on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right, scope)
-    last_row = version is not None or node.method == "ASOF" or (isinstance(entry, Table) and entry.versions is not None)
+    last_row = version is not None or node.method == "ASOF" or (isinstance(entry, CatalogTable) and entry.versions is not None)
     if how == "inner" and not last_row:  # WHERE says more of how they meet, and of a comma all; of the last row it judges what has met
         conjuncts, more = _about_both(binder, left, right, conjuncts)
         on = [*on, *more]
-    if how == "inner" and not last_row and not isinstance(entry, Table) and right.rank is None and not right.running:
+    if how == "inner" and not last_row and not isinstance(entry, CatalogTable) and right.rank is None and not right.running:
         mine = [each for each in [*conjuncts, *on] if _is_of(each, binder.scope(right), scope)]
         if mine:
             right = filtered(binder, right, mine, None)
             conjuncts = [each for each in conjuncts if all(each is not other for other in mine)]
             on = [each for each in on if all(each is not other for other in mine)]
     sides = Sides(scope, binder.scope(right), binder.scope(beside(left, right, binder.building)), how, node)
-    if isinstance(entry, Table):
+    if isinstance(entry, CatalogTable):
         _check_version(sides, version)
         return lookup(sides, entry, on, binder.building, alias), conjuncts
     if version is not None or node.method == "ASOF":
@@ -101,7 +101,7 @@ def _is_of(node: exp.Expr, right: Scope, left: Scope) -> bool:
     return all(not left.find(column.name, column.table) for column in columns)
 
 
-def _about_both(binder: Binding, left: Relation, right: Relation, conjuncts: list[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def _about_both(binder: QueryBinding, left: Relation, right: Relation, conjuncts: list[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
     """What of WHERE compares the two, and what is left."""
     ours, theirs = binder.scope(left), binder.scope(right)
     on: list[exp.Expr] = []
@@ -147,7 +147,7 @@ def _check_version(sides: Sides, version: exp.Expr | None) -> None:
         )
 
 
-def _unnested(binder: Binding, left: Relation, node: exp.Unnest) -> Relation:
+def _unnested(binder: QueryBinding, left: Relation, node: exp.Unnest) -> Relation:
     """`CROSS JOIN UNNEST(list) AS u (x)`: a row for each element."""
     scope = binder.scope(left)
     alias = node.args.get("alias")
@@ -160,11 +160,11 @@ def _unnested(binder: Binding, left: Relation, node: exp.Unnest) -> Relation:
     at = binder.building.add(
         "unnest", lambda operator: FlatMap(operator, left.at, (*kept, (name, of)), name), binder.text, scope.place(node)
     )
-    column = Column(names[0] if names else name, ColumnRef(name), alias.name.casefold() if alias is not None else "")
+    column = SqlColumn(names[0] if names else name, ColumnRef(name), alias.name.casefold() if alias is not None else "")
     return replace(left, at=at, schema=binder.building.schemas[at], columns=(*left.columns, column))
 
 
-def filtered(binder: Binding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> Relation:
+def filtered(binder: QueryBinding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> Relation:
     """Filters, and bounds of a ROW_NUMBER."""
     relation, rest = _rank_bound(binder, relation, conjuncts, emit)
     if not rest:
@@ -179,7 +179,7 @@ def filtered(binder: Binding, relation: Relation, conjuncts: list[exp.Expr], emi
     return replace(relation, at=at)
 
 
-def _rank_bound(binder: Binding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> tuple[Relation, list[exp.Expr]]:
+def _rank_bound(binder: QueryBinding, relation: Relation, conjuncts: list[exp.Expr], emit: Emit | None) -> tuple[Relation, list[exp.Expr]]:
     if relation.rank is None:
         return relation, conjuncts
     scope = binder.scope(relation)

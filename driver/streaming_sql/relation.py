@@ -18,7 +18,7 @@ ROWTIME = "rowtime"
 
 
 @dataclass(frozen=True)
-class Column:
+class SqlColumn:
     """`expr` is over the schema of the operator; None: it has no one value in a row. `of`: the folded alias of what it came from. `kind`:
     one of BOUNDS or RANK; empty: it is any. `start`: where it is asked for, in the text at hand; negative: nowhere there."""
 
@@ -56,7 +56,7 @@ class Relation:
 
     at: str
     schema: Schema
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     time: Expr | None = None
     window: Window | None = None
     grouped: bool = False
@@ -80,8 +80,8 @@ def same(one: Expr | None, other: Expr | None) -> bool:
     return one is not None and other is not None and expressions.to_json(one) == expressions.to_json(other)
 
 
-def plain_columns(schema: Schema, alias: str = "") -> tuple[Column, ...]:
-    return tuple(Column(name, ColumnRef(name), alias.casefold()) for name in schema.names)
+def plain_columns(schema: Schema, alias: str = "") -> tuple[SqlColumn, ...]:
+    return tuple(SqlColumn(name, ColumnRef(name), alias.casefold()) for name in schema.names)
 
 
 def before(end: Expr) -> Expr:
@@ -89,7 +89,7 @@ def before(end: Expr) -> Expr:
     return Binary("-", end, Literal(1, INT64))
 
 
-def end_time(columns: tuple[Column, ...]) -> Expr | None:
+def end_time(columns: tuple[SqlColumn, ...]) -> Expr | None:
     """The event time of what comes out at the end of its window."""
     end = next((each.expr for each in columns if each.kind == END and each.expr is not None), None)
     return None if end is None else before(end)
@@ -118,7 +118,7 @@ def renamed(expr: Expr | None, names: Mapping[str, str]) -> Expr | None:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SqlSettings:
     """What SET says: `state_ttl`, µs, and options of the query."""
 
     state_ttl: int | None = None

@@ -10,10 +10,10 @@ from sqlglot import exp
 from cep.errors import meant
 from cep.model.expr import Expr
 from driver.streaming_sql.building import of_row
-from driver.streaming_sql.catalog import Catalog
+from driver.streaming_sql.catalog import SqlCatalog
 from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
-from driver.streaming_sql.relation import RANK, ROWTIME, Column, Relation
+from driver.streaming_sql.relation import RANK, ROWTIME, Relation, SqlColumn
 
 _SAID = {
     "sample": "TABLESAMPLE",
@@ -35,7 +35,7 @@ class Scope:
     """
 
     relation: Relation
-    catalog: Catalog
+    catalog: SqlCatalog
     text: str
     hook: Hook | None = None
 
@@ -64,7 +64,7 @@ class Scope:
     def over(self, relation: Relation) -> Scope:
         return replace(self, relation=relation)
 
-    def find(self, name: str, table: str = "") -> list[Column]:
+    def find(self, name: str, table: str = "") -> list[SqlColumn]:
         """The columns of this name; exactly spelled ones before those that differ by case."""
         found = [
             each for each in self.relation.columns if each.name.casefold() == name.casefold() and (not table or each.of == table.casefold())
@@ -72,7 +72,7 @@ class Scope:
         exact = [each for each in found if each.name == name]
         return exact if len(exact) == 1 else found
 
-    def column(self, node: exp.Column) -> Column:
+    def column(self, node: exp.Column) -> SqlColumn:
         """Raises SqlError: there is none, or there are several."""
         if node.args.get("db") is not None:
             raise self.error("SQL-STRUCT", f"{node.sql()} is a field of a row", node)

@@ -8,13 +8,13 @@ from sqlglot import exp
 
 from cep.model.expr import ColumnRef, Expr
 from cep.model.operators import Deduplicate, Filter, Sort
-from driver.streaming_sql.binding import Binding
+from driver.streaming_sql.binding import QueryBinding
 from driver.streaming_sql.building import free
 from driver.streaming_sql.dialect import Emit
 from driver.streaming_sql.expressions import all_of, bound, condition, operands
 from driver.streaming_sql.grouping import Grouping, has_aggregate
 from driver.streaming_sql.over import Overs, bound_of, is_row_number, ranked, windows_in
-from driver.streaming_sql.relation import RANK, Column, Rank, Relation, same
+from driver.streaming_sql.relation import RANK, Rank, Relation, SqlColumn, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
 
@@ -27,7 +27,7 @@ class Item:
     node: exp.Expr
 
 
-def is_grouped(binder: Binding, relation: Relation, node: exp.Select) -> bool:
+def is_grouped(binder: QueryBinding, relation: Relation, node: exp.Select) -> bool:
     scope = binder.scope(relation)
     return bool(node.args.get("group") or node.args.get("having")) or any(has_aggregate(each, scope) for each in node.expressions)
 
@@ -91,7 +91,7 @@ def _aliases(items: list[Item]) -> dict[int, str]:
     return {id(item.node): item.name for item in items}
 
 
-def grouped(binder: Binding, node: exp.Select, scope: Scope, items: list[Item], emit: Emit | None) -> Relation:
+def grouped(binder: QueryBinding, node: exp.Select, scope: Scope, items: list[Item], emit: Emit | None) -> Relation:
     relation = scope.relation
     if relation.running:
         raise scope.error("SQL-CHANGELOG-INPUT", "GROUP BY reads running answers", node.args.get("group") or node)
@@ -114,13 +114,13 @@ def grouped(binder: Binding, node: exp.Select, scope: Scope, items: list[Item], 
         at = binder.building.add("having", lambda name: Filter(name, found.at, test), binder.text, scope.place(having))
         found = replace(found, at=at)
     columns = tuple(
-        Column(item.name, expr, "", _kind_of(item.node, expr, grouping, scope)) for item, expr in zip(items, exprs, strict=True)
+        SqlColumn(item.name, expr, "", _kind_of(item.node, expr, grouping, scope)) for item, expr in zip(items, exprs, strict=True)
     )
     made = _placed(binder, replace(found, columns=columns), node)
     return replace(made, keys=_kept_keys(columns, found)) if found.running else made
 
 
-def _kept_keys(columns: tuple[Column, ...], found: Relation) -> tuple[str, ...]:
+def _kept_keys(columns: tuple[SqlColumn, ...], found: Relation) -> tuple[str, ...]:
     return tuple(each.name for each in columns if isinstance(each.expr, ColumnRef) and each.expr.name in found.keys)
 
 
@@ -133,7 +133,7 @@ def _kind_of(node: exp.Expr, expr: Expr, grouping: Grouping, scope: Scope) -> st
     return ""
 
 
-def projected(binder: Binding, node: exp.Select, scope: Scope, items: list[Item], emit: Emit | None) -> Relation:
+def projected(binder: QueryBinding, node: exp.Select, scope: Scope, items: list[Item], emit: Emit | None) -> Relation:
     aliases = _aliases(items)
     overs = Overs(scope, binder.building, node, aliases, binder.settings)
     qualify = node.args.get("qualify")
@@ -168,26 +168,26 @@ def _read_rank(node: exp.Select, scope: Scope, relation: Relation) -> bool:
     return any(is_row_number(each) for each in from_.find_all(exp.Window)) or relation.at.startswith("top")
 
 
-def _column(item: Item, scope: Scope) -> Column:
+def _column(item: Item, scope: Scope) -> SqlColumn:
     if is_row_number(item.node):
-        return Column(item.name, None, "", RANK, scope.place(item.node))
+        return SqlColumn(item.name, None, "", RANK, scope.place(item.node))
     if isinstance(item.node, exp.Column) and (scope.hook is None or scope.hook(item.node) is None):
         found = scope.column(item.node)
         if found.expr is None:
-            return Column(item.name, None, "", found.kind, scope.place(item.node))
-        return Column(item.name, found.expr, "", found.kind)
-    return Column(item.name, bound(item.node, scope), "")
+            return SqlColumn(item.name, None, "", found.kind, scope.place(item.node))
+        return SqlColumn(item.name, found.expr, "", found.kind)
+    return SqlColumn(item.name, bound(item.node, scope), "")
 
 
 def _qualified(
-    binder: Binding,
+    binder: QueryBinding,
     relation: Relation,
-    columns: tuple[Column, ...],
+    columns: tuple[SqlColumn, ...],
     qualify: exp.Expr,
     scope: Scope,
     emit: Emit | None,
     numbered: bool,
-) -> tuple[Relation, tuple[Column, ...]]:
+) -> tuple[Relation, tuple[SqlColumn, ...]]:
     """Filters behind OVER; names of the SELECT hold in it."""
     own = {each.name.casefold() for each in columns}
     over = replace(relation, columns=(*columns, *(each for each in relation.columns if each.name.casefold() not in own)))
@@ -205,7 +205,7 @@ def _qualified(
     return over, over.columns[: len(columns)]
 
 
-def _placed(binder: Binding, relation: Relation, node: exp.Expr) -> Relation:
+def _placed(binder: QueryBinding, relation: Relation, node: exp.Expr) -> Relation:
     """Plain columns stay where they are; what is computed becomes fields."""
     if all(each.expr is None or isinstance(each.expr, ColumnRef) for each in relation.columns) or relation.rank is not None:
         return relation
@@ -216,7 +216,7 @@ def _placed(binder: Binding, relation: Relation, node: exp.Expr) -> Relation:
     return binder.building.materialised(relation, binder.text, binder.nowhere.place(node))
 
 
-def distinct_rows(binder: Binding, relation: Relation, node: exp.Select) -> Relation:
+def distinct_rows(binder: QueryBinding, relation: Relation, node: exp.Select) -> Relation:
     scope = binder.scope(relation)
     distinct = node.args["distinct"]
     if isinstance(distinct, exp.Distinct) and distinct.args.get("on"):
@@ -230,7 +230,7 @@ def distinct_rows(binder: Binding, relation: Relation, node: exp.Select) -> Rela
     return replace(made, at=at, schema=binder.building.schemas[at])
 
 
-def ordered(binder: Binding, relation: Relation, order: exp.Expr, before: Scope | None = None) -> Relation:
+def ordered(binder: QueryBinding, relation: Relation, order: exp.Expr, before: Scope | None = None) -> Relation:
     """ORDER BY the event time, ascending; a column that SELECT leaves out is one of `before`, whose rows have the same time."""
     scope = binder.scope(relation)
     asked = order.expressions

@@ -14,12 +14,22 @@ from cep.model.streams import Stream
 from driver.builder.query import Query
 from driver.streaming_sql.binder import Binder
 from driver.streaming_sql.building import Building
-from driver.streaming_sql.catalog import Catalog, Entry, Sink, kind_of
+from driver.streaming_sql.catalog import Entry, NamedSink, SqlCatalog, kind_of
 from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
-from driver.streaming_sql.relation import Relation, Settings
+from driver.streaming_sql.relation import Relation, SqlSettings
 from driver.streaming_sql.spans import span_us
-from driver.streaming_sql.statements import Create, CreateFunction, CreateView, Drop, Insert, Select, SetOption, Statement, statements
+from driver.streaming_sql.statements import (
+    CreateFunction,
+    CreateStatement,
+    CreateView,
+    Drop,
+    Insert,
+    Select,
+    SetOption,
+    Statement,
+    statements,
+)
 from driver.streaming_sql.types import sql_column
 
 STATE_TTL = "state_ttl"
@@ -29,13 +39,13 @@ STATE_TTL = "state_ttl"
 class Session:
     """What statements so far have said. Immutable: `define` gives the next one."""
 
-    catalog: Catalog = field(default_factory=Catalog)
-    settings: Settings = field(default_factory=Settings)
+    catalog: SqlCatalog = field(default_factory=SqlCatalog)
+    settings: SqlSettings = field(default_factory=SqlSettings)
 
     def define(self, statement: Statement, text: str) -> Session:
         """After a statement that makes no query. Raises SqlError."""
         match statement:
-            case Create() | CreateView() | CreateFunction():
+            case CreateStatement() | CreateView() | CreateFunction():
                 return replace(self, catalog=self.catalog.create(statement, text))
             case Drop():
                 return replace(self, catalog=self.catalog.drop(statement, text))
@@ -73,11 +83,11 @@ class Session:
         building.outputs.append(model.Output(sink.stream, made.at, sink.files))
         return made
 
-    def _sink(self, name: str, text: str, place: int) -> Sink:
+    def _sink(self, name: str, text: str, place: int) -> NamedSink:
         entry = self.catalog.find(name)
         if entry is None:
-            return Sink(name, name)
-        if isinstance(entry, Sink):
+            return NamedSink(name, name)
+        if isinstance(entry, NamedSink):
             return entry
         raise SqlError("SQL-SINK", f"{entry.name!r} is a {kind_of(entry)}", text, place)
 
@@ -92,7 +102,7 @@ def _named(relation: Relation, statement: Insert, text: str) -> Relation:
     return replace(relation, columns=tuple(replace(each, name=name.name) for each, name in columns))
 
 
-def _as_declared(made: Relation, sink: Sink, schema: Schema, building: Building, text: str, place: int) -> Relation:
+def _as_declared(made: Relation, sink: NamedSink, schema: Schema, building: Building, text: str, place: int) -> Relation:
     """The columns by place, under the sink's names. Raises SqlError: others, or of other types."""
     have = [building.schemas[made.at][each.name] for each in made.columns]
     if len(have) != len(schema.fields) or any(a.type.name != b.type.name for a, b in zip(have, schema.fields, strict=False)):
@@ -108,7 +118,7 @@ def _as_declared(made: Relation, sink: Sink, schema: Schema, building: Building,
     return building.materialised(replace(made, columns=columns), text, place)
 
 
-def _set(settings: Settings, statement: SetOption, text: str) -> Settings:
+def _set(settings: SqlSettings, statement: SetOption, text: str) -> SqlSettings:
     name = statement.name.lower()
     if name == STATE_TTL:
         ttl = None if statement.value.lower() in ("none", "null") else span_us(statement.value, text, statement.start)
@@ -137,7 +147,7 @@ def _value(written: str) -> Any:
 
 
 def session_of(streams: Iterable[Stream | Entry] = (), known: Iterable[Stream] = ()) -> Session:
-    return Session(Catalog.of(streams, known))
+    return Session(SqlCatalog.of(streams, known))
 
 
 def query_of(text: str, name: str, session: Session) -> tuple[Query, Session]:

@@ -26,13 +26,13 @@ class ColumnDef:
 
 
 @dataclass(frozen=True)
-class Watermark:
+class WatermarkClause:
     column: exp.Identifier
     expression: exp.Expr
 
 
 @dataclass(frozen=True)
-class Option:
+class WithOption:
     name: str
     value: str
     start: int
@@ -45,15 +45,15 @@ class Select:
 
 
 @dataclass(frozen=True)
-class Create:
+class CreateStatement:
     """`kind`: stream, table, sink."""
 
     start: int
     kind: str
     name: exp.Identifier
     columns: list[ColumnDef] = field(default_factory=list)
-    watermark: Watermark | None = None
-    options: list[Option] = field(default_factory=list)
+    watermark: WatermarkClause | None = None
+    options: list[WithOption] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Drop:
     if_exists: bool
 
 
-Statement: TypeAlias = Select | Create | CreateView | CreateFunction | Insert | Explain | SetOption | Show | Describe | Drop
+Statement: TypeAlias = Select | CreateStatement | CreateView | CreateFunction | Insert | Explain | SetOption | Show | Describe | Drop
 _BEGIN_QUERY = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _CHANGING = ("DELETE", "UPDATE", "MERGE", "ALTER", "TRUNCATE", "REPLACE")
 SHOWN = ("STREAMS", "TABLES", "VIEWS", "SINKS", "FUNCTIONS", "QUERIES")
@@ -165,17 +165,17 @@ class StatementParser(SqlParser):
         assert isinstance(found, exp.Identifier)
         return found
 
-    def columns(self) -> tuple[list[ColumnDef], Watermark | None]:
+    def columns(self) -> tuple[list[ColumnDef], WatermarkClause | None]:
         """`(a BIGINT NOT NULL, …, WATERMARK FOR a AS a - INTERVAL '4' SECOND)`, and keys, which are not enforced."""
         found: list[ColumnDef] = []
-        watermark: Watermark | None = None
+        watermark: WatermarkClause | None = None
         self._match_l_paren()
         while True:
             if self._match_text_seq("WATERMARK", "FOR"):
                 column = self.name("column")
                 if not self._match(TokenType.ALIAS):
                     self.raise_error("expected AS and the watermark")
-                watermark = Watermark(column, self._required(self._parse_disjunction(), "the watermark"))
+                watermark = WatermarkClause(column, self._required(self._parse_disjunction(), "the watermark"))
             elif self._match(TokenType.PRIMARY_KEY):
                 self._parse_wrapped_id_vars()
                 self._match_text_seq("NOT", "ENFORCED")
@@ -200,7 +200,7 @@ class StatementParser(SqlParser):
         self._match(TokenType.PRIMARY_KEY)
         return ColumnDef(name, type_, nullable, None)
 
-    def options(self) -> list[Option]:
+    def options(self) -> list[WithOption]:
         """`WITH (connector = 'files', 'path' = 'x')`."""
         if not self._match(TokenType.WITH):
             return []
@@ -222,7 +222,7 @@ class StatementParser(SqlParser):
             self.raise_error(f"expected the value of option {token.text!r}")
         assert value is not None
         self._advance()
-        return Option(".".join(words).lower(), value.text, token.start)
+        return WithOption(".".join(words).lower(), value.text, token.start)
 
 
 class StatementDialect(SqlDialect):
@@ -253,7 +253,7 @@ def _create(self: StatementParser, start: int) -> Statement:
     options = self.options()
     if kind == "source" or (kind == "table" and watermark is not None and "versions" not in {each.name for each in options}):
         kind = "stream"
-    return Create(start, kind, name, columns, watermark, options)
+    return CreateStatement(start, kind, name, columns, watermark, options)
 
 
 def _create_function(self: StatementParser, start: int, aggregate: bool) -> Statement:

@@ -21,7 +21,7 @@ from cep.model.windows import (
 )
 from driver.streaming_sql.dialect import WindowTable
 from driver.streaming_sql.expressions import condition
-from driver.streaming_sql.relation import END, ROWTIME, START, TIME, Column, Relation, before, same
+from driver.streaming_sql.relation import END, ROWTIME, START, TIME, Relation, SqlColumn, before, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.spans import interval_us
 
@@ -64,7 +64,7 @@ def windowed(node: WindowTable, relation: Relation, scope: Scope) -> Relation:
     if partition is None and name in ("SESSION", "SIZE", "TRANSACTION"):
         partition = ()
     bounds = _bounds(window, relation.time)
-    hidden = tuple(Column(kind, expr, "", kind) for kind, expr in zip((START, END, TIME), bounds, strict=True))
+    hidden = tuple(SqlColumn(kind, expr, "", kind) for kind, expr in zip((START, END, TIME), bounds, strict=True))
     names = {each.name for each in hidden}
     kept = tuple(each for each in relation.columns if each.name not in names)
     return Relation(relation.at, relation.schema, kept + hidden, relation.time, window, False, partition)

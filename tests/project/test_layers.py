@@ -294,7 +294,7 @@ PARTS = 12
 ALONE = """
 import json, os, sys, threading
 import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours
-import pyarrow.compute, pyspark.sql, rich.table, typer, uvicorn, yaml, zmq
+import pyarrow.compute, pyspark.sql, rich.table, sqlglot, typer, uvicorn, yaml, zmq
 for module in json.loads(sys.argv[1]):
     child = os.fork()
     if not child:

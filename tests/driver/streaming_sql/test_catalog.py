@@ -8,15 +8,15 @@ from cep.errors import QueryError
 from cep.model import streams
 from cep.model.sinks import ParquetSink
 from driver import files, stream
-from driver.streaming_sql.catalog import Catalog, Function, Sink, Table
+from driver.streaming_sql.catalog import CatalogTable, NamedFunction, NamedSink, SqlCatalog
 from driver.streaming_sql.errors import SqlError
-from driver.streaming_sql.statements import Create, CreateFunction, CreateView, Drop, statements
+from driver.streaming_sql.statements import CreateFunction, CreateStatement, CreateView, Drop, statements
 
 
-def defined(text: str, catalog: Catalog | None = None) -> Catalog:
-    found = catalog or Catalog()
+def defined(text: str, catalog: SqlCatalog | None = None) -> SqlCatalog:
+    found = catalog or SqlCatalog()
     for each in statements(text):
-        assert isinstance(each, Create | CreateView | CreateFunction | Drop)
+        assert isinstance(each, CreateStatement | CreateView | CreateFunction | Drop)
         found = found.drop(each, text) if isinstance(each, Drop) else found.create(each, text)
     return found
 
@@ -54,12 +54,12 @@ def test_tables_sinks_functions() -> None:
         CREATE AGGREGATE FUNCTION best RETURNS BIGINT AS 'features:Best';
     """)
     table, sink, plain, function = (found.find(name) for name in ("side", "out", "plain", "BEST"))
-    assert isinstance(table, Table)
+    assert isinstance(table, CatalogTable)
     assert (table.versions, table.refresh, table.table.path) == ("since", 60_000_000, "/d/side.parquet")
-    assert isinstance(sink, Sink)
+    assert isinstance(sink, NamedSink)
     assert (sink.stream, sink.files) == ("answers", ParquetSink("/d/out", True))
-    assert plain == Sink("plain", "plain")
-    assert isinstance(function, Function)
+    assert plain == NamedSink("plain", "plain")
+    assert isinstance(function, NamedFunction)
     assert (function.reference, function.aggregate) == ("features:Best", True)
 
 
@@ -70,11 +70,11 @@ def test_names_ignore_case_and_are_one_thing_each() -> None:
         with pytest.raises(SqlError, match=r"SQL-EXISTS at 1:1[0-9]: there is a stream 's' already"):
             defined(text, catalog)
     with pytest.raises(QueryError, match="names ignore case"):
-        Catalog.of([stream("a", x=int), stream("A", x=float)])
+        SqlCatalog.of([stream("a", x=int), stream("A", x=float)])
 
 
 def test_streams_of_a_cluster_may_differ_by_case_alone() -> None:
-    catalog = Catalog.of([], known=[stream("a", x=int), stream("A", x=float)])
+    catalog = SqlCatalog.of([], known=[stream("a", x=int), stream("A", x=float)])
     found = [catalog.find(name) for name in ("a", "A")]
     assert [each.schema.names and str(each.schema["x"].type) for each in found if isinstance(each, streams.Stream)] == ["int64", "float64"]
 

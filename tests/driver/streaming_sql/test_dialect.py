@@ -11,8 +11,8 @@ from sqlglot import exp
 from driver.streaming_sql.dialect import NESTED_MAX, Emit, WindowTable, start_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.statements import (
-    Create,
     CreateFunction,
+    CreateStatement,
     CreateView,
     Describe,
     Drop,
@@ -33,7 +33,7 @@ def test_a_text_is_several_statements() -> None:
     CREATE FUNCTION f RETURNS DOUBLE AS 'm:f'; SELECT x FROM a
     """
     kinds = [type(each) for each in statements(text)]
-    assert kinds == [Create, CreateView, SetOption, Insert, Explain, Show, Describe, Drop, CreateFunction, Select]
+    assert kinds == [CreateStatement, CreateView, SetOption, Insert, Explain, Show, Describe, Drop, CreateFunction, Select]
 
 
 @pytest.mark.parametrize("text", ["", " ;; ", "-- nothing"])
