@@ -31,7 +31,7 @@ class Numbers:
     """The elements of every channel are sent with numbers without a gap, and none follows the last one (rule 4.3)."""
 
     def __init__(self) -> None:
-        self._next: dict[int, int] = {}  # by channel
+        self._next: dict[tuple[str, int], int] = {}  # by sender and channel
         self._ended: set[int] = set()
         self._wrong: list[str] = []
 
@@ -39,12 +39,12 @@ class Numbers:
         if header.kind not in NUMBERED:
             return
         channel = header.channel
-        expected = self._next.get(channel, header.sequence)
+        expected = self._next.get((source, channel), header.sequence)
         if header.sequence != expected:
             self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, expected {expected}")
         if channel in self._ended:
             self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, which has ended")
-        self._next[channel] = header.sequence + 1
+        self._next[source, channel] = header.sequence + 1
         if header.kind in ENDINGS:
             self._ended.add(channel)
 

@@ -11,6 +11,7 @@ from cep.plan.channels import ChannelId, publisher_channel
 from cep.plan.route import Route
 from cep.transport import wire
 from cep.transport.wire import Header
+from cep.world.segments import Sealed
 from driver.streams.commands import Leave, StreamCommand
 from driver.streams.sent_log import SentLog
 
@@ -24,6 +25,7 @@ class StreamReader:
     """One source instance that reads the stream, and our channel to it."""
 
     def __init__(self, document: Document, stream: str, publisher: str) -> None:
+        self.stream = stream
         self.query, self.endpoint = str(document["query"]), str(document["endpoint"])
         self.place = self.query, int(document["epoch"]), int(document["instance"])
         self.attempt = int(document.get("attempt", 0))
@@ -47,6 +49,12 @@ class StreamReader:
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
         self.told_idle = False  # and has not answered since
+
+    @property
+    def lasting(self) -> int:
+        """Its entry, whatever the attempt."""
+        query, epoch, instance = self.place
+        return ChannelId.entry(query, self.stream, instance, epoch).id
 
     @property
     def is_here(self) -> bool:
@@ -98,10 +106,14 @@ class StreamReader:
             self.opened, self.closed, self.taken = False, True, NOT_KNOWN
 
     def note(self, header: Header, body: Any = None) -> bool:
-        """It is sent that: is it to go now?"""
+        """It is sent that: is it to go now? Raises Sealed: it is not taken, for another publisher goes on in our place."""
         if self.log is None:
             return True
-        self.log.add(header, body)
+        try:
+            self.log.add(header, body)
+        except Sealed as error:
+            self.opened, self.closed, self.refused = False, True, str(error)
+            raise
         if not self.opened or self.next != header.sequence:
             return False
         self.next += 1
@@ -144,6 +156,7 @@ class StreamReader:
             return
         if self.log is not None and word.get("covered"):
             self.is_covered = True
+        if self.log is not None:  # what was not taken is told; it is to be sent again, by another publisher
             self.log.forget()
         self.refused = word.get("reason", self.refused)
         if said_goodbye and word and not word.get("heard"):
@@ -229,7 +242,8 @@ class StreamReaders(dict[int, StreamReader]):
         """Those that are gone are no readers any more."""
         gone = [channel for channel, reader in self.items() if reader.gone]
         for channel in gone:
-            del self[channel]
+            if (log := self.pop(channel).log) is not None:
+                log.forget()  # its query is over
         gone, self._left = gone + self._left, []
         return [Leave(channel) for channel in gone]
 

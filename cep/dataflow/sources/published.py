@@ -21,6 +21,7 @@ from cep.dataflow.sources.publishers import (
     Published,
     PublisherPartition,
     PublisherRefused,
+    TakenUntil,
     Vanished,
     VanishedPublishers,
 )
@@ -81,7 +82,9 @@ class PublishedSource:
         self.vanished = VanishedPublishers()
         self.late = LateRows()
         self.is_restored = False  # it goes on from a checkpoint, and publishers send what came behind it once more
-        self.resumes: dict[str, tuple[int, int]] = {}  # of those that were open there: elements and bytes that were taken
+        self.resumes: dict[str, TakenUntil] = {}  # of those that were open there
+        self.owed: dict[str, str] = {}  # likewise, which publisher of that name it was
+        self.left_at: dict[str, TakenUntil] = {}  # of those that have closed: another one of the name goes on from there
         self.closed: dict[str, str] = {}  # by name, which publisher has closed last
         self.covered: dict[str, str] = {}  # likewise at that checkpoint: one that has not heard of it sends nothing once more
 
@@ -97,6 +100,15 @@ class PublishedSource:
         self.had_any = True
         self._note_idle()
         return self.watermark
+
+    def left_off(self, name: str) -> TakenUntil:
+        """From where a publisher of that name goes on that is not open: behind the last one of the name."""
+        return self.resumes.get(name) or self.left_at.get(name) or TakenUntil(0, 0)
+
+    def has_come(self, name: str, incarnation: str) -> None:
+        """That publisher of the name, by itself or by what it has kept."""
+        if self.owed.get(name) == incarnation:
+            del self.owed[name]
 
     def wake(self, name: str) -> int:
         """A publisher that was idle is about to send again. The watermark that it is registered at."""
@@ -137,6 +149,8 @@ class PublishedSource:
 
     def close(self, name: str) -> None:
         """What it sent has been taken; its watermark binds nothing any more."""
+        if (known := self.publishers.get(name)) is not None and known.incarnation:
+            self.left_at[name] = known.taken
         self.publishers.leave(name)
         self._recombine()
         self.finish(last=False)
@@ -210,6 +224,8 @@ class PublishedSource:
             self._rouse(publisher.name)
         if self.is_restored and batch is not None and int(batch.time.min()) < self.watermark:
             raise ClusterError(f"{publisher.described}: rows that it sent once more come too late: others were not waiting for them")
+        if publisher.incarnation:
+            publisher.taken_until = max(publisher.taken_until, after)
         if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
         if isinstance(element, Idle) and all(isinstance(behind[0], Barrier) for behind in publisher.inbox.queue):
@@ -304,7 +320,8 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": {name: [each.inbox.taken, each.inbox.consumed] for name, each in self.publishers.items()},
+            "open": {name: [each.incarnation, *each.taken] for name, each in self.publishers.items()},
+            "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
 
     def restore(self, positions: Sequence[Position]) -> None:
@@ -327,7 +344,9 @@ class PublishedSource:
     def expect_again(self, position: Position) -> None:
         """The publishers that were open there: each sends what was not taken then, and nothing is taken before all have come."""
         self.is_restored = True
-        self.resumes = {name: (sequence, consumed) for name, (sequence, consumed) in position["open"].items()}
+        self.resumes = {name: TakenUntil(*taken) for name, (_, *taken) in position["open"].items()}
+        self.owed = {name: incarnation for name, (incarnation, *_) in position["open"].items()}
+        self.left_at = {name: TakenUntil(*taken) for name, taken in position["left_at"].items()}
         self.expected = set(self.resumes)
         self.closed = dict(position["closed"])
         self.covered = dict(self.closed)
