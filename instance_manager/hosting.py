@@ -42,10 +42,11 @@ READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under
 
 
 class Taken(NamedTuple):
-    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was."""
+    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was; which publisher it was."""
 
     sequence: int
     closed: bool
+    incarnation: str
 
 
 @dataclass

@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from cep.errors import CepError
+from cep.model.ids import name_id
 from cep.transport.wire import Header
 from cep.world.rings import Owner, Ring, Rings, place_of
 from driver.rest import NotLeading, Rest, Unreachable, error_of
 from driver.streams.background import Aside
 from driver.streams.data_plane import TICK_NS, DataPlane
+from driver.streams.own_rings import OwnRings
 from driver.streams.publisher import Steps
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionOptions
@@ -48,6 +50,17 @@ class SimulatedRings(Rings):
     @property
     def place(self) -> dict[str, Any]:
         return {"folder": MACHINE}
+
+
+class SimulatedOwnRings(OwnRings):
+    """Those of one of its processes."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        super().__init__(f"{name_id(endpoint):016x}", lambda: Owner(MACHINE, 0, endpoint))
+        self.folder = folder
+
+    def at(self, place: Mapping[str, Any]) -> Ring | None:
+        return super().at(place_of(self.folder))
 
 
 class LostAnswer(Exception):
@@ -130,12 +143,9 @@ class SimulatedPlane(DataPlane):
     """What waits in it is a program."""
 
     def __init__(self, network: SimulatedNetwork, sockets: SimulatedSockets, clock: ProcessClock, folder: Path) -> None:
-        self.schedule, self.folder = network.schedule, folder
-        schedule, owner = network.schedule, Owner(MACHINE, 0, sockets.endpoint)
-        super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone, owner=lambda: owner)
-
-    def ring_at(self, place: Mapping[str, Any]) -> Ring | None:
-        return super().ring_at(place_of(self.folder))
+        self.schedule = schedule = network.schedule
+        rings = SimulatedOwnRings(folder, sockets.endpoint)
+        super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone, rings=rings)
 
     def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
         self.current.wait(lambda: not messages.empty(), round(timeout * 1e9))

@@ -123,6 +123,7 @@ class SimulatedCluster:
     def restart_writer(self) -> None:
         """A program that was killed comes again, and goes on from the rows that count."""
         self.writers += 1
+        self.numbers.died(self.writer.plane.endpoint)
         self.writer = ClientProcess(self.schedule, self.network, self.doors, f"writer-{self.writers}", self.rings)
         self.writer.start()
         if self.publishes:

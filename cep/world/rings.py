@@ -171,6 +171,12 @@ class RingLog:
         for segment in () if self._is_sealed else self.segments:
             self.ring.give(segment)
 
+    def abandon(self) -> None:
+        """What was kept here is kept in our own memory now, and nothing more comes: a reader is not to take it for all there is."""
+        self.segments[-1].leave_partial()
+        for segment in () if self._is_sealed else self.segments[:-1]:
+            self.ring.give(segment)
+
     @property
     def _is_sealed(self) -> bool:
         """Then it is another process's."""
@@ -186,6 +192,8 @@ class KeptLog:
             raise NoSegment("expected at least one segment, got none")
         self.document = self._segments[0].document
         self.first = self.end = self._segments[0].first
+        if self._segments[-1].is_partial:
+            raise NoSegment(f"{self._segments[-1].path}: the rest was kept by its process, in its own memory")
         for segment in self._segments:
             if segment.first != self.end:
                 raise NoSegment(f"{segment.path}: expected to begin at element {self.end}, got {segment.first}")

@@ -29,7 +29,7 @@ from cep.errors import ClusterError
 
 MAGIC = int.from_bytes(b"CEPRING1", "little")
 HEAD_WORDS = 8
-_MAGIC, _LENGTH, _SEALED, _FIRST, _DOCUMENT_BYTES = range(5)
+_MAGIC, _LENGTH, _SEALED, _FIRST, _DOCUMENT_BYTES, _PARTIAL = range(6)
 _HEAD_BYTES = 8 * HEAD_WORDS
 _ELEMENT = struct.Struct("<QQQ")  # its number, bytes of its head, bytes of its body
 #: Of membarrier(2), by machine.
@@ -161,6 +161,15 @@ class Segment:
     def seal(self) -> None:
         """Nothing more counts, once `barrier` has passed."""
         self._words[_SEALED] = 1
+
+    @property
+    def is_partial(self) -> bool:
+        """Is what comes behind its elements kept elsewhere?"""
+        return bool(self._words[_PARTIAL])
+
+    def leave_partial(self) -> None:
+        """What comes is kept elsewhere."""
+        self._words[_PARTIAL] = 1
 
     def elements(self) -> Iterator[Element]:
         """Those that count now. Raises NoSegment: the segment is cut short, or nonsense."""

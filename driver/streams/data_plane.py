@@ -18,22 +18,20 @@ import queue
 import threading
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from cep.errors import ProtocolError
-from cep.model.limits import RING_BYTES_MAX
 from cep.transport import wire
 from cep.transport.keyring import Keyring
 from cep.transport.sockets import Sockets, is_gone, open_sockets
 from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
-from cep.world.rings import Owner, Ring, is_here
 from driver.processes.process import Home
 from driver.streams.commands import Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.own_place import ALONE, OwnPlace
+from driver.streams.own_rings import OwnRings
 
 LOG = logging.getLogger(__name__)
 BEAT_NS = 1_000_000_000
@@ -53,7 +51,7 @@ class DataPlane:
     its channel may not be known yet. Close it, or it closes with the process.
 
     `unique` makes parts of names that no other has; `gone` says whether the process at an endpoint has ended; `on_close` takes down
-    what the sockets stood in; `owner`: which process we are.
+    what the sockets stood in; `rings`: where we keep what readers may ask for again.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class DataPlane:
         unique: Callable[[], str] = unique_name,
         gone: Callable[[str], bool] | None = None,
         on_close: Callable[[], None] = lambda: None,
-        owner: Callable[[], Owner] = Owner.ours,
+        rings: OwnRings | None = None,
     ) -> None:
         self.sockets, self.clock, self.unique, self.on_close = sockets, clock or SystemClock(), unique, on_close
         self.is_gone = gone or partial(is_gone, ours=sockets.endpoint)
@@ -84,8 +82,7 @@ class DataPlane:
         self.thread = threading.Thread(target=self._run, name="cep-data", daemon=True)
         self._tick_due = self._beat_due = 0
         self._incarnations = itertools.count()
-        self._owner = owner
-        self._rings: dict[str, Ring] = {}  # by the folder that they are in
+        self.rings = rings or OwnRings(f"{self.id:016x}")
 
     @staticmethod
     def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:
@@ -103,17 +100,6 @@ class DataPlane:
     def incarnation(self) -> str:
         """What tells one of our publishers from all others that have had its name, or will."""
         return f"{self.endpoint}#{next(self._incarnations)}"
-
-    def ring_at(self, place: Mapping[str, Any]) -> Ring | None:
-        """Our ring in the folder that another process describes so; None: we do not see it, or may not write there."""
-        folder = str(place.get("folder"))
-        with self.lock:
-            if folder not in self._rings and is_here(place) and not self.closed:
-                try:
-                    self._rings[folder] = Ring(Path(folder), f"{self.id:016x}", self._owner(), RING_BYTES_MAX)
-                except OSError as error:
-                    LOG.warning("%s: no ring can be made there: %s", folder, error)
-            return self._rings.get(folder)
 
     def send(self, endpoint: str, header: Header, body: Any = None) -> None:
         """From any thread."""
@@ -179,8 +165,7 @@ class DataPlane:
     def _end(self) -> None:
         with self.reading:
             self.sockets.close()
-        for ring in self._rings.values():
-            ring.close()
+        self.rings.close()
         self.on_close()
 
     # Reading

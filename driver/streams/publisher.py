@@ -64,7 +64,7 @@ class Publisher:
     def __init__(self, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool, closer: Closer) -> None:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{plane.unique()}"
-        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation(), plane.ring_at)
+        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation(), plane.rings.at)
         self.core.silence.ends(plane.clock.steady_ns())
         self.rows = PublishedRows(stream)
         self.lock = threading.RLock()  # of the core, until what it says has been sent
@@ -230,6 +230,8 @@ class Publisher:
         """To the first of `readers` that has credit."""
         core = self.core
         if not core.settled(readers, len(body)):
+            with self.lock:
+                self._obey(core.press(readers, len(body)))
             yield Wait(self, lambda: core.settled(readers, len(body)))
         with self.lock:
             if (reader := core.choose(readers, len(body))) is not None:

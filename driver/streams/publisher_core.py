@@ -78,6 +78,12 @@ class PublisherCore:
         over = self.closing or self.lost or any(r.closed for r in readers) or all(r.gone for r in readers)
         return bool(over) or first_with_credit(readers, size) is not None
 
+    def press(self, readers: Iterable[StreamReader], size: int) -> Sequence[StreamCommand]:
+        """Where there is no room for a batch of so many bytes beside what is kept a commit is asked for, and status says who waits."""
+        full = [(each, each.log) for each in readers if each.log is not None and each.is_here and not each.has_room(size)]
+        said = {"publisher": self.name, "endpoint": self.endpoint}
+        return [Send(each.endpoint, Header(wire.OPEN, each.entry), wire.to_json(said | {"keeps": log.bytes})) for each, log in full]
+
     def keep(self, reader: StreamReader, header: Header, body: Any) -> bool:
         """A batch for a reader is kept, if its query recovers. Is it to be sent now? Raises Sealed: it does not count."""
         try:
@@ -150,7 +156,11 @@ class PublisherCore:
     def _ask_again(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """With what holds for the first element that is kept for it."""
         kept = ((reader, reader.log) for reader in list(readers) if reader.log is not None)
-        return [each for reader, log in kept for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first})]
+        return [
+            each
+            for reader, log in kept
+            for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first, "volatile": reader.is_volatile})
+        ]
 
     def drop_gone(self, documents: Iterable[Document]) -> Sequence[StreamCommand]:
         """`documents` describe what reads the stream now: a reader that is not among them is gone, and one of a query that has recovered
@@ -218,19 +228,22 @@ class PublisherCore:
         listening = self._goes_on_at(said.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         self.numbering.start_at(header.watermark)
         if reader.log is not None:
-            self._lay(reader, reader.log, said)
+            if reader.opened and not self._is_laid(reader, reader.log, said) and not said.get("volatile"):
+                reader.is_volatile, reader.was_let_in = True, False
+                reader.lose_place()
+                return self._ask_again([reader])
             return [*listening, *self._send_backlog(reader)] if reader.opened else NOTHING
         return [*listening, *(self.silence.say_idle([reader]) if self.silence.idle else NOTHING)]
 
-    def _lay(self, reader: StreamReader, log: SentLog, said: Document) -> None:
-        """What it will be sent is kept in the ring where its process asks for it."""
-        if not reader.opened or log.ring is not None or log.first != log.end:
-            return
+    def _is_laid(self, reader: StreamReader, log: SentLog, said: Document) -> bool:
+        """Is what it is sent kept in a ring, if its process sees that? One that has begun elsewhere stays there."""
+        if log.ring is not None or log.first != log.end:
+            return log.ring is not None
         ring = None if said.get("ring") is None else self.ring_at(said["ring"])
         if ring is None:
             why = "it offers no ring" if said.get("ring") is None else f"{said['ring'].get('folder')} is not seen from here"
             LOG.info("%s: what query %r is sent is kept in this process, and goes with it: %s", self.described, reader.query, why)
-            return
+            return False
         query, epoch, instance = reader.place
         about = {"query": query, "epoch": epoch, "instance": instance, "stream": self.stream.name, "publisher": self.name}
         about["entry"] = reader.lasting
@@ -239,6 +252,8 @@ class PublisherCore:
             log.lay_in(ring.log(publisher_channel(reader.lasting, self.name), log.first, document))
         except RingFull as full:
             LOG.warning("%s: what query %r is sent is kept in this process, and goes with it: %s", self.described, reader.query, full)
+        reader.is_volatile = log.ring is None
+        return log.ring is not None
 
     def _send_backlog(self, reader: StreamReader) -> Sequence[StreamCommand]:
         """Once more, as far as it has credit; behind the last of it, what holds now."""

@@ -36,6 +36,8 @@ class StreamReader:
         self.asked = False  # to let us in, and has not said no
         self.next = 0  # the number of the element that it is sent next
         self.is_covered = False  # our last word is
+        self.is_volatile = False  # what it is sent is kept in our process, and a commit has to know that
+        self.was_let_in = False  # of a query that recovers; once
         self.is_known = False  # a commit covers that it has let us in
         self.told_all = False  # behind what it was sent once more, what holds now
         self.credit = Credit()
@@ -99,6 +101,7 @@ class StreamReader:
             self.log.begin_at(header.sequence)
             self.sequence = header.sequence
         self.is_known |= bool(said.get("known"))
+        self.was_let_in = True
         self.credit.limit, self.next = said.get("limit", 0), header.sequence
         self.credit.sent, self.credit.consumed = said.get("received", 0), said.get("consumed", 0)
         self.watermark = header.watermark
@@ -258,7 +261,7 @@ class StreamReaders(dict[int, StreamReader]):
     @property
     def awaited(self) -> bool:
         """Is there one of a query that recovers which has never let us in?"""
-        return any(each.log is not None and not (each.opened or each.log.end or each.gone or each.closed) for each in list(self.values()))
+        return any(each.log is not None and not (each.was_let_in or each.gone or each.closed) for each in list(self.values()))
 
     @property
     def asleep(self) -> dict[int, StreamReader]:

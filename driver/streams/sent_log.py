@@ -70,11 +70,11 @@ class SentLog:
         return None if body is None else (segment, at, len(body))
 
     def _fall_back(self, ring: RingLog, full: RingFull) -> None:
-        """What is in the ring comes here, and the ring's goes: half of it there would look like all."""
+        """What is in the ring comes here."""
         LOG.warning("what is sent is kept in this process, and goes with it: %s", full)
         self.elements[self.head :] = [self._whole(each) for each in self.elements[self.head :]]
         self.ring = None
-        ring.remove()
+        ring.abandon()
 
     def _whole(self, element: tuple[Header, Any]) -> tuple[Header, Any]:
         """With its body as bytes: what is on its way may outlive the segment."""

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, Protocol
 
 from cep.dataflow.meter import Account
 from cep.dataflow.sources.published import PublishedSource
-from cep.dataflow.sources.publishers import PublisherPartition
+from cep.dataflow.sources.publishers import Owed, PublisherPartition
+from cep.model.ids import name_id
 from cep.plan.channels import publisher_channel
 from cep.transport import wire
 from cep.transport.wire import Header
@@ -87,6 +88,7 @@ class Heir:
         self.inherited: defaultdict[int, list[Inherited]] = defaultdict(list)  # by channel
         self._done: set[tuple[int, Place]] = set()  # by entry
         self._documents: dict[Place, dict[str, Any]] = {}
+        self._unreadable: set[Place] = set()
         self._ticks = 0
 
     # What there is
@@ -127,6 +129,36 @@ class Heir:
             self._documents[place] = found
         return self._documents.get(place, {})
 
+    # What is not there
+
+    @property
+    def place(self) -> str:
+        """Stands for where the rings are, on all machines and for all time; empty: there are none."""
+        try:
+            return "" if self.rings is None else f"{name_id(json.dumps(self.rings.place)):016x}"
+        except OSError:
+            return ""
+
+    def is_lost(self, entry: Entry, name: str, incarnation: Any) -> bool:
+        """Was another publisher of the name open at the last checkpoint, and has left more than has come?"""
+        owed = entry.source.owed.get(name)
+        return owed is not None and owed.incarnation != incarnation and not self._has_left_nothing(entry, name, owed)
+
+    def _has_left_nothing(self, entry: Entry, name: str, owed: Owed) -> bool:
+        """A log is there before its first row is sent; so one that has none where it would be has sent nothing."""
+        documents = [self._document(place) for place in self._places(entry, name)]
+        return (
+            bool(owed.kept_at)
+            and owed.kept_at == self.place
+            and all(owed.incarnation != each.get("incarnation", owed.incarnation) for each in documents)
+        )
+
+    def stands_in(self, id_: int, hosted: InstanceHost, entry: Entry, name: str) -> bool:
+        """For one that does not come, whatever has become of its process: with what it has left, be that nothing."""
+        owed = entry.source.owed.get(name)
+        self.precede(id_, hosted, entry, name, "")
+        return name in entry.source.publishers or (owed is not None and self._has_left_nothing(entry, name, owed))
+
     # Taking
 
     def _take_all(self, id_: int, hosted: InstanceHost, entry: Entry, name: str, places: Iterable[Place]) -> None:
@@ -144,7 +176,9 @@ class Heir:
         try:
             return self.rings.sealed(*place)
         except (NoSegment, OSError) as error:
-            LOG.warning("%s: what a publisher has kept cannot be read: %s", hosted.instance.name, error, extra=hosted.about())
+            if place not in self._unreadable:
+                LOG.warning("%s: what a publisher has kept cannot be read: %s", hosted.instance.name, error, extra=hosted.about())
+            self._unreadable.add(place)
             return None
 
     def _take(self, id_: int, given: Inherited) -> None:
@@ -154,7 +188,7 @@ class Heir:
         known = source.publishers.get(given.name)
         if known is None:
             known = self.receiving.register(hosted, entry, given.name, client_documents.time(opening, "sent_until"))
-        known.incarnation, before = given.incarnation, known.inbox.sequence
+        known.incarnation, known.kept_at, before = given.incarnation, self.place, known.inbox.sequence
         source.has_come(given.name, given.incarnation)
         self.receiving.adopt(channel, hosted, entry, known, door_of(entry.format, opening))
         for element in log.elements():
@@ -198,7 +232,8 @@ class Heir:
         last.ticks -= 1
         if last.ticks > 0 or known.inbox.queue:
             return
-        if last.name in source.owed:
+        owed = source.owed.pop(last.name, None)
+        if owed is not None and not self._has_left_nothing(last.entry, last.name, owed):
             hosted.instance.fail(f"stream {source.stream!r}: what publisher {last.name!r} sent behind the last checkpoint is lost")
         else:
             source.vanish(last.name)
@@ -212,7 +247,7 @@ class Heir:
     def taken(self, hosted: InstanceHost) -> dict[int, Taken]:
         """Of partitions that have closed here."""
         return {
-            channel: Taken(last.entry.source.left_at[last.name].elements, True)
+            channel: Taken(last.entry.source.left_at[last.name].elements, True, last.incarnation)
             for channel, given in self.inherited.items()
             if (last := given[-1]).closed and last.hosted is hosted and last.name in last.entry.source.left_at
         }
@@ -248,5 +283,6 @@ def _come_to(source: PublishedSource, name: str) -> int:
 def _is_due(source: PublishedSource, name: str, log: KeptLog) -> bool:
     """Does something of the log come next, or is it of the publisher that is waited for, or known?"""
     known, incarnation, following = source.publishers.get(name), log.document.get("incarnation"), _come_to(source, name)
-    is_its = incarnation == (source.owed.get(name) if known is None else known.incarnation)
+    owed = source.owed.get(name)
+    is_its = incarnation == (known.incarnation if known is not None else owed.incarnation if owed is not None else "")
     return log.first <= following < log.end or (is_its and log.first <= following == log.end)

@@ -22,12 +22,12 @@ def is_over(source: PublishedSource, name: str) -> bool:
     return source.ended or (source.ending and name not in source.resumes and name not in source.publishers)
 
 
-def missing(source: PublishedSource, name: str, document: Mapping[str, Any]) -> str:
-    """What the publisher should send once more and has not kept; empty: nothing."""
+def missing(source: PublishedSource, name: str, document: Mapping[str, Any], is_lost: bool) -> str:
+    """What the publisher should send once more and has not kept, or, if that `is_lost`, another one of its name; empty: nothing."""
     known, incarnation = source.publishers.get(name), client_documents.text(document, "incarnation", "")
     wanted = source.left_off(name).elements if known is None else known.inbox.sequence
     first = client_documents.read_count(document, "kept_from", 0)
-    if name in source.owed and source.owed[name] != incarnation:
+    if is_lost:
         return f"stream {source.stream!r}: what publisher {name!r} sent behind the last checkpoint is lost: this is another one of its name"
     if first <= wanted or (known is not None and known.incarnation == incarnation):
         return ""

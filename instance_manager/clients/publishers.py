@@ -110,14 +110,22 @@ class Publishers:
             self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)
+        elif "keeps" in document:
+            self._press(hosted, entry, name, client_documents.read_count(document, "keeps"))
         elif hosted.recovery is not None and not self._is_next(header.channel, hosted, entry, name, document):
             self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": REPLACED}))
-        elif missing := openings.missing(entry.source, name, document):
+        elif missing := openings.missing(entry.source, name, document, self.heir.is_lost(entry, name, document.get("incarnation"))):
             hosted.instance.fail(missing)
             hosted.wake()
         else:
             self._let_in(channel, hosted, entry, name, endpoint, document)
             hosted.wake()  # it may have been the last that was waited for
+
+    def _press(self, hosted: InstanceHost, entry: Entry, name: str, keeps: int) -> None:
+        """A publisher waits for a commit, with so many bytes that it keeps until then."""
+        if hosted.recovery is not None and (known := entry.source.publishers.get(name)) is not None:
+            hosted.recovery.pressing, known.waits_with = True, keeps
+            hosted.wake()
 
     def _is_next(self, id_: int, hosted: InstanceHost, entry: Entry, name: str, document: Mapping[str, Any]) -> bool:
         """What another publisher of the name has kept comes before it. False: it is the one that another one has replaced."""
@@ -125,7 +133,8 @@ class Publishers:
         known = source.publishers.get(name)
         if self.heir.has_replaced(entry, name, incarnation):
             return False
-        if incarnation != (source.owed.get(name) if known is None else known.incarnation):
+        owed = source.owed.get(name)
+        if incarnation != (known.incarnation if known is not None else owed.incarnation if owed is not None else ""):
             self.heir.precede(id_, hosted, entry, name, incarnation)
         return True
 
@@ -139,10 +148,11 @@ class Publishers:
         else:
             openings.cancel_closing(entry, known)
         if own is not None:
-            if known.incarnation not in ("", incarnation):  # a checkpoint has to know that it is another one
+            volatile = client_documents.flag(document, "volatile", False)
+            if known.incarnation not in ("", incarnation) or (volatile and known.kept_at):  # a checkpoint has to know that
                 self.answered.discard(channel)
-            known.incarnation = incarnation
-            source.has_come(name, incarnation)
+            known.incarnation, known.kept_at = incarnation, "" if volatile else self.heir.place
+            source.owed.pop(name, None)
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
         self.file(channel, hosted, entry, known, endpoint, door)
@@ -155,7 +165,8 @@ class Publishers:
         """`known`: a commit covers it."""
         hosted, entry, publisher, _, _ = self.here[channel]
         source, inbox, name = entry.source, publisher.inbox, publisher.name
-        here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known} | self._ring(hosted)
+        here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
+        here |= self._ring(hosted) | {"volatile": not publisher.kept_at}
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
         until, record = max(source.watermark, publisher.promised), max(source.records.get(name, 0), publisher.behind)
         answer = Header(wire.OPENED, channel, inbox.sequence, watermark=until, record=record)
@@ -338,16 +349,17 @@ class Publishers:
         """How much it has taken of each of its publishers, by channel."""
         found = ((channel, here.entry.source, here.publisher) for channel, here in self.here.items() if here.hosted is hosted)
         return self.heir.taken(hosted) | {
-            channel: Taken(known.inbox.taken, known.name not in source.publishers) for channel, source, known in found
+            channel: Taken(known.inbox.taken, known.name not in source.publishers, known.incarnation) for channel, source, known in found
         }
 
     def cover(self, taken: Mapping[int, Taken]) -> None:
         """A commit covers that: it will not be asked for once more, and what was opened there is open whatever happens."""
         for channel, each in taken.items():
             self.heir.cover(channel, each)
-            if channel not in self.here:
-                continue
+            if channel not in self.here or self.here[channel].publisher.incarnation != each.incarnation:
+                continue  # it has gone, or another one of its name has come behind that
             _, entry, publisher, _, _ = self.here[channel]
+            publisher.waits_with = 0
             if each.closed:
                 self.let_go(channel, word={"heard": True, "covered": True})
             elif not (endpoint := entry.endpoints[publisher.name]):
@@ -382,9 +394,9 @@ class Publishers:
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
             gone = sorted(source.expected & source.resumes.keys())
             source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
-            if gone and not source.expected:
+            if lost := [] if source.expected else [name for name in gone if not self.heir.stands_in(id_, hosted, entry, name)]:
                 hosted.instance.fail(
-                    f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {openings.gone(gone)}"
+                    f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {openings.gone(lost)}"
                 )
             if not source.expected:
                 del self._expecting[id_]

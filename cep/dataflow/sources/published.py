@@ -18,6 +18,7 @@ from cep.dataflow.sources.lateness import NONE_BAD, LateRows, Range, in_range, j
 from cep.dataflow.sources.publishers import (
     Closing,
     OpenPublishers,
+    Owed,
     Published,
     PublisherPartition,
     PublisherRefused,
@@ -83,7 +84,7 @@ class PublishedSource:
         self.late = LateRows()
         self.is_restored = False  # it goes on from a checkpoint, and publishers send what came behind it once more
         self.resumes: dict[str, TakenUntil] = {}  # of those that were open there
-        self.owed: dict[str, str] = {}  # likewise, which publisher of that name it was
+        self.owed: dict[str, Owed] = {}  # likewise, until it comes: which publisher of the name it was
         self.left_at: dict[str, TakenUntil] = {}  # of those that have closed: another one of the name goes on from there
         self.closed: dict[str, str] = {}  # by name, which publisher has closed last
         self.covered: dict[str, str] = {}  # likewise at that checkpoint: one that has not heard of it sends nothing once more
@@ -107,7 +108,7 @@ class PublishedSource:
 
     def has_come(self, name: str, incarnation: str) -> None:
         """That publisher of the name, by itself or by what it has kept."""
-        if self.owed.get(name) == incarnation:
+        if (owed := self.owed.get(name)) is not None and owed.incarnation == incarnation:
             del self.owed[name]
 
     def wake(self, name: str) -> int:
@@ -320,7 +321,7 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": {name: [each.incarnation, *each.taken] for name, each in self.publishers.items()},
+            "open": {name: [each.incarnation, each.kept_at, *each.taken] for name, each in self.publishers.items()},
             "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
 
@@ -344,8 +345,8 @@ class PublishedSource:
     def expect_again(self, position: Position) -> None:
         """The publishers that were open there: each sends what was not taken then, and nothing is taken before all have come."""
         self.is_restored = True
-        self.resumes = {name: TakenUntil(*taken) for name, (_, *taken) in position["open"].items()}
-        self.owed = {name: incarnation for name, (incarnation, *_) in position["open"].items()}
+        self.resumes = {name: TakenUntil(*taken) for name, (_, _, *taken) in position["open"].items()}
+        self.owed = {name: Owed(incarnation, kept_at) for name, (incarnation, kept_at, *_) in position["open"].items()}
         self.left_at = {name: TakenUntil(*taken) for name, taken in position["left_at"].items()}
         self.expected = set(self.resumes)
         self.closed = dict(position["closed"])
@@ -361,6 +362,9 @@ class PublishedSource:
             if self.idle:
                 return f"nobody of stream {self.stream!r}, of which no publisher is open{gone}; it comes as far as what is read beside it"
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
+        if full := [each for each in self.publishers.values() if each.waits_with]:
+            keeps = f"it keeps {full[0].waits_with:,} bytes until then, and has no room for more"
+            return f"a commit, as publisher {full[0].name} of stream {self.stream!r} does: {keeps}"
         idle = self.publishers.idle
         if len(idle) == len(self.publishers):
             return f"nobody of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"

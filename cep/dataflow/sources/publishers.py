@@ -46,6 +46,13 @@ class TakenUntil(NamedTuple):
     watermark: int = MIN_TIME
 
 
+class Owed(NamedTuple):
+    """The publisher of a name that was open at a checkpoint, and where what it had sent outlives its process; empty: it does not."""
+
+    incarnation: str
+    kept_at: str
+
+
 @dataclass(slots=True)
 class PublisherPartition:
     """One open publisher, a partition of the stream."""
@@ -57,9 +64,11 @@ class PublisherPartition:
     last_row_us: int | None = None  # when its last batch came, by the clock; None: none yet
     watermark: int = MIN_TIME
     idle: bool = False
-    incarnation: str = ""  # which publisher of that name; empty: its query does not recover, and the next two are not kept
+    incarnation: str = ""  # which publisher of that name; empty: its query does not recover, and the next three are not kept
+    kept_at: str = ""  # what it has sent outlives its process there; empty: it does not
     taken_until: int = MIN_TIME  # its watermark behind what was taken
     inherited: int = 0  # so many elements came of what another has kept: what comes of them by itself has come already
+    waits_with: int = 0  # bytes that it keeps until a commit, with room for no more
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
 
     @property

@@ -10,7 +10,7 @@ from cep.model.limits import KEPT_BYTES_MAX
 from cep.transport import wire
 from cep.transport.wire import Header
 from cep.world.rings import FIRST_BYTES, Owner, Ring, Rings
-from cep.world.segments import Sealed
+from cep.world.segments import NoSegment, Sealed
 from driver.streams.sent_log import OPENING, SentLog
 
 GONE = Owner("here", 1, "long ago")
@@ -98,11 +98,12 @@ def test_a_ring_that_is_full_makes_its_publisher_wait(tmp_path: Path) -> None:
 
 
 def test_what_has_no_room_in_a_ring_is_kept_in_the_process_with_all_before_it(tmp_path: Path) -> None:
-    """A part of it in the ring would look like the whole."""
+    """And the part of it in the ring does not look like the whole."""
     log = filled(Ring(tmp_path, "r", GONE, 2 * FIRST_BYTES), 50)
     log.add(Header(wire.BATCH, 1, 50), bytes(2 * FIRST_BYTES))
-    assert log.ring is None and not Rings(tmp_path).logs("r")
-    assert bodies(log) == [bytes(10)] * 50 + [bytes(2 * FIRST_BYTES)]
+    with pytest.raises(NoSegment, match="the rest was kept by its process"):
+        Rings(tmp_path).sealed("r", Rings(tmp_path).logs("r")[0])
+    assert log.ring is None and bodies(log) == [bytes(10)] * 50 + [bytes(2 * FIRST_BYTES)]
     log.cover(51)
     assert log.bytes == 0
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cep.config import ClusterConfig, InstanceManagerConfig
+from cep.dataflow.sources.publishers import Owed
 from cep.elements import MIN_TIME, Batch
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreted
@@ -140,10 +141,10 @@ class Process:
         self.reader.publishers.published(header, body)
         self.reader.settle()
 
-    def close(self) -> None:
+    def close(self, last: bool = True) -> None:
         """Its last word is kept, and does not leave."""
         assert self.log is not None
-        word = {"last": True, "others": [], "endpoint": self.reader.client.endpoint, "entry": self.reader.entry}
+        word = {"last": last, "others": [], "endpoint": self.reader.client.endpoint, "entry": self.reader.entry}
         header = Header(wire.CLOSE, publisher_channel(self.reader.entry, "p"), self.sequence)
         self.log.append(self.sequence, header.pack(), wire.to_json(word))
 
@@ -283,18 +284,85 @@ def test_one_that_is_owed_and_does_not_come_fails_the_query(reader: Reader) -> N
     """What the first of a name has kept is not what the second has sent."""
     opened(reader, "a").die()
     reader.settle(LOOK_TICKS)
-    reader.source.owed["p"] = "b"  # which a checkpoint knew, and which has come behind it and kept nothing
+    reader.source.owed["p"] = Owed("b", "")  # which a checkpoint knew, and which has come behind it and kept nothing
     reader.settle(grace(reader) + 2)
     assert reader.hosted.instance.state == "failed" and "is lost" in reader.hosted.instance.cause
 
 
 def test_a_stranger_of_the_name_does_not_stand_in_for_one_that_has_kept_nothing(reader: Reader) -> None:
-    reader.process("a").open().send(3)
+    process = reader.process("a")
+    process.opening["volatile"] = True
+    process.open().send(3)
     piece = reader.checkpoint()
     reader.begin(piece)
     reader.process("b").open()
     reader.settle()
     assert reader.hosted.instance.state == "failed" and "another one of its name" in reader.hosted.instance.cause
+
+
+def test_a_publisher_without_room_asks_for_a_commit_and_is_named(reader: Reader) -> None:
+    process = opened(reader)
+    reader.settle()
+    reader.hosted.recovery.pressing = False  # type: ignore[union-attr]
+    reader.publishers.open(Header(wire.OPEN, reader.entry), process.opening | {"keeps": 1 << 28})
+    assert reader.hosted.recovery is not None and reader.hosted.recovery.pressing
+    assert "a commit, as publisher p of stream 'events' does: it keeps 268,435,456 bytes" in reader.source.waits_for(0)
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    assert "a commit" not in reader.source.waits_for(0)
+
+
+def test_one_that_has_sent_nothing_leaves_nothing(reader: Reader) -> None:
+    """It was killed before it heard that it was let in, for its log is begun then."""
+    reader.process("a").open()
+    piece = reader.checkpoint()
+    reader.begin(piece)
+    other = reader.process("b").open()
+    other.send(2)
+    assert (rows(reader), reader.hosted.instance.state) == (2, "running")
+
+
+def test_what_has_gone_on_elsewhere_is_not_all(reader: Reader) -> None:
+    """Its ring was full."""
+    process = opened(reader)
+    piece = reader.checkpoint()
+    process.send(2)
+    assert process.log is not None
+    process.log.abandon()
+    process.die()
+    reader.begin(piece)
+    assert reader.source.expected == {"p"}
+    reader.process("b").open()
+    assert reader.hosted.instance.state == "failed" and "another one of its name" in reader.hosted.instance.cause
+
+
+def test_one_that_keeps_what_it_sends_to_itself_is_let_in_when_a_commit_knows_that(reader: Reader) -> None:
+    process = reader.process("a").open()
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    reader.settle()
+    said, _ = reader.last(wire.OPENED)
+    assert not said["volatile"] and said["ring"]
+    process.opening["volatile"] = True
+    reader.heard.clear()
+    process.open()
+    assert not [kind for kind, _, _ in reader.heard if kind == wire.OPENED]
+    reader.publishers.cover(reader.publishers.taken(reader.hosted))
+    reader.settle()
+    assert reader.last(wire.OPENED)[0]["volatile"]
+
+
+def test_a_commit_that_knows_the_one_before_says_nothing_of_another(reader: Reader) -> None:
+    """It had closed; the other came behind that."""
+    process = opened(reader)
+    process.close(last=False)
+    process.die()
+    reader.settle(LOOK_TICKS)
+    taken = reader.publishers.taken(reader.hosted)
+    reader.process("b").open()
+    reader.heard.clear()
+    reader.publishers.cover(taken)
+    reader.settle()
+    channel = publisher_channel(reader.entry, "p")
+    assert not [kind for kind, _, header in reader.heard if header.channel == channel] and channel in reader.publishers.here
 
 
 class TestStopped:
