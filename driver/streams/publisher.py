@@ -228,16 +228,18 @@ class Publisher:
 
     def _send_to(self, readers: Sequence[StreamReader], body: Any, created_ns: int, stamp: int, fingerprint: int = 0) -> Steps[None]:
         """To the first of `readers` that has credit."""
-        core = self.core
-        if not core.settled(readers, len(body)):
+        core, is_settled = self.core, False
+        while not is_settled:
+            if not core.settled(readers, len(body)):
+                with self.lock:
+                    self._obey(core.press(readers, len(body)))
+                yield Wait(self, lambda: core.settled(readers, len(body)))
             with self.lock:
-                self._obey(core.press(readers, len(body)))
-            yield Wait(self, lambda: core.settled(readers, len(body)))
-        with self.lock:
-            if (reader := core.choose(readers, len(body))) is not None:
-                header = core.numbering.batch(reader, len(body), created_ns, stamp, fingerprint)
-                if core.keep(reader, header, body):
-                    self.plane.send(reader.endpoint, header, body)
+                is_settled = core.settled(readers, len(body))  # one may have lost its place in between
+                if is_settled and (reader := core.choose(readers, len(body))) is not None:
+                    header = core.numbering.batch(reader, len(body), created_ns, stamp, fingerprint)
+                    if core.keep(reader, header, body):
+                        self.plane.send(reader.endpoint, header, body)
 
     def _tell_watermark(self) -> None:
         with self.lock:

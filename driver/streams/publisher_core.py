@@ -98,7 +98,7 @@ class PublisherCore:
             raise self.lost
         if self.closing:
             raise ClusterError(f"{self.described} was closed while it waited for credit")
-        if self.was_closed:
+        if self.was_closed or any(reader.closed for reader in readers):
             self.check_heard()
         return first_with_credit(readers, size)
 

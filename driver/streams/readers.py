@@ -37,6 +37,7 @@ class StreamReader:
         self.next = 0  # the number of the element that it is sent next
         self.is_covered = False  # our last word is
         self.is_volatile = False  # what it is sent is kept in our process, and a commit has to know that
+        self.is_over = False  # the stream has ended there, of a query that recovers
         self.was_let_in = False  # of a query that recovers; once
         self.is_known = False  # a commit covers that it has let us in
         self.told_all = False  # behind what it was sent once more, what holds now
@@ -94,7 +95,7 @@ class StreamReader:
         assert self.log is not None
         self.credit = Credit()
         if not self.opened:
-            self.gone = bool(said.get("over")) and self.log.first == self.log.end
+            self.gone = self.is_over = bool(said.get("over")) and self.log.first == self.log.end
             self.lose_place()
             return
         if self.sequence == 0 and not self.log.elements:
@@ -188,6 +189,7 @@ class StreamReaders(dict[int, StreamReader]):
         super().__init__()
         self.stream, self.publisher = stream, publisher
         self._turn = 0
+        self._over: set[tuple[str, int, int]] = set()  # places where the stream has ended for us
         self._left: list[int] = []  # channels of attempts that are over
 
     # Which of them gets a batch
@@ -214,7 +216,7 @@ class StreamReaders(dict[int, StreamReader]):
 
     def add(self, documents: Iterable[Document]) -> list[StreamReader]:
         """Those among them that are not known yet."""
-        kept = {reader.place for reader in self.values() if reader.log is not None}
+        kept = {reader.place for reader in self.values() if reader.log is not None} | self._over
         new = [reader for reader in self._described(documents) if reader.channel not in self and reader.place not in kept]
         self.update((reader.channel, reader) for reader in new)
         return new
@@ -243,6 +245,7 @@ class StreamReaders(dict[int, StreamReader]):
 
     def forget_gone(self) -> Sequence[StreamCommand]:
         """Those that are gone are no readers any more."""
+        self._over |= {reader.place for reader in self.values() if reader.is_over}
         gone = [channel for channel, reader in self.items() if reader.gone]
         for channel in gone:
             if (log := self.pop(channel).log) is not None:

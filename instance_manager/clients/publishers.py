@@ -107,7 +107,9 @@ class Publishers:
         if entry is not None and openings.is_covered(entry.source, name, document):
             self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"heard": True, "covered": True}))
         elif hosted is None or entry is None or hosted.instance.done or openings.is_over(entry.source, name):
-            self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
+            over = entry is not None and (entry.source.ended or openings.is_over(entry.source, name))
+            record = entry.source.records.get(name, 0) if entry is not None else 0
+            self.sockets.send(endpoint, Header(wire.OPENED, channel, record=record), wire.to_json({"here": False, "over": over}))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)
         elif "keeps" in document:
