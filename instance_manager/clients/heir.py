@@ -157,7 +157,9 @@ class Heir:
         """For one that does not come, whatever has become of its process: with what it has left, be that nothing."""
         owed = entry.source.owed.get(name)
         self.precede(id_, hosted, entry, name, "")
-        return name in entry.source.publishers or (owed is not None and self._has_left_nothing(entry, name, owed))
+        if name not in entry.source.publishers and owed is not None and self._has_left_nothing(entry, name, owed):
+            entry.source.give_up(name)
+        return name not in entry.source.resumes
 
     # Taking
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -321,9 +322,18 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": {name: [each.incarnation, each.kept_at, *each.taken] for name, each in self.publishers.items()},
+            "open": self._resuming() | {name: [each.incarnation, each.kept_at, *each.taken] for name, each in self.publishers.items()},
             "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
+
+    def _resuming(self) -> dict[str, list[Any]]:
+        """Those that have not come yet are as open as they were."""
+        return {name: [*self.owed.get(name, Owed("", "")), *taken] for name, taken in self.resumes.items()}
+
+    def give_up(self, name: str) -> None:
+        """One that has not come will not, and has left nothing."""
+        self.resumes.pop(name, None)
+        self.owed.pop(name, None)
 
     def restore(self, positions: Sequence[Position]) -> None:
         """Publishers may have opened here before. Of several positions the least promise counts, and the greatest `since`."""

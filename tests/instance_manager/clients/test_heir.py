@@ -239,6 +239,18 @@ def test_one_made_anew_takes_what_is_behind_the_checkpoint(reader: Reader) -> No
     assert rows(reader) == 3 + 6, "three were taken before the checkpoint, and are counted"
 
 
+def test_a_checkpoint_knows_of_those_that_have_not_come_back_yet(reader: Reader) -> None:
+    """Another recovery comes before its publisher does."""
+    process = opened(reader)
+    reader.begin(reader.checkpoint())
+    assert reader.source.expected == {"p"}
+    reader.begin(reader.checkpoint())
+    assert reader.source.expected == {"p"}
+    process.open()
+    reader.settle()
+    assert reader.last(wire.OPENED)[1].sequence == 1 and reader.hosted.instance.state == "running"
+
+
 def test_one_that_had_taken_all_knows_that_it_is_gone(reader: Reader) -> None:
     process = opened(reader)
     piece = reader.checkpoint()
