@@ -40,6 +40,7 @@ SOON_S = 0.05  # after which the next kill may come while the query recovers
 LATER_S = 1.0
 AGAIN_S = 0.05
 COUNTED_S = 10.0
+GRACE_S = 60.0  # in which a program that was killed has come again, however busy the machine is: later its rows would be late
 DEATHS_MAX = 3  # that a query may be blamed for without a checkpoint in between
 AT_ONCE = 0.2  # of the kills, which do not wait for the query
 
@@ -282,7 +283,7 @@ class Faults:
         self.rows, self.rate, self.published = rows, rate, rate > 0
         self.choose, self.result = random.Random(seed), Result()
         self.paths, self.wanted = "" if self.published else write_files(folder, rows), expected(rows)
-        self.cluster = LocalCluster(instances=instances, data=[folder])
+        self.cluster = LocalCluster(instances=instances, data=[folder], grace_s=GRACE_S)
 
     def run(self, kills: int) -> Result:
         with self.cluster:
