@@ -7,7 +7,7 @@ credit, and dies with the reader alone, and then the next one begins anew: which
    LOOK_TICKS. Its elements are numbered, so what is on its way on the socket all the same has come already.
 2. A publisher that opens under the name of another one goes on behind what that has kept: its log is sealed, so that even if its process
    only was stopped nothing counts that is not here.
-3. The partition stays open for GRACE_TICKS of this process, which a stopped one does not count; the name may come again meanwhile. Then it
+3. The partition stays open for `silence_s`, in ticks of this process, which a stopped one does not count; the name may come again meanwhile. Then it
    has vanished, and what it sent is complete.
 4. A log is removed when a commit covers that its partition has closed, or that another publisher of the name has gone on.
 """
@@ -34,7 +34,7 @@ from instance_manager.clients import client_documents
 from instance_manager.clients.doors import Door, door_of
 from instance_manager.hosting import Entry, InstanceHost, Taken
 
-GRACE_TICKS = 100  # of 100 ms each
+TICK_S = 0.1
 LOOK_TICKS = 5
 LOG = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ class Place(NamedTuple):
 
 @dataclass
 class Inherited:
-    """A log that was taken. `ticks`: how often more its partition is looked at before it closes."""
+    """A log that was taken. `ticks`: how often its partition was looked at since."""
 
     log: KeptLog
     hosted: InstanceHost
     entry: Entry
-    ticks: int = GRACE_TICKS
+    ticks: int = 0
     closed: bool = False
 
     @property
@@ -218,21 +218,21 @@ class Heir:
 
     # Every 100 ms
 
-    def tick(self, entries: Mapping[int, tuple[InstanceHost, Entry]]) -> None:
+    def tick(self, entries: Mapping[int, tuple[InstanceHost, Entry]], silence_s: float) -> None:
         self._ticks += 1
         if self._ticks % LOOK_TICKS == 0:
             self.look(entries)
         for channel, given in list(self.inherited.items()):
-            self._count_down(channel, given[-1])
+            self._count(channel, given[-1], silence_s)
 
-    def _count_down(self, channel: int, last: Inherited) -> None:
+    def _count(self, channel: int, last: Inherited, silence_s: float) -> None:
         """Until its partition closes, unless another publisher of the name goes on."""
         source, hosted = last.entry.source, last.hosted
         known = source.publishers.get(last.name)
         if known is None or known.incarnation != last.incarnation:
             return
-        last.ticks -= 1
-        if last.ticks > 0 or known.inbox.queue:
+        last.ticks += 1
+        if last.ticks * TICK_S < silence_s or known.inbox.queue:
             return
         owed = source.owed.pop(last.name, None)
         if owed is not None and not self._has_left_nothing(last.entry, last.name, owed):

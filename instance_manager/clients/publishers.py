@@ -390,7 +390,7 @@ class Publishers:
 
     def tick(self, silence_s: float, away_s: float) -> None:
         """`away_s`: this process did not listen for so long, which is no publisher's silence."""
-        self.heir.tick(self.entries)
+        self.heir.tick(self.entries, silence_s)
         for id_, (hosted, entry) in list(self._expecting.items()):
             source = entry.source
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
