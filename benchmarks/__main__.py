@@ -11,7 +11,7 @@ import typer
 
 from benchmarks import model, report
 from benchmarks.faults import cuts, fuzz, fuzz_links, kills, leaks, recoveries
-from benchmarks.harness import Harness, Outcome
+from benchmarks.harness import Harness, RowOutcome
 from benchmarks.measured import links, placement
 from benchmarks.nexmark import command as nexmark
 from benchmarks.rows import chosen
@@ -47,7 +47,7 @@ def run(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     harness = Harness(work or _work_folder(), pairs, records, lambda line: print(line, file=sys.stderr, flush=True))
-    outcomes: list[Outcome] = []
+    outcomes: list[RowOutcome] = []
     for row in rows:
         outcomes.append(harness.run(row))
         document = report.to_json(outcomes, pairs)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import zmq
 
-from benchmarks.data import Made, as_texts, dataset
+from benchmarks.data import DataOnDisk, as_texts, dataset
 from benchmarks.measured.window import query, visits
 from benchmarks.metering import drained, metered
 from cep.dataflow.outputs.output import BATCH_BYTES_MANY, BATCH_BYTES_MAX
@@ -77,7 +77,7 @@ def calibrate(cache: Path, records: int = RECORDS) -> Calibration:
     return Calibration(read - carried, window - carried, tuple_bytes, rows, message_ns, byte_ns, memory_byte_ns())
 
 
-def _subqueries(data: Made) -> tuple[float, float]:
+def _subqueries(data: DataOnDisk) -> tuple[float, float]:
     """CPU ns per tuple of the two processes in which the two subqueries run, channel included."""
     asked = query(visits(data.names()["csv"]), pre_aggregation="off", parallelism=1)
     # Not bound by the planner, which would put both into one process.
@@ -90,7 +90,7 @@ def _subqueries(data: Made) -> tuple[float, float]:
     return used.cpu["im-0"] * 1e9 / data.data.records, used.cpu["im-1"] * 1e9 / data.data.records
 
 
-def bytes_of_a_tuple(data: Made, rows: int = 10_000) -> float:
+def bytes_of_a_tuple(data: DataOnDisk, rows: int = 10_000) -> float:
     """The size of the Arrow message that carries the key and the event time."""
     named = data.names()
     addresses, times = (np.fromfile(named[name], kind, rows) for name, kind in (("addresses", np.uint32), ("times", np.int64)))

@@ -91,7 +91,7 @@ NAMED: dict[str, Data | Bids] = {
 
 
 @dataclass(frozen=True)
-class Made:
+class DataOnDisk:
     """`data` on disk."""
 
     data: Data | Bids
@@ -106,7 +106,7 @@ class Made:
         return self.data.describe(self.folder)
 
 
-def dataset(name: str, cache: Path, records: int | None = None) -> Made:
+def dataset(name: str, cache: Path, records: int | None = None) -> DataOnDisk:
     """The dataset of that name from `cache`, made now if it is not there; `records`: a smaller one of the same density.
 
     Raises KeyError for a name that is not in NAMED, OSError where the disk refuses.
@@ -121,7 +121,7 @@ def dataset(name: str, cache: Path, records: int | None = None) -> Made:
         making.mkdir(parents=True)
         data.write(making)
         making.rename(folder)
-    return Made(data, folder)
+    return DataOnDisk(data, folder)
 
 
 def _write_column(path: Path, numbers: range, column: Callable[[range], np.ndarray]) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.data import Made, dataset
+from benchmarks.data import DataOnDisk, dataset
 from benchmarks.lines import digest
 from benchmarks.memory import ASKED, at_hand, bytes_at_hand
 from benchmarks.pairs import Bar, Measured, measured, middles, ratios
 from benchmarks.programs import compile_here, named
 from benchmarks.rows import LINES, Command, Row
-from benchmarks.sides import STANDING, Run, RunFailed, Side, side
+from benchmarks.sides import STANDING, ComparedSide, Run, RunFailed, side
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,7 +38,7 @@ class Verdict:
 
 
 @dataclass
-class Outcome:
+class RowOutcome:
     """What came of a row. `problem` says why there are no verdicts; `unequal` how answers differ."""
 
     row: Row
@@ -58,9 +58,9 @@ class Harness:
     def __init__(self, work: Path, pairs: int, records: int | None = None, say: Callable[[str], None] = print) -> None:
         self.work, self.pairs, self.records, self.say = work, pairs, records, say
 
-    def run(self, row: Row) -> Outcome:
+    def run(self, row: Row) -> RowOutcome:
         """What came of it; a command that fails is told of in `problem`."""
-        outcome = Outcome(row, load=(os.getloadavg()[0], 0.0))
+        outcome = RowOutcome(row, load=(os.getloadavg()[0], 0.0))
         if missing := _missing(row):
             outcome.problem = f"{missing} is not there yet"
         else:
@@ -71,7 +71,7 @@ class Harness:
         outcome.load = (outcome.load[0], os.getloadavg()[0])
         return outcome
 
-    def _measure(self, row: Row, outcome: Outcome) -> None:
+    def _measure(self, row: Row, outcome: RowOutcome) -> None:
         self._compile((*row.ours, *(row.reference or ())))
         data = dataset(row.data, self.work / "data", self.records) if row.data else None
         outcome.data = data.describe() if data else ""
@@ -88,7 +88,7 @@ class Harness:
         for name, command in row.beside.items():
             outcome.beside[name] = self._beside(row, command, data)
 
-    def _pair(self, row: Row, ours: Side, reference: Side | None, outcome: Outcome) -> None:
+    def _pair(self, row: Row, ours: ComparedSide, reference: ComparedSide | None, outcome: RowOutcome) -> None:
         """The sides run in turn, as often as the row says."""
         for _ in range(row.turns):
             if reference is not None:
@@ -97,17 +97,17 @@ class Harness:
             if reference is not None:
                 outcome.unequal = outcome.unequal or _unequal(row, outcome.ours[-1], outcome.reference[-1])
 
-    def _warm(self, row: Row, ours: Side, reference: Side | None) -> str:
+    def _warm(self, row: Row, ours: ComparedSide, reference: ComparedSide | None) -> str:
         """Runs both once; how their answers differ, empty if they do not."""
         mine = self._answered(row, ours)
         return "" if reference is None else _unequal(row, mine, self._answered(row, reference))
 
-    def _answered(self, row: Row, command: Side) -> Run:
+    def _answered(self, row: Row, command: ComparedSide) -> Run:
         """A run; where lines are compared, with their digest."""
         run = self._run(command)
         return run | {LINES: digest(self.out)} if row.equal == LINES else run
 
-    def _beside(self, row: Row, command: Command, data: Made | None) -> Run:
+    def _beside(self, row: Row, command: Command, data: DataOnDisk | None) -> Run:
         try:
             self._compile(command)
             with self._side(row.cores, command, data) as beside:
@@ -115,7 +115,7 @@ class Harness:
         except RunFailed as failure:
             return {"problem": str(failure)}
 
-    def _side(self, cores: str, command: Command, data: Made | None) -> AbstractContextManager[Side]:
+    def _side(self, cores: str, command: Command, data: DataOnDisk | None) -> AbstractContextManager[ComparedSide]:
         words = [part.format(**self._names(data)) for part in command]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
         if self.records is not None or STANDING in command:
@@ -126,7 +126,7 @@ class Harness:
         for name in named(command):
             compile_here(name, self.programs)
 
-    def _run(self, command: Side) -> Run:
+    def _run(self, command: ComparedSide) -> Run:
         shutil.rmtree(self.out, ignore_errors=True)
         self.out.mkdir(parents=True)
         if self.records is None:
@@ -142,7 +142,7 @@ class Harness:
     def programs(self) -> Path:
         return self.work / "programs"
 
-    def _names(self, data: Made | None) -> dict[str, object]:
+    def _names(self, data: DataOnDisk | None) -> dict[str, object]:
         here: dict[str, object] = {"programs": self.programs, "out": self.out, "python": sys.executable}
         return here if data is None else here | data.names()
 
@@ -191,7 +191,7 @@ def _member(run: Run, path: str) -> float:
     return float(found)
 
 
-def _figures(row: Row, outcome: Outcome) -> str:
+def _figures(row: Row, outcome: RowOutcome) -> str:
     """The last pair's figures, for the screen."""
     sides = {"reference": outcome.reference[-row.turns :], "ours": outcome.ours[-row.turns :]}
 

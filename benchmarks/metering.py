@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -98,6 +100,15 @@ def turns(standing: bool) -> Iterator[None]:
         return
     for _ in sys.stdin:
         yield
+
+
+def recovering(asked: Any) -> dict[str, str]:
+    """The options of a query whose command has `--recover`."""
+    return {"recover": asked.recover, "checkpoint": "1s"}
+
+
+def add_recovery(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recover", default="off", help="of the query; with a checkpoint a second")
 
 
 def pin(pid: int, core: int) -> None:

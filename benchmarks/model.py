@@ -50,12 +50,12 @@ class Core:
     node: int
     peers: list[int]  # the cores of its replica, itself among them
     turn: int
-    inbox: deque[int] = field(default_factory=deque)  # by whom
+    inbox: deque[int] = field(default_factory=deque)  # of which core
     under_way: int = 0
     busy: bool = False
 
 
-class Model:
+class ReplicaModel:
     """Replicas of the query on cores; a step is a message made or taken. Deterministic."""
 
     def __init__(self, seats: list[list[int]], topology: Topology, costs: Calibration) -> None:
@@ -65,7 +65,7 @@ class Model:
         for nodes in seats:
             peers = list(range(len(self.cores), len(self.cores) + len(nodes)))
             self.cores += [Core(node, peers, turn=i + 1) for i, node in enumerate(nodes)]
-        self.events: list[tuple[float, int, int, int]] = []  # when it is done (ns), core, by whom it was made, for whom
+        self.events: list[tuple[float, int, int, int]] = []  # when it is done (ns), core, of which it was made, for which
         self.taken = 0
 
     def throughput(self, messages: int = MESSAGES_PER_CORE) -> float:
@@ -156,8 +156,8 @@ def curve(costs: Calibration, nodes: Iterable[int], messages: int = MESSAGES_PER
     return [
         Point(
             n,
-            Model(not_aware(n, machine), machine, costs).throughput(messages),
-            Model(aware(n, machine), machine, costs).throughput(messages),
+            ReplicaModel(not_aware(n, machine), machine, costs).throughput(messages),
+            ReplicaModel(aware(n, machine), machine, costs).throughput(messages),
         )
         for n in nodes
     ]

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Outcome, Verdict
+from benchmarks.harness import RowOutcome, Verdict
 from benchmarks.pairs import Measured, change
 from hibench.numa.machine import Machine
 
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
-def to_json(outcomes: Iterable[Outcome], pairs: int) -> Document:
+def to_json(outcomes: Iterable[RowOutcome], pairs: int) -> Document:
     """Everything that was measured, every run of it."""
     return {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -46,7 +46,7 @@ def compiler() -> str:
         return "none"
 
 
-def _row(outcome: Outcome) -> Document:
+def _row(outcome: RowOutcome) -> Document:
     row = outcome.row
     return {
         "name": row.name,

@@ -171,6 +171,39 @@ def _skew(shape: str, s: str, instances: int) -> Row:
     )
 
 
+_RECOVER = ("--recover", "on-commit")
+_KEPT_SHARE = 0.97
+"""Of what a query does without checkpoints: what it does with one a second."""
+
+
+def _checkpoint(what: str, row: Row, figure: str, sign: str = ">=") -> Row:
+    """`row` with checkpoints, against the same without."""
+    value = _KEPT_SHARE if sign == ">=" else round(1 / _KEPT_SHARE, 3)
+    return replace(
+        row,
+        name=f"checkpoint-{what}",
+        what=f"{row.what}, with a checkpoint a second against without",
+        reference=row.ours,
+        ours=(*row.ours, *_RECOVER),
+        reference_cores=row.cores,
+        bars=(Bar(figure, sign, value, "against the same without checkpoints"),),
+        beside={},
+        notes="",
+    )
+
+
+_BASE = Row(
+    "window", "fixed window, text file to answers written", module("window", *_FILE, STANDING), (), "zipf", equal=LINES, turns=_SHORT
+)
+_MANY = Row("many", "5,000 small continuous queries, 1 tuple/s each", module("many"), (), cores="0-1")
+CHECKPOINTS: tuple[Row, ...] = (
+    _checkpoint("window", _BASE, _CPU),
+    _checkpoint("sequential", _operator("sequential", "bids in hundreds of each auction", ""), _CPU),
+    _checkpoint("join", _operator("interval-join", "each bid with the updates of its auction", "", records="{both}"), _CPU),
+    _checkpoint("fast-path", _latency(10_000), "tuples_per_instance_cpu_s"),
+    _checkpoint("many", _MANY, "cores.instance managers", "<="),
+)
+
 TABLE: tuple[Row, ...] = (
     Row(
         name="window",
@@ -297,12 +330,15 @@ TABLE: tuple[Row, ...] = (
         cores="0-1",
         notes="Memory a query and what idle queries cost stand among the figures of the run.",
     ),
+    *CHECKPOINTS,
 )
 
 
 def chosen(names: Iterable[str], table: tuple[Row, ...] = TABLE) -> list[Row]:
-    """The rows of these names in the table's order; none named: all. Raises ValueError for a name that is not there."""
-    wanted = set(names)
+    """The rows of these names in the table's order; none named: all; `checkpoint` is all of its rows. Raises ValueError for a name that is
+    not there."""
+    families = {"checkpoint": [row.name for row in table if row.name.startswith("checkpoint-")]}
+    wanted = {row for name in names for row in families.get(name, [name])}
     unknown = sorted(wanted - {row.name for row in table})
     if unknown:
         raise ValueError(f"no row {', '.join(map(repr, unknown))}; there are {', '.join(row.name for row in table)}")

@@ -23,14 +23,14 @@ class RunFailed(Exception):
     """A command did not end well, or said something else than a line of JSON."""
 
 
-class Side(Protocol):
+class ComparedSide(Protocol):
     """Runs a command once; one that stands is told `line`. Raises RunFailed."""
 
     def __call__(self, line: str = "") -> Run: ...
 
 
 @contextmanager
-def side(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[Side]:
+def side(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[ComparedSide]:
     """A command, in a process for each run, or in one that stands until the block is left, and is gone then."""
     if STANDING not in words:
         yield lambda line="": _said(words, *_once(words, environment))

@@ -64,5 +64,6 @@ from driver.cluster import Cluster as Cluster
 from driver.cluster import Running as Running
 from driver.engines import deploy as deploy
 from driver.local import LocalCluster as LocalCluster
+from driver.streaming_sql.front import sql as sql
 from driver.streams.publisher import Publisher as Publisher
 from driver.streams.subscription import Subscription as Subscription

@@ -17,7 +17,7 @@ from cep.errors import CepError, ClusterError, QueryError, counted
 from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
 from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import door, hosts, looking
+from driver import door, hosts, looking, sql_command
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
@@ -231,6 +231,7 @@ def dead_letters(
 looking.register(app)
 hosts.register(app)
 door.register(app)
+sql_command.register(app)
 
 
 def _with_pointer(error: CepError) -> str:
@@ -290,15 +291,19 @@ def _manager_line(manager: dict[str, Any]) -> str:
 
 
 def _recovery(found: dict[str, Any] | None) -> str:
-    """Of a query that recovers: how often it has and why, and how often it takes a checkpoint."""
+    """Of a query that recovers: how often it has and why, how often it takes a checkpoint, what that costs, and how old the last one is."""
     if found is None:
         return ""
-    taken = found["checkpoints"]
+    taken, last = found["checkpoints"], found["checkpoints"]["last"]
+    if found["recovering"]:
+        since = f"the checkpoint of {last['age_s']:.1f} s ago" if last else "the beginning"
+        return f" (attempt {found['attempts']}) from {since}: {found['reason']}"
     every = f"; a checkpoint every {taken['interval_s']:g} s"
     slower = f" ({taken['asked_s']:g} s asked for)" if taken["interval_s"] > taken["asked_s"] else ""
     wrong = f"; the last one could not be taken: {taken['error']}" if taken["error"] else ""
     times = f"; recovered {found['attempts']} times, lately from: {found['reason']}" if found["attempts"] else ""
-    return f"{every}{slower}{wrong}{times}"
+    size = f", the last {last['age_s']:.1f} s ago of {last['bytes']:,} bytes, in {taken['took_us'] / 1000:g} ms" if last else ", none yet"
+    return f"{every}{slower}{size}{wrong}{times}"
 
 
 def _status_table(found: list[dict[str, Any]]) -> Table:

@@ -23,8 +23,9 @@ from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import BUDGET_BYTES, SubscriptionOptions
+from driver.streams.subscription_core import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.subscriptions import Subscriptions
+from driver.streams.tokens import Token
 
 Deployable = Query | model.Query | Mapping[str, Any]
 """A query from the builder, as a value or as a document."""
@@ -81,6 +82,8 @@ class Running:
         keep_s: float = 60.0,
         event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
+        resumable: bool = False,
+        resume: str | None = None,
     ) -> Subscription:
         """Answers of the output stream `stream` from now on; returns when it is registered: nothing that comes after is lost.
 
@@ -90,14 +93,18 @@ class Running:
             event_time: adds a last column `event_time`, or of the name given, where the stream has a column of that name itself.
                 It is NULL at the end of event time.
             budget_bytes: how much each producing instance holds for a reader before it counts as slow.
+            resumable: of a query that recovers: it gives tokens (`Subscription.token`), by which another process may go on with it.
+            resume: goes on exactly behind the rows that were taken when this token was given; it is resumable again.
 
         Raises:
             StreamEnded: the query is over; names how many rows came out.
             QueryFailed: it has failed.
-            QueryError: the stream has a column of the name that the event time is to have.
+            QueryError: the stream has a column of the name that the event time is to have; or it cannot be resumed from that token, and
+                why.
         """
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes)
-        return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, options).attach(self.name)
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None)
+        token = None if resume is None else resumed(resume, stream, self.name, options)
+        return Subscription(self.cluster.rest, self.cluster.data_plane(), stream, options, resume=token).attach(self.name)
 
     def status(self) -> dict[str, Any]:
         """State, cause, instances and what each of them waits for."""
@@ -167,6 +174,13 @@ class Running:
             pass
         if fails and answer["state"] == "failed":
             raise _failed(self.name, answer["cause"])
+
+
+def resumed(text: str, stream: str, query: str | None, options: SubscriptionOptions) -> Token:
+    """The token of that text. Raises QueryError: it is none, or of something else."""
+    token = Token.of(text)
+    token.check(stream, query, bool(options.event_time))
+    return token
 
 
 def _failed(query: str, cause: dict[str, Any] | None) -> QueryFailed:
@@ -366,9 +380,19 @@ class Cluster:
         keep_s: float = 60.0,
         event_time: bool | str = False,
         budget_bytes: int = BUDGET_BYTES,
+        resumable: bool = False,
+        resume: str | None = None,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Subscription:
-        """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost."""
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes)
+        """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost. Arguments as
+        those of `Running.subscribe`.
+
+        `window_bytes`: of what is held within the budget, how much each producing instance sends before it is taken; the rest waits there.
+        """
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes)
+        if resume is not None:
+            token = resumed(resume, stream, None, options)
+            return Subscription(self.rest, self.data_plane(), stream, options, resume=token).attach(token.query)
         producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:

@@ -113,7 +113,7 @@ def audit(
     token: Token = None,
     ca: Authority = None,
 ) -> None:
-    """Prints who deployed, stopped, moved or deleted what, and what came of it."""
+    """Prints with which token what was deployed, stopped, moved or deleted, and what came of it."""
     with Cluster(url, token, ca=ca) as cluster:
         found = cluster.audit(last)
     if as_json:

@@ -74,6 +74,8 @@ class Outlet:
     keeps: bool = False
     subscriptions: dict[str, SubscriptionChannel] = field(default_factory=dict)
     dropped_rows: int = 0
+    opened: int = 0  # subscriptions so far
+    dropped: set[str] = field(default_factory=set)  # subscriptions whose clients were silent for too long, which none may go on with
 
     @property
     def stream(self) -> str:
@@ -338,7 +340,9 @@ def transfer_channel(query: str, subquery: str, index: int, epoch: int, move: in
 
 def open_subscription(sockets: Sockets, outlet: Outlet, terms: Terms, sent_until: int = MIN_TIME) -> SubscriptionChannel:
     make = KeptChannel if outlet.keeps else SubscriptionChannel
-    subscription = make(sockets, outlet.channel.to(terms.id), outlet.format, terms, sent_until)
+    subscription = make(sockets, outlet.channel.to(terms.id, terms.holder), outlet.format, terms, sent_until)
+    outlet.opened += 1
+    subscription.lineage = f"{outlet.channel.attempt}.{outlet.opened}"
     outlet.subscriptions[terms.id] = subscription
     return subscription
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
+from cep.kernels.tables.growing import let_go
 from cep.service.logs import about
 from cep.world.clock import Clock
 from cep.world.memory import Bound, Memory
@@ -125,6 +126,7 @@ def most_of(instances: Iterable[InstanceHost]) -> str:
 def give_memory_back() -> None:
     """To the kernel: what is free in the heaps of Arrow and of the C library, which otherwise keeps it (`instance_manager.own_memory`)."""
     pa.default_memory_pool().release_unused()
+    let_go()
     library = ctypes.CDLL(None)
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)

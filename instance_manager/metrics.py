@@ -22,6 +22,7 @@ from cep.dataflow.outputs.output import EdgeOutput
 from cep.dataflow.reports import notes_of, waits_for, watermark_of
 from cep.elements import MAX_TIME, MIN_TIME
 from cep.kernels.jit import compilations
+from cep.model.packed import packed
 from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
@@ -202,14 +203,14 @@ def _moves(hosted: InstanceHost) -> dict[str, int]:
     return figures | {"move_ns": moving.paused_us * 1000, "table": moving.version}
 
 
-def _buckets(hosted: InstanceHost) -> dict[str, list[int]]:
-    """Subquery that it routes to -> a sample of rows by bucket."""
+def _buckets(hosted: InstanceHost) -> dict[str, str]:
+    """Subquery that it routes to -> a sample of rows by bucket, packed."""
     balancers = [(head, output.balancer) for head, outputs in hosted.movement.routes.items() for output in outputs]
     counts: dict[str, np.ndarray] = {}
     for head, balancer in balancers:
         if isinstance(balancer, RouteKey):
             counts[head] = counts.get(head, 0) + balancer.counts
-    return {head: each.tolist() for head, each in counts.items()}
+    return {head: packed(each) for head, each in counts.items()}
 
 
 def _output(output: EdgeOutput, query: str, now: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 At once, mostly. That an instance has ended is worth a report to the metric server and a status in ZooKeeper, upon which the orchestrator
 looks at its query: a millisecond and more of four processes, just when the last answers are on their way. So one that has ended where it
-has no clients, who would see the end, is told of together with the others of its query here: with the last of them, with one that has
+has no clients, which would see the end, is told of together with the others of its query here: with the last of them, with one that has
 clients, or with the next tick.
 """
 

@@ -45,7 +45,11 @@ class Manifests:
         except OSError:
             return
         for each in folders:
-            self._archive(each).sweep(lambda name: True)
+            self.clear(each)
+
+    def clear(self, folder: str) -> None:
+        """Of a deployment: nothing in it is of use."""
+        self._archive(folder).sweep(lambda name: True)
 
     def _archive(self, folder: str) -> Archive:
         return Archive(self.store, f"{self.folder}/{folder}")

@@ -227,16 +227,23 @@ class Relocation:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """A reader of an output stream."""
+    """A reader of an output stream. One that is `resumable` may be gone on with by other processes: `holder` of them had it before the
+    present one, which has given it the text `claim`, so that it may ask twice."""
 
     stream: str
     id: str
     endpoint: str
     on_slow: str = "block"
     keep_s: float = KEEP_S
+    resumable: bool = False
+    holder: int = 0
+    claim: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        document = asdict(self)
+        return (
+            document if self.resumable else {name: each for name, each in document.items() if name not in ("resumable", "holder", "claim")}
+        )
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> SubscriptionRecord:

@@ -40,6 +40,7 @@ from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
 from orchestrator.state.events import (
+    ClearCheckpoints,
     ClusterCommand,
     Connected,
     Delete,
@@ -240,7 +241,7 @@ class Service:
             return _PAUSE_S
         if self._deadline is None:
             return None
-        return min(max(0.0, self._deadline - self._now().steady), WAIT_S_MAX)
+        return min(max(0.0, self._deadline - self.now().steady), WAIT_S_MAX)
 
     def _take(self, word: Word) -> None:
         match word:
@@ -281,14 +282,14 @@ class Service:
                 self._see(path, event)
                 if isinstance(event, HostsSeen):
                     self._tell_of_clocks(event.hosts)
-            if self._deadline is not None and self._deadline <= self._now().steady:
+            if self._deadline is not None and self._deadline <= self.now().steady:
                 self._see(node(), Tick())
             if self._state.managers is not self._watched:
                 self._watched = self._state.managers
                 self._watch(self._watched)
             self._registry.flush(self._fence)
             self._manifests.confirmed()
-            self._rings.look(self._state, self._now())
+            self._rings.look(self._state, self.now())
 
     def _all_deaths(self) -> Deaths:
         """Those of other hosts come with their registrations."""
@@ -309,7 +310,7 @@ class Service:
         self.quarantine.clear()
         self._state = ClusterState(self.config.session_timeout_s, self.quarantine, Quotas.of(self.config), self._fence)
         with suppress(ClusterError):  # what cannot be written is set aside
-            self._put(self._state.restore(self._registry.read_all(), self._now()))
+            self._put(self._state.restore(self._registry.read_all(), self.now()))
         if self._members is not None:
             self._see(node("keys"), OfferMembersKey(self._members))
         self.leads, self.leader = True, self.config.rest
@@ -329,20 +330,21 @@ class Service:
             return due if self._rings.rings is None else min(self._rings.due, due or self._rings.due)
         except Exception as error:
             self.quarantine.set_aside(node(), error)
-            return self._now().steady + _LOOK_S
+            return self.now().steady + _LOOK_S
 
     def _drop_office(self) -> None:
         """Forgets everything: from now on another orchestrator may decide."""
         self.leads = False
         self._answers.refuse(NotLeading(None))
 
-    def _now(self) -> Now:
+    def now(self) -> Now:
+        """By its own clocks."""
         return Now.by(self.clock)
 
     # --- what is decided
 
     def _handle(self, event: Event) -> None:
-        self._put(self._state.handle(event, self._now()))
+        self._put(self._state.handle(event, self.now()))
 
     def _put(self, commands: Iterable[ClusterCommand]) -> None:
         """To be written with the next flush; manifests at once, for what names them must not be there before."""
@@ -352,6 +354,9 @@ class Service:
             if isinstance(command, WriteManifest):
                 why = self._manifests.write(command)
                 failed += [ManifestFailed(command.query, why)] * bool(why)
+                continue
+            if isinstance(command, ClearCheckpoints):
+                self._manifests.clear(command.folder)
                 continue
             nodes.append(command)
             if isinstance(command, Delete) and command.path.startswith(node("checkpoints", "")):

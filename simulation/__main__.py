@@ -17,7 +17,7 @@ import typer
 
 from simulation.cluster import MovesMade, simulated
 from simulation.faults import Fault
-from simulation.schedule import Trace
+from simulation.schedule import ScheduleTrace
 
 TWICE_EVERY = 50  # seeds, one is run twice
 COLLECT_EVERY = 25  # seeds after which what is garbage is looked for
@@ -35,22 +35,23 @@ class SeedRun:
     recoveries: int
     wrong: list[str]
     cuts: int = 0  # of the network between hosts
+    left: int = 0  # hosts
 
     def __str__(self) -> str:
-        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts"
+        moves = f"{self.moved.buckets} moves of buckets, {self.moved.instances} of instances, {self.cuts} cuts, {self.left} hosts left"
         faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.faults.items())) or "no faults"
         wrong = "".join(f"\n  WRONG {each}" for each in self.wrong)
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
-def run_seed(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> SeedRun:
+def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> SeedRun:
     """`faults`: those that happen; None: those of the seed."""
     with simulated(seed, trace, faults) as cluster:
         try:
             wrong = cluster.run()
         except Exception as error:
             wrong = [f"{error!r}\n{cluster.described()}\n{''.join(traceback.format_exception(error))}"]
-    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts
+    done = cluster.faults.done, cluster.recoveries, wrong, cluster.network.hosts.cuts, cluster.leaving.done
     return SeedRun(seed, trace.digest, trace.count, cluster.moved, *done)
 
 
@@ -63,7 +64,7 @@ def main(
 ) -> None:
     """Runs seeds; ends with 1 if one has found something wrong."""
     if seed is not None:
-        found = run_seed(seed, kept := Trace(keep=trace))
+        found = run_seed(seed, kept := ScheduleTrace(keep=trace))
         print("\n".join([*(kept.lines or ()), str(found)]))
         raise typer.Exit(bool(found.wrong))
     failed, faults, began, number, cuts = list[int](), 0, time.monotonic(), first, 0
@@ -86,8 +87,8 @@ def main(
 
 def _report(seed: int) -> SeedRun:
     """Runs one, and says so."""
-    found = run_seed(seed, Trace())
-    if seed % TWICE_EVERY == 0 and (again := run_seed(seed, Trace())).digest != found.digest:
+    found = run_seed(seed, ScheduleTrace())
+    if seed % TWICE_EVERY == 0 and (again := run_seed(seed, ScheduleTrace())).digest != found.digest:
         found.wrong.append(f"its trace is not the same twice: {found.digest}, then {again.digest}")
     print(found, flush=True)
     return found

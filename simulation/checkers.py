@@ -136,7 +136,7 @@ class CountsAgree:
             yield f"dead letters: expected {dict(self.dead)}, counted {dict(dead)}"
 
 
-class Outcome:
+class QueryOutcome:
     """A query that nothing has hit ends; one that was hit fails by name, with the cause. That a subscriber hears of an end only with all
     rows says `AnswersAgree`."""
 
@@ -167,7 +167,7 @@ class Outcome:
         if state == "failed" and not any(repr(im) in text for im in hit):
             self._wrong.append(f"the query failed, and none of {sorted(hit)} is named as the cause: {text!r}")
         if state == "stopped" and not (lost or self.publishing_failed):
-            self._wrong.append("the query was stopped, and nobody has asked for that")
+            self._wrong.append("the query was stopped, and that was not asked for")
         if self.publishing_failed and not hit and not lost:
             self._wrong.append("a publisher was told of an error, and nothing was hit")
         for stream, found in sorted(self._readers.items()):
@@ -190,4 +190,4 @@ def complaints(checkers: Iterable[Checker]) -> list[str]:
     return [f"{type(checker).__name__}: {text}" for checker in checkers for text in checker.complaints()]
 
 
-__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Outcome", "Promises", "complaints"]
+__all__ = ["AnswersAgree", "Checker", "CountsAgree", "Numbers", "Promises", "QueryOutcome", "complaints"]

@@ -24,13 +24,14 @@ from driver.streams.own_rings import OwnRings
 from driver.streams.publisher import Steps
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionOptions
+from driver.streams.tokens import Token
 from simulation.clock import ProcessClock
 from simulation.rest import BROKEN_OFF, REFUSED, FrontDoor
 from simulation.schedule import MS, S, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork, SimulatedSockets
 
 AGAIN_NS = 100 * MS  # after which an orchestrator is asked again that did not lead
-PATIENCE_S = 60.0  # with a cluster that is away: longer than it is here, so that what nobody should notice nobody notices
+PATIENCE_S = 60.0  # with a cluster that is away: longer than it is here, so that what should not be noticed is not
 LOOK_NS = 500 * MS  # so often a program looks whether the one that it has asked is there yet
 
 T = TypeVar("T")
@@ -196,7 +197,7 @@ class SimulatedRest(Rest):
         return found[0]
 
     def _error(self, said: Any) -> CepError:
-        """What a problem document tells of, or that there is none who could have written one."""
+        """What a problem document tells of, or that there is none to write one."""
         if said in (REFUSED, BROKEN_OFF):
             return Unreachable(self.url, 0.0, said == REFUSED, ConnectionError(said))
         return error_of(said)
@@ -228,8 +229,10 @@ class SimulatedAside(Aside):
 class HeardSubscription(Subscription):
     """One that tells what it takes, batch by batch as it was sent."""
 
-    def __init__(self, process: ClientProcess, stream: str, options: SubscriptionOptions, heard: Heard) -> None:
-        super().__init__(process.rest, process.plane, stream, options)
+    def __init__(
+        self, process: ClientProcess, stream: str, options: SubscriptionOptions, heard: Heard, resume: Token | None = None
+    ) -> None:
+        super().__init__(process.rest, process.plane, stream, options, resume=resume)
         self._heard = heard
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:

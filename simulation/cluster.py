@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -33,14 +34,16 @@ from driver.streams.subscription_core import SubscriptionOptions
 from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
-from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Outcome, Promises, complaints
+from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
 from simulation.client import ClientProcess, HeardSubscription, LostAnswer, SimulatedRings
 from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
 from simulation.faults import Fault, Faults, drawn_faults
 from simulation.growth import batches_of
+from simulation.leaving import Evacuations, endpoint_on, host_name
 from simulation.processes import InstanceManagerProcess, OrchestratorProcess, SimulatedProcess
-from simulation.schedule import MS, S, SeededSchedule, Task, Trace
+from simulation.resuming import ResumingReader
+from simulation.schedule import MS, S, ScheduleTrace, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
 from simulation.workload import QUERY, DrawnWorkload, publisher_name, workload
 from tests.support.running import values_of_array
@@ -48,7 +51,9 @@ from tests.support.running import values_of_array
 MODULES = ("tests.support.user_functions", "tests.support.functions_of_users")
 SENDING_PACES_NS = (0, 10 * MS, 100 * MS)  # between two batches of a publisher, at most
 LONG_PACES_NS = (100 * MS, 400 * MS, 1000 * MS)  # while something moves
+LONGEST_PACES_NS = (1 * S, 4 * S)  # while a host is left
 BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
+CALM = 0.6  # of the seeds in which hosts are left: nothing else happens
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
 PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
 KEEP_S = 20.0  # so long a subscriber may be silent
@@ -66,22 +71,24 @@ class MovesMade(NamedTuple):
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen."""
 
-    def __init__(self, seed: int, trace: Trace, folder: str, faults: Sequence[Fault] | None = None) -> None:
+    def __init__(self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None) -> None:
         self.work, self.schedule = workload(seed), SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
         expected = work.expected
         self.numbers, self.promises = Numbers(), Promises(work.query)
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
-        self.outcome = Outcome()
+        self.outcome = QueryOutcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
         self.store, self.folder = MemoryStore(), folder
-        self.drawn = drawn_faults(seed) if faults is None else tuple(faults)
+        calm = bool(work.evacuations) and random.Random(f"calm {seed}").random() < CALM
+        self.drawn = tuple(faults) if faults is not None else () if calm else drawn_faults(seed)
         self.network, self.zookeeper = SimulatedNetwork(schedule, 1 if self.drawn else work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
         self.rings = SimulatedRings(Path(folder) / "sent", self.network)
         self.rings.folder.mkdir()
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
         self.faults = Faults(self, self.drawn)
+        self.at_hosts = [random.Random(f"host of {number} {seed}").randrange(work.hosts) for number in range(work.instance_managers)]
         self.orchestrators = [self._orchestrator(number) for number in range(work.orchestrators)]
         self.managers = [self._manager(number, 1) for number in range(work.instance_managers)]
         self.doors = [orchestrator.door for orchestrator in self.orchestrators]
@@ -89,6 +96,8 @@ class SimulatedCluster:
             ClientProcess(schedule, self.network, self.doors, name, self.rings)
             for name in ("user", "writer", "mover", "reader-0", "reader-1")
         )
+        self.leaving = Evacuations(self, work.hosts, work.evacuations, ends=not self.drawn, calm=calm and not self.drawn)
+        self.checkers = (*self.checkers, self.leaving)
         self.moved, self.recoveries = MovesMade(0, 0), 0
         self.writers, self.publishes = 0, False
         self.published: set[str] = set()  # the names that have been closed, as their program knows
@@ -100,7 +109,8 @@ class SimulatedCluster:
 
     @property
     def processes(self) -> Sequence[SimulatedProcess]:
-        return (*self.orchestrators, *self.managers, *self.readers, self.user, self.writer, self.mover)
+        clients = (*self.readers, self.user, self.writer, self.mover)
+        return (*self.orchestrators, *self.managers, *clients, *self.leaving.agents)
 
     def _orchestrator(self, number: int) -> OrchestratorProcess:
         own = self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store
@@ -109,7 +119,9 @@ class SimulatedCluster:
     def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
         own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid, self.store
         paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
-        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, SimulatedRings(self.rings.folder, self.network))
+        endpoint = endpoint_on(self.at_hosts[number], f"im-{number}") if self.work.evacuations else None
+        rings = SimulatedRings(self.rings.folder, self.network)
+        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, endpoint, rings)
 
     def restart_orchestrator(self, number: int) -> None:
         self.orchestrators[number] = process = self._orchestrator(number)
@@ -155,12 +167,14 @@ class SimulatedCluster:
             reading = {stream: self._subscribe(number, stream) for number, stream in enumerate(self.answers.expected)}
             self._await(lambda: all(task.ended or self.outcome.knows(stream) for stream, task in reading.items()))
             self._insist(lambda: self.user.rest.post(path("queries", QUERY, "start")))
-            self.network.hosts.begin_cuts()
+            if not self.leaving.calm:
+                self.network.hosts.begin_cuts()
             if not self.work.files:
                 self.publishes = True
                 self.writer.run(self._publish)
             if self.work.moves:
                 self.mover.run(self._move)
+            self.leaving.begin()
             self._await_over()
             self._await(lambda: all(each.ended for each in reading.values()))
         self.is_over = True
@@ -171,13 +185,24 @@ class SimulatedCluster:
         hit, lost = self.faults.hit, self.faults.lost
         if self.work.recovers:
             self.outcome.judge_recovering(found["state"], found["cause"])
-        else:
+        elif not self._has_failed_for_a_host(found):
             self.outcome.judge(found["state"], found["cause"], hit, self.writer in lost)
         failing = self.outcome.publishing_failed
         self.answers.partial = {stream for stream in self.answers.expected if failing or not self.outcome.is_whole(stream)}
         self.counts.is_exact = found["state"] == "ended" and (self.work.recovers or not (failing or hit))
         self.recoveries = found["attempt"]
         self.moved = self._asked(_moves_made)
+
+    def _has_failed_for_a_host(self, found: dict[str, Any]) -> bool:
+        cause = found["cause"] or {}
+        said = found["state"] == "failed" and bool(self.leaving.agents)
+        return said and self.leaving.judge(cause["cause"], cause["subquery"], self.current_plan())
+
+    def current_plan(self) -> PhysicalPlan:
+        return self._asked(lambda state: state.plans[QUERY])
+
+    def is_query_over(self) -> bool:
+        return self._asked(lambda state: state.query(QUERY).state in OVER)
 
     def _deploy(self) -> None:
         """As soon as there are instance managers."""
@@ -258,19 +283,22 @@ class SimulatedCluster:
                 self._insist(lambda: self.user.rest.post(path("queries", QUERY, "stop")))
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Looked at again and again: what dies wakes nobody."""
+        """Looked at again and again: what dies wakes nothing."""
         while not condition():
             self.user.pause(20 * MS)
 
     def _subscribe(self, number: int, stream: str) -> Task:
         """The task reads to the end."""
-        reader = self.readers[number % len(self.readers)]
 
         def heard(header: Header, batch: pa.RecordBatch) -> None:
             *columns, times = (values_of_array(column) for column in batch.columns)
             rows = list(zip(times, zip(*columns, strict=True), strict=True))
             self.answers.took(stream, rows)
             self.promises.took(stream, batch.schema.names[:-1], header, rows)
+
+        if self.work.resumes:
+            return self.user.run(ResumingReader(self, stream, self.work.budget_bytes, heard).supervise)
+        reader = self.readers[number % 2]
 
         def read() -> None:
             options = SubscriptionOptions(event_time=True, budget_bytes=self.work.budget_bytes, keep_s=KEEP_S)
@@ -287,6 +315,13 @@ class SimulatedCluster:
                 self.outcome.failed(stream, error)
 
         return reader.run(read)
+
+    def new_reader(self, name: str) -> ClientProcess:
+        """Another process that reads."""
+        process = ClientProcess(self.schedule, self.network, self.doors, name, self.rings)
+        self.readers.append(process)
+        process.start()
+        return process
 
     def _publish(self) -> None:
         try:
@@ -324,8 +359,8 @@ class SimulatedCluster:
     def _send(
         self, writer: ClientProcess, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]
     ) -> None:
-        choose = self.schedule.choose
-        pace_ns = choose.choice(LONG_PACES_NS if self.work.moves else SENDING_PACES_NS)
+        choose, work = self.schedule.choose, self.work
+        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves else SENDING_PACES_NS)
         try:
             accepted = writer.finish(publisher.accepts()) if self.writers else 0
             for known, batch in _from(accepted, batches):
@@ -352,7 +387,7 @@ class SimulatedCluster:
         between_ns = choose.choice(BETWEEN_MOVES_NS)
         for _ in range(self.work.moves):
             self.mover.pause(choose.randrange(between_ns))
-            plan = self._asked(lambda state: state.plans[QUERY])
+            plan = self.current_plan()
             for verb, document in self._drawn_move(plan):
                 self._ask_for(verb, document)
 
@@ -406,6 +441,7 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
         metrics_out="ipc:///simulated/figures",
         modules=MODULES,
         budget_bytes=work.budget_bytes,
+        host=host_name(0) if work.evacuations else "",
         numa=False,
         data=("/",),
         grace_s=PUBLISHED_GRACE_S if work.recovers else GRACE_S,
@@ -413,7 +449,7 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 
 
 @contextmanager
-def simulated(seed: int, trace: Trace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
+def simulated(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
     those that happen; None: those of the seed."""
     with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:

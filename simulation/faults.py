@@ -1,8 +1,8 @@
 """What goes wrong in a simulated cluster: which faults a seed draws, and how they are done.
 
-A fault is *harmless* where the promise is that nobody notices: orchestrators die, freeze and lose their sessions, ZooKeeper stops,
+A fault is *harmless* where the promise is that it is not noticed: orchestrators die, freeze and lose their sessions, ZooKeeper stops,
 connections are cut, processes freeze for less than a session lasts, clocks jump. Others hit: an instance manager's queries, a publisher's
-stream, a subscriber. What may be expected then, `simulation.checkers.Outcome` says.
+stream, a subscriber. What may be expected then, `simulation.checkers.QueryOutcome` says.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from simulation.schedule import MS, S, SeededSchedule
 
 HARMLESS = ("kill orchestrator", "freeze orchestrator", "expire orchestrator", "stop ZooKeeper", "cut", "freeze briefly", "jump clock")
 HARMFUL = ("kill instance manager",) * 3 + ("freeze instance manager", "expire instance manager", "kill writer", "kill reader")
-#: What a seed may draw from: nothing, what nobody notices, everything.
+#: What a seed may draw from: nothing, what is not noticed, everything.
 MENUS: Sequence[Sequence[str]] = ((), HARMLESS, HARMLESS + HARMFUL, HARMFUL)
+EVERYTHING = "kill everything"
+EVERYTHING_SHARE = 0.15  # of the seeds in which anything may happen
 FAULTS_MAX = 8
 GAPS_NS = (30 * MS, 300 * MS, 2 * S)  # between two faults, at most
 NOTICED_NS = (100 * MS, 6 * S)  # until ZooKeeper gives up the session of what was killed
@@ -50,7 +52,11 @@ def drawn_faults(seed: int, menu: Sequence[str] | None = None) -> tuple[Fault, .
     choose = random.Random(f"faults {seed}")
     kinds = MENUS[choose.choice((0, 1, 1, 2, 2, 3))] if menu is None else menu
     gap_ns = choose.choice(GAPS_NS)
-    return tuple(Fault(choose.choice(kinds), choose.randint(0, gap_ns)) for _ in range(choose.randint(1, FAULTS_MAX) if kinds else 0))
+    own = random.Random(f"everything {seed}")
+    more = [Fault(EVERYTHING, own.randint(0, gap_ns))] if own.random() < EVERYTHING_SHARE and set(HARMFUL) <= set(kinds) else []
+    return tuple(more) + tuple(
+        Fault(choose.choice(kinds), choose.randint(0, gap_ns)) for _ in range(choose.randint(1, FAULTS_MAX) if kinds else 0)
+    )
 
 
 class Victims(Protocol):
@@ -125,6 +131,7 @@ class Faults:
             "freeze briefly": lambda: self._freeze(self.choose.choice(list(self._everything())), self._drawn(BRIEFLY_NS)),
             "jump clock": self._jump,
             "kill instance manager": self._kill_manager,
+            EVERYTHING: self._kill_everything,
             "freeze instance manager": self._freeze_manager,
             "expire instance manager": self._expire_manager,
             "kill writer": self._kill_writer,
@@ -146,10 +153,11 @@ class Faults:
         self.last_ns = max(self.last_ns, end_ns)
         return end_ns
 
-    # What nobody notices
+    # What is not noticed
 
-    def _kill_orchestrator(self) -> str:
-        number = self.choose.randrange(len(self.cluster.orchestrators))
+    def _kill_orchestrator(self, number: int | None = None) -> str:
+        """Any, or that one."""
+        number = self.choose.randrange(len(self.cluster.orchestrators)) if number is None else number
         process = self.cluster.orchestrators[number]
         if process in self._down:
             return ""
@@ -167,10 +175,6 @@ class Faults:
             return ""
         self.cluster.zookeeper.expire(process.session)
         return process.name
-
-    def _forget(self, process: OrchestratorProcess | InstanceManagerProcess) -> None:
-        """It was silent for so long."""
-        self._expire(process)
 
     def _stop_zookeeper(self) -> str:
         zookeeper, ns = self.cluster.zookeeper, self._drawn(AWAY_NS)
@@ -207,13 +211,19 @@ class Faults:
         if process in self._down or not (said := self._freeze(process, ns)):
             return ""
         if ns > LONG_NS[0]:
-            self.schedule.at(self.schedule.now_ns + EXPIRED_NS, lambda: self._forget(process))
+            self.schedule.at(self.schedule.now_ns + EXPIRED_NS, lambda: self._expire(process))
         return said
 
     # What hits
 
-    def _kill_manager(self) -> str:
-        number = self.choose.randrange(len(self.cluster.managers))
+    def _kill_everything(self) -> str:
+        """The whole cluster, and it is started again on what is written: a cold start."""
+        orchestrators = list(map(self._kill_orchestrator, range(len(self.cluster.orchestrators))))
+        managers = list(map(self._kill_manager, range(len(self.cluster.managers))))
+        return ", ".join(filter(None, (*orchestrators, *managers, self._stop_zookeeper() and "ZooKeeper")))
+
+    def _kill_manager(self, number: int | None = None) -> str:
+        number = self.choose.randrange(len(self.cluster.managers)) if number is None else number
         process = self.cluster.managers[number]
         if process in self._down:
             return ""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cep.transport import frames
+from cep.transport.endpoints import host_of
 from cep.transport.frames import HELLO, Frame
 from cep.transport.link import Link, Packet
 from simulation.schedule import MS, S, SeededSchedule
@@ -145,8 +146,10 @@ class Hosts:
         self._cut: set[tuple[int, int]] = set()  # from host, to host
 
     def place(self, endpoint: str) -> None:
+        """On the host of its name, if it has one."""
         if self.count > 1:
-            self._of[endpoint] = self.schedule.choose.randrange(self.count)
+            host = host_of(endpoint)
+            self._of[endpoint] = int(host.removeprefix("h")) if host else self.schedule.choose.randrange(self.count)
 
     def are_apart(self, source: str, target: str) -> bool:
         return self._of.get(source) != self._of.get(target)

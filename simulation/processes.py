@@ -79,7 +79,7 @@ class OrchestratorProcess:
 
     def _turn(self) -> int | None:
         self.service.turn(self.service.mailbox.take(0.0))
-        return _next_turn(self.clock, self.service.mailbox, self.service.patience_s)
+        return next_turn(self.clock, self.service.mailbox, self.service.patience_s)
 
     def is_dead(self) -> bool:
         return self.task.ended
@@ -94,8 +94,8 @@ class OrchestratorProcess:
         self.zookeeper.kill(self.session, noticed_ns)
 
 
-def _next_turn(clock: ProcessClock, mailbox: Mailbox[Any], patience_s: float | None) -> int | None:
-    """When one that was patient for so long would go on."""
+def next_turn(clock: ProcessClock, mailbox: Mailbox[Any], patience_s: float | None) -> int | None:
+    """In virtual ns, when one that was patient for so long would go on."""
     if not mailbox.is_empty:
         return clock.now_ns
     return None if patience_s is None else clock.now_ns + int(patience_s * S)
@@ -116,6 +116,7 @@ class InstanceManagerProcess:
         store: Store | None = None,
         paces_ns: Sequence[int] = PACES_NS,
         read_bytes: int = READ_BYTES,
+        endpoint: str | None = None,
         rings: Rings | None = None,
     ):
         self.schedule = schedule
@@ -123,7 +124,7 @@ class InstanceManagerProcess:
         self.clock = ProcessClock(schedule, paces_ns)
         self.loop_task = Task(schedule, self._loop_turn, self.clock)
         self.control_task = Task(schedule, self._control_turn, self.clock)
-        endpoint = f"ipc:///simulated/{name}"
+        self.endpoint = endpoint = endpoint or f"ipc:///simulated/{name}"
         own = InstanceManagerConfig(config, name, None, None, endpoint)
         self.sockets = network.open(endpoint, self.clock, self.loop_task.wake)
         mark = Mark.open(None, self.clock.steady_ns)
@@ -162,7 +163,7 @@ class InstanceManagerProcess:
 
     def _control_turn(self) -> int | None:
         self.control.turn(self.control.mailbox.take(0.0))
-        return _next_turn(self.clock, self.control.mailbox, self.control.patience_s)
+        return next_turn(self.clock, self.control.mailbox, self.control.patience_s)
 
     def _beside(self, work: Callable[[], None]) -> None:
         """What a thread of its own would do, some time later; unless the process is dead by then."""

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from cep.errors import CepError
 from cep.service.access import EVERYBODY
-from orchestrator.rest import many, problems, query_routes, stream_routes
+from orchestrator.rest import host_routes, many, problems, query_routes, stream_routes
 from orchestrator.rest.api import Api
 from orchestrator.rest.models import ClosingOf, MoveRequest, OpeningOf, RebalanceRequest, SubscriptionRequest
 from simulation.clock import ProcessClock
@@ -154,10 +154,12 @@ class FrontDoor:
                 return await query_routes.rebalance(name, RebalanceRequest(**document), self.api)
             case "POST", "queries", name, "move":
                 return await query_routes.move(name, MoveRequest(**document), self.api)
+            case "POST", "hosts", name, "evacuate":
+                return await host_routes.evacuate(name, self.api, asked["wait"] == "true", float(asked["timeout"]))
             case "POST", "streams", name, "subscriptions":
                 return (await stream_routes.subscribe(name, SubscriptionRequest(**document), self.api)).model_dump()
             case "DELETE", "streams", name, "subscriptions", subscription:
-                return await stream_routes.unsubscribe(name, subscription, self.api)
+                return await stream_routes.unsubscribe(name, subscription, self.api, asked.get("claim"))
         raise AssertionError(f"the simulation has no route {method} {address}")
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ MS = 1_000_000
 S = 1_000 * MS
 
 
-class Trace:
+class ScheduleTrace:
     """What happened, as lines of text and as a hash of them; the lines are kept only where they are to be read."""
 
     def __init__(self, keep: bool = False) -> None:
@@ -47,16 +47,16 @@ class Stuck(Exception):
 class SeededSchedule:
     """The order of all that happens. `now_ns` is the virtual time, which only `run` moves."""
 
-    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+    def __init__(self, seed: int, trace: ScheduleTrace | None = None) -> None:
         self.choose = random.Random(seed)
-        self.trace = trace or Trace()
+        self.trace = trace or ScheduleTrace()
         self.now_ns = 0
         self.frozen_until_ns = 0  # what has no clock is never frozen
         self.current: Task | None = None  # whose turn it is
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._count = 0
 
-    def at(self, time_ns: int, act: Callable[[], None]) -> None:
+    def at(self, time_ns: int, act: Callable[[], object]) -> None:
         """`act` is called then; of two at the same time the one first that was asked for first."""
         self._count += 1
         heapq.heappush(self._events, (max(time_ns, self.now_ns), self._count, act))

@@ -31,6 +31,7 @@ RECOVERING = 2  # of three queries, these over files
 PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
+EVACUATIONS = (0, 0, 1, 2)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,13 @@ class DrawnWorkload:
     budget_bytes: int
     moves: int
     hosts: int
+    #: How many of these are left while it runs.
+    evacuations: int = 0
     #: What its files hold, by path: it reads these.
     files: Mapping[str, bytes] = field(default_factory=dict)
     read_bytes: int = READ_BYTES
+    #: Its readers save tokens, and others go on from them.
+    resumes: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -75,8 +80,10 @@ def workload(seed: int) -> DrawnWorkload:
     query, moves = _drawn_query(number), choose.choice(MOVES)
     recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
     moves = 0 if recovers else moves
+    hosts = 1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS)
+    evacuations = random.Random(f"evacuations {seed}").choice(EVACUATIONS) if hosts > 1 else 0
     inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{seed}")
-    if moves:  # small batches and several instances, for else hardly anything would move while it runs
+    if moves or evacuations:  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
     growing, streams = random.Random(f"growth {seed}"), {stream.name: stream for stream in query.streams}
     growths = {name: tuple(drawn_growth(growing, streams[name], len(part.rows)) for part in parts) for name, parts in inputs.items()}
@@ -97,7 +104,9 @@ def workload(seed: int) -> DrawnWorkload:
         choose.randint(1, 4),
         choose.choice(BUDGETS_BYTES),
         moves,
-        1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS),
+        hosts,
+        evacuations,
+        resumes=recovers and _resumes(seed),
     )
 
 
@@ -110,7 +119,25 @@ def _recovering(seed: int) -> DrawnWorkload:
     written = replace(sound, options=replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US)))
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
-    return DrawnWorkload(written, {}, {}, (1,), orchestrators, managers, budget_bytes, 0, 1, contents, read_bytes)
+    return DrawnWorkload(
+        written,
+        {},
+        {},
+        (1,),
+        orchestrators,
+        managers,
+        budget_bytes,
+        moves=0,
+        hosts=1,
+        files=contents,
+        read_bytes=read_bytes,
+        resumes=_resumes(seed),
+    )
+
+
+def _resumes(seed: int) -> bool:
+    """Every other seed of a query that recovers."""
+    return random.Random(f"resumes {seed}").random() < 0.5
 
 
 @lru_cache(maxsize=2)

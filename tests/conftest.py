@@ -17,9 +17,12 @@ from hypothesis.vendor import pretty
 from xdist.scheduler import LoadFileScheduling
 
 from cep.compile.user.functions import allowed
+from driver import LocalCluster
 from driver.spark.session import Spark
 from tests.support import cells
 from tests.support.control_plane import Keeper, keeper
+from tests.support.one_cluster import FILES as CLUSTER_FILES
+from tests.support.one_cluster import end_cluster, leave_clean, one_cluster
 from tests.support.one_spark import FILES as SPARK_FILES
 from tests.support.one_spark import end_spark, one_spark
 
@@ -53,16 +56,18 @@ def pytest_runtest_setup() -> None:
 #: The files that take longest begin first, so that none of them is left alone at the end.
 FIRST = (
     *SPARK_FILES,
+    *CLUSTER_FILES,
     *("tests/cluster/test_kill.py", "tests/cluster/", "tests/driver/processes/"),
     *("tests/hibench/", "tests/cep/dataflow/movement/", "tests/project/", "tests/driver/", "tests/properties/", "tests/cep/compile/"),
 )
 
 
 class Scheduling(LoadFileScheduling):
-    """Tests of a file are done by one process, and so are all that share a Spark."""
+    """Tests of a file are done by one process, and so are all that share a Spark, or a cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith(SPARK_FILES) else str(super()._split_scope(nodeid))
+        shared = {"spark": SPARK_FILES, "cluster": CLUSTER_FILES}
+        return next((name for name, files in shared.items() if nodeid.startswith(files)), str(super()._split_scope(nodeid)))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -108,13 +113,24 @@ def the_spark_of_all() -> Spark:
     return one_spark()
 
 
+@pytest.fixture(scope="module", name="cluster")
+def the_cluster_of_all(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    assert request.node.nodeid.startswith(CLUSTER_FILES), "a file that shares the cluster stands in tests/support/one_cluster.py"
+    shared = one_cluster(tmp_path_factory.getbasetemp())
+    yield shared
+    leave_clean(shared)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """A process has one Spark at a time, and later tests may start another."""
+    """A process has one Spark at a time, and later tests may start another; a cluster that no test needs takes time of the others."""
     if nextitem is None or not nextitem.nodeid.startswith(SPARK_FILES):
         end_spark()
+    if nextitem is None or not nextitem.nodeid.startswith(CLUSTER_FILES):
+        end_cluster()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keeper]:
     """A real one; each test takes a tree of its own in it (`fresh`)."""
     with keeper(tmp_path_factory.mktemp("zookeeper")) as kept:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import typer
 
 from benchmarks.faults.hosts import HostCluster, host_cluster
-from benchmarks.faults.namespaces import Network, NoNamespaces, network
+from benchmarks.faults.namespaces import HostNetwork, NoNamespaces, network
 from cep.config import HOSTS_SESSION_TIMEOUT_S
 from cep.errors import CepError, QueryFailed
 from driver import TIME, Cluster, Query, col, count, stream, sum_
@@ -61,7 +61,7 @@ def counting(name: str) -> Query:
     return query.aggregate("per_key", TIME("1s"), by="k", rows=count(), total=sum_("n")).output(f"{name}.out")
 
 
-class Flow:
+class PacedFlow:
     """A query under a load of `rate` rows a second; publisher and reader are a thread each."""
 
     def __init__(self, client: Cluster, name: str, rate: int) -> None:
@@ -119,7 +119,7 @@ class Flow:
 def cut(cluster: HostCluster, name: str, rate: int, seconds: float, out: bool = True, into: bool = True) -> Counted:
     """One cut of h2 while rows flow."""
     with cluster.client() as client:
-        flow, pause = Flow(client, name, rate), threading.Event()
+        flow, pause = PacedFlow(client, name, rate), threading.Event()
         pause.wait(BEFORE_S)
         cluster.net.cut(CUT, out, into)
         pause.wait(seconds)
@@ -149,7 +149,7 @@ def command(
     raise typer.Exit(1 if wrong else 0)
 
 
-def _all_cuts(net: Network, session_s: float, spans: list[float], ways: dict[str, tuple[bool, bool]], rate: int) -> int:
+def _all_cuts(net: HostNetwork, session_s: float, spans: list[float], ways: dict[str, tuple[bool, bool]], rate: int) -> int:
     """How many were not invisible."""
     wrong = 0
     with tempfile.TemporaryDirectory() as folder, host_cluster(net, Path(folder), session_s) as cluster:

@@ -75,7 +75,7 @@ def _window(end: int, key: int) -> tuple[int, str, int, int]:
     return end - 1, f"k{key}", len(rows), sum(rows)
 
 
-class Victims:
+class FuzzedQuery:
     """A query that everything is thrown at; it is deployed anew when it has failed."""
 
     def __init__(self, cluster: LocalCluster) -> None:
@@ -156,7 +156,7 @@ def command(
     """Throws broken messages at a cluster, and checks that nothing but the query that they name takes harm."""
     choose, begun, thrown = random.Random(seed), time.monotonic(), 0
     with LocalCluster(instances=2) as cluster:
-        good, victims = Good(cluster), Victims(cluster)
+        good, victims = Good(cluster), FuzzedQuery(cluster)
         good.step(100)
         cluster.rest.post("/streams/victim.in/records", [{"at": 1, "key": "k", "n": 1}])  # the gateway is there from now on
         folder = Path(next(iter(cluster.rest.get("/instance-managers")))["endpoint"].removeprefix("ipc://")).parent

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.faults.namespaces import Network
+from benchmarks.faults.namespaces import HostNetwork
 from driver.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -22,7 +22,7 @@ _CEP = ("-P", "-c", "from driver.cli import main; main()")
 class HostCluster:
     """h1 begins it, h2 and h3 join. Made by `host_cluster`."""
 
-    def __init__(self, net: Network, keys: Path, token: str) -> None:
+    def __init__(self, net: HostNetwork, keys: Path, token: str) -> None:
         self.net, self.ca, self.token = net, str(keys / "ca.crt"), token
         self.url = f"https://{net.address(1)}:{REST_PORT}"
         self.agents: dict[int, subprocess.Popen[str]] = {}
@@ -70,7 +70,7 @@ def first_line(process: subprocess.Popen[str], timeout_s: float = READY_S) -> st
 
 
 @contextmanager
-def host_cluster(net: Network, folder: Path, session_s: float, hosts: int = 3, data: Path | None = None) -> Iterator[HostCluster]:
+def host_cluster(net: HostNetwork, folder: Path, session_s: float, hosts: int = 3, data: Path | None = None) -> Iterator[HostCluster]:
     """While the block lasts; `folder`: for keys. Raises RuntimeError: a part did not start."""
     keys, token = folder / "keys", os.urandom(16).hex()
     made = HostCluster(net, keys, token)

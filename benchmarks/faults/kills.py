@@ -106,7 +106,7 @@ class Flow:
 
 
 @dataclass
-class Result:
+class KillReport:
     """What has been done, what was seen, and what is wrong."""
 
     done: Counter[str] = field(default_factory=Counter)
@@ -127,7 +127,7 @@ class Result:
 class Round:
     """One cluster, until its supervisor is killed or there is no more to do."""
 
-    def __init__(self, result: Result, choose: random.Random, say: Callable[[str], None], instances: int, lives: int) -> None:
+    def __init__(self, result: KillReport, choose: random.Random, say: Callable[[str], None], instances: int, lives: int) -> None:
         self.result, self.choose, self.say, self.lives = result, choose, say, lives
         self.cluster = LocalCluster(instances=instances, session_timeout_s=SESSION_S)
         self.instances = instances
@@ -251,9 +251,9 @@ def _wait(condition: Callable[[], bool]) -> bool:
     return False
 
 
-def run(kills: int, seed: int, instances: int, lives: int, say: Callable[[str], None]) -> Result:
+def run(kills: int, seed: int, instances: int, lives: int, say: Callable[[str], None]) -> KillReport:
     """Does `kills` of them."""
-    choose, result = random.Random(seed), Result()
+    choose, result = random.Random(seed), KillReport()
     while result.done.total() < kills and not result.wrong:
         round_ = Round(result, choose, say, instances, lives)
         while result.done.total() < kills and not result.wrong:

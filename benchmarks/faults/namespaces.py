@@ -20,7 +20,7 @@ class NoNamespaces(Exception):
 
 
 @dataclass(frozen=True)
-class Network:
+class HostNetwork:
     """`count` hosts, numbered from 1; we are at `gateway`. `prefix`: of the names of everything, at most 6 characters."""
 
     prefix: str
@@ -86,12 +86,12 @@ class Network:
 
 
 @contextmanager
-def network(name: str, count: int) -> Iterator[Network]:
+def network(name: str, count: int) -> Iterator[HostNetwork]:
     """One that is there while the block lasts. `name`: two letters. Raises NoNamespaces."""
     if os.geteuid() != 0:
         raise NoNamespaces("network namespaces need root")
     number = os.getpid() % 10_000
-    made = Network(f"{name}{number}", f"10.{100 + (number + sum(name.encode())) % 100}.{number // 100}", count)
+    made = HostNetwork(f"{name}{number}", f"10.{100 + (number + sum(name.encode())) % 100}.{number // 100}", count)
     try:
         made.up()
         yield made

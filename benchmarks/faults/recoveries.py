@@ -97,7 +97,7 @@ def read_files(name: str, paths: str) -> Any:
 
 
 @dataclass
-class Result:
+class RecoveryReport:
     """What has been done, what was seen, and what is wrong."""
 
     done: Counter[str] = field(default_factory=Counter)
@@ -129,7 +129,7 @@ class Result:
         yield from (f"WRONG: {what}" for what in self.wrong)
 
 
-class Reader:
+class AnswerReader:
     """Takes what the query puts out, in a thread, and notes when."""
 
     def __init__(self, running: Running, stream: str) -> None:
@@ -156,16 +156,16 @@ class Reader:
         return next((at for at in self.arrived if at > moment), None)
 
 
-class Round:
+class RecoveryRound:
     """One query from its start to its end, while processes are killed."""
 
-    def __init__(self, faults: Faults, number: int, folder: Path) -> None:
+    def __init__(self, faults: KillRounds, number: int, folder: Path) -> None:
         self.faults, self.cluster, self.result, self.choose = faults, faults.cluster, faults.result, faults.choose
         self.name, self.folder = f"round{number}", folder
         self.committed, self.since_commit = list[int](), 0
         read = declared(f"{self.name}.in") if faults.published else read_files(self.name, faults.paths)
         self.running = self.cluster.deploy(query(self.name, read, folder, faults.checkpoint), start=False)
-        self.reader = Reader(self.running, f"{self.name}.out")
+        self.reader = AnswerReader(self.running, f"{self.name}.out")
         self.running.start()
         self.programs = Programs(self.cluster.rest.url, f"{self.name}.in", faults.rows, faults.rate if faults.published else 0)
 
@@ -273,7 +273,7 @@ class Round:
         return {what: sum(each.get(key, 0) for each in placed) for what, key in (("late rows", "late"), ("dead letters", "dead"))}
 
 
-class Faults:
+class KillRounds:
     """Rounds in one cluster, until there have been enough kills. `rate`: rows a second of programs that publish; 0: files are read."""
 
     def __init__(
@@ -281,17 +281,17 @@ class Faults:
     ) -> None:
         self.folder, self.instances, self.checkpoint, self.say = folder, instances, checkpoint, say
         self.rows, self.rate, self.published = rows, rate, rate > 0
-        self.choose, self.result = random.Random(seed), Result()
+        self.choose, self.result = random.Random(seed), RecoveryReport()
         self.paths, self.wanted = "" if self.published else write_files(folder, rows), expected(rows)
         self.cluster = LocalCluster(instances=instances, data=[folder], grace_s=GRACE_S)
 
-    def run(self, kills: int) -> Result:
+    def run(self, kills: int) -> RecoveryReport:
         with self.cluster:
             while self.result.done.total() < kills and not self.result.wrong:
                 number = self.result.rounds
                 out = self.folder / f"out{number}"
                 out.mkdir()
-                round_ = Round(self, number, out)
+                round_ = RecoveryRound(self, number, out)
                 round_.run(kills)
                 round_.running.delete()
         return self.result
@@ -313,7 +313,7 @@ def command(
         print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
 
     with TemporaryDirectory(prefix="cep-faults-") as folder:
-        result = Faults(Path(folder), rows, seed, instances, checkpoint, say, rate if published else 0).run(kills)
+        result = KillRounds(Path(folder), rows, seed, instances, checkpoint, say, rate if published else 0).run(kills)
     print("\n".join(result.lines()))
     if result.wrong:
         raise typer.Exit(1)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.bids import CHANNEL_ID, FOLDER
-from benchmarks.metering import metered, say, turns
+from benchmarks.metering import add_recovery, metered, recovering, say, turns
 from cep.model.streams import Stream
-from driver import TIME, LocalCluster, Query, col, count, count_distinct, files
+from driver import SIZE, TIME, LocalCluster, Query, col, count, count_distinct, files, max_
 
 _BID = {"ms": "timestamp[ms]", "auction": int, "bidder": str, "price": int, "channel": str, "url": str}
 _UPDATE = {"ms": "timestamp[ms]", "auction": int, "reserve": int}
@@ -50,12 +50,18 @@ def regex(bids: Path, updates: Path) -> Query:
     return ids.filter("known", col("id").is_not_null())
 
 
+def sequential(bids: Path, updates: Path) -> Query:
+    functions = {"bids": count(), "highest": max_("price")}
+    return Query("sequential").source(_bids(bids, "price")).aggregate("hundreds", SIZE(100), functions, by="auction")
+
+
 QUESTIONS: dict[str, Callable[[Path, Path], Query]] = {
     "interval-join": interval_join,
     "top-n": top_n,
     "keep-last": keep_last,
     "distinct": distinct,
     "regex": regex,
+    "sequential": sequential,
 }
 
 
@@ -65,9 +71,10 @@ def main() -> None:
     for name in ("--bids", "--updates", "--out"):
         parser.add_argument(name, type=Path, required=True)
     parser.add_argument("--records", type=int, required=True, help="lines of all files that are read")
+    add_recovery(parser)
     parser.add_argument("--standing", action="store_true", help="run for every line that comes, not once")
     asked = parser.parse_args()
-    query = QUESTIONS[asked.question](asked.bids, asked.updates).output("answers", asked.out)
+    query = QUESTIONS[asked.question](asked.bids, asked.updates).output("answers", asked.out).options(**recovering(asked))
     with LocalCluster(instances=1, data=[asked.bids.parent, asked.out]) as cluster:
         for _ in turns(asked.standing):
             running = cluster.deploy(query, start=False)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks.measured.beside import beside
 from benchmarks.measured.relay import feed, percentiles, two_cores
-from benchmarks.metering import pin, say
+from benchmarks.metering import add_recovery, metered, pin, recovering, say
 from driver import Cluster, LocalCluster, Query, Subscription, col, stream
 
 _MOMENT = pa.schema([pa.field("created", pa.int64(), nullable=False)])
@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--beside", action="store_true", help="a process that computes without pause on one of the cores")
+    add_recovery(parser)
     parser.add_argument("--publish", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.publish:
@@ -60,7 +61,9 @@ def main() -> None:
     here, there = two_cores()
     # Not bound by the planner, which would put both subqueries into one process: there they have no way to go.
     with LocalCluster(instances=2, numa=False) as cluster, beside(here, asked.beside):
-        answers = cluster.deploy(query()).subscribe("answers")
+        running = cluster.deploy(query().options(**recovering(asked)), start=False)
+        answers = running.subscribe("answers")
+        running.start()
         for name, pid in cluster.processes():
             if name.startswith("im-"):
                 pin(pid, here if name == "im-0" else there)
@@ -70,9 +73,12 @@ def main() -> None:
         pin(os.getpid(), here)
         _warm_arrow()
         gc.freeze()
-        found = delivered(answers)
+        with metered(cluster) as used:
+            found = delivered(answers)
         publisher.wait(30)
-        return say(rate=asked.rate, batches=len(found), **percentiles(found))
+        tuples = sum(map(len, found))
+        figures = percentiles(found) | {"tuples_per_instance_cpu_s": tuples / used.of_instance_managers()}
+        return say(rate=asked.rate, batches=len(found), **figures)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ PATIENCE_S = 120
 SIZES = {1 << 20: (3000, 800), 64 << 10: (30_000, 9000), 4 << 10: (200_000, 60_000), 200: (1_200_000, 600_000)}
 
 
-class Outcome(NamedTuple):
+class LinkOutcome(NamedTuple):
     """Of one kind, in one pair."""
 
     mb_s: float
@@ -96,12 +96,12 @@ def run_once(hosts: TwoHosts, kind: str, size: int, count: int, keys: list[str] 
     return {**received, "cpu_s": received["cpu_s"] + sent["cpu_s"]}
 
 
-def outcome(hosts: TwoHosts, kind: str, size: int, keys: list[str] | None, latency: bool) -> Outcome:
+def outcome(hosts: TwoHosts, kind: str, size: int, keys: list[str] | None, latency: bool) -> LinkOutcome:
     count = SIZES[size][keys is not None]
     fast = run_once(hosts, kind, size, count, keys, 0)
     rate = min(RATE, RATE_MB_S * 1_000_000 // size)
     paced = run_once(hosts, kind, size, 2 * rate, keys, rate) if latency else {"p50_us": 0.0, "p99_us": 0.0}
-    return Outcome(count * size / fast["took_s"] / 1e6, fast["cpu_s"] / count * 1e6, paced["p50_us"], paced["p99_us"])
+    return LinkOutcome(count * size / fast["took_s"] / 1e6, fast["cpu_s"] / count * 1e6, paced["p50_us"], paced["p99_us"])
 
 
 def command(
@@ -122,11 +122,11 @@ def command(
 def _measure(hosts: TwoHosts, pairs: int, curve: bool, size: int, latency: bool) -> bool:
     """Prints a line. Is the link below the bar?"""
     keys = [key.decode() for key in zmq.curve_keypair()] if curve else None
-    runs: dict[str, list[Outcome]] = {"bare": [], "link": []}
+    runs: dict[str, list[LinkOutcome]] = {"bare": [], "link": []}
     for _ in range(pairs):
         for kind, found in runs.items():
             found.append(outcome(hosts, kind, size, keys, latency))
-    bare, link = (Outcome(*[measured(values).median for values in zip(*found, strict=True)]) for found in runs.values())
+    bare, link = (LinkOutcome(*[measured(values).median for values in zip(*found, strict=True)]) for found in runs.values())
     ratio = measured(ratios([each.mb_s for each in runs["link"]], [each.mb_s for each in runs["bare"]]))
     said = f"| {size} | {'CURVE' if curve else 'plain'} | {bare.mb_s:.0f} | {link.mb_s:.0f} | {ratio.median:.2f}"
     latencies = f"{bare.p50_us:.0f} / {bare.p99_us:.0f} | {link.p50_us:.0f} / {link.p99_us:.0f}"

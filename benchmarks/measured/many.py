@@ -22,6 +22,7 @@ import psutil
 import pyarrow as pa
 
 from benchmarks.measured.small_queries import STRUCTURES, answer_after, small_query
+from benchmarks.metering import add_recovery, recovering
 from driver import Cluster, LocalCluster, Query, Running
 
 SETTLE_S = 3.0  # for what deploying, opening and the first tuples leave to do, before anything is measured
@@ -39,7 +40,7 @@ def _measure(cluster: LocalCluster, chosen: Sequence[tuple[int, int]], arguments
     processes = Processes(cluster)
     _deploy(cluster, [small_query(structure, 1_000_000) for structure in range(STRUCTURES)])  # compiles, or loads what is compiled
     empty, before = processes.cpu_share(arguments.seconds / 3), processes.memory()
-    queries = [small_query(*each) for each in chosen]
+    queries = [small_query(*each).options(**recovering(arguments)) for each in chosen]
     rate = len(queries) / _deploy(cluster, queries)
     after = processes.memory()
     time.sleep(SETTLE_S)
@@ -189,6 +190,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--publishers", type=int, default=2, help="processes that publish, each to its share of the streams")
     parser.add_argument("--instances", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30.0)
+    add_recovery(parser)
     return parser.parse_args()
 
 

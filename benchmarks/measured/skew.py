@@ -74,7 +74,7 @@ def query(instances: int, rebalance: str) -> Query:
     )
 
 
-class Load(threading.Thread):
+class SkewedLoad(threading.Thread):
     """Publishes as fast as is taken, until told to stop."""
 
     def __init__(self, cluster: LocalCluster, pool: pa.RecordBatch) -> None:
@@ -127,7 +127,7 @@ def main() -> None:
     hottest = float(np.bincount(buckets, likely, BUCKETS).max())
     with LocalCluster(instances=asked.managers) as cluster:
         running = cluster.deploy(query(asked.instances, asked.rebalance))
-        load = Load(cluster, pool)
+        load = SkewedLoad(cluster, pool)
         found = measured(running, asked.settle, asked.measure)
         load.end()
     print(json.dumps({**vars(asked), "bound": max(1.0, asked.instances * hottest), **found}))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.metering import metered, say, turns
+from benchmarks.metering import add_recovery, metered, recovering, say, turns
 from cep.model.streams import Stream
 from driver import TIME, LocalCluster, Query, col, count, files, first, last
 
@@ -39,11 +39,13 @@ def main() -> None:
     parser.add_argument("--groups", type=int, help="in a window at most: memory for each is stated")
     parser.add_argument("--instances", type=int, default=1)
     parser.add_argument("--pre-aggregation", default="auto")
+    add_recovery(parser)
     parser.add_argument("--standing", action="store_true", help="run for every line that comes, not once")
     asked = parser.parse_args()
+    made = query(visits(asked.csv), asked.out, pre_aggregation=asked.pre_aggregation, **recovering(asked))
     with LocalCluster(instances=asked.instances, data=[asked.csv.parent, asked.out]) as cluster:
         for _ in turns(asked.standing):
-            running = cluster.deploy(query(visits(asked.csv), asked.out, pre_aggregation=asked.pre_aggregation), start=False)
+            running = cluster.deploy(made, start=False)
             with metered(cluster) as used:
                 running.start().wait()
             rows = running.status()["rows"]["answers"]

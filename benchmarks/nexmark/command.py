@@ -17,12 +17,13 @@ import pyarrow as pa
 import typer
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Nexmark
-from benchmarks.nexmark.generator import Events
+from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import event_files, read
-from benchmarks.nexmark.page import Circumstances, Outcome, line, page
+from benchmarks.nexmark.measuring import AS_TEXT, CHECK
+from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
-from benchmarks.sides import STANDING, RunFailed, Side, side
+from benchmarks.sides import STANDING, ComparedSide, RunFailed, side
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("RESULTS.md")
@@ -32,24 +33,27 @@ EVENTS = 1_000_000
 class Trial:
     """Two versions at most, on one set of events, and the witness."""
 
-    def __init__(self, events: Events, folder: Path, answers: Path, ours: Side, beside: Side | None) -> None:
+    def __init__(
+        self, events: DrawnEvents, folder: Path, answers: Path, ours: ComparedSide, beside: ComparedSide | None, as_text: bool = False
+    ) -> None:
         self.events, self.answers, self.ours, self.beside = events, answers, ours, beside
+        self.how = f"{AS_TEXT} " * as_text
         tables = {name: pa.Table.from_batches(list(read(folder, name))) for name in ("person", "auction", "bid")}
         self.rows = {name: table.num_rows for name, table in tables.items()}
         self.witness = Witness(tables)
 
-    def run(self, query: Nexmark, runs: int) -> Outcome:
+    def run(self, query: Nexmark, runs: int) -> QueryRun:
         """One run of each side that is compared with the witness, then so many in turn. Raises RunFailed."""
-        outcome = Outcome(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
+        outcome = QueryRun(query, sum(self.rows[ROWS_OF.get(name, name)] for name in query.reads))
         if self.beside is not None:
-            self.beside(f"check {query.name}")
+            self.beside(f"{CHECK} {query.name}")
             outcome.unequal = self._difference(query, "the other version")
-        self.ours(f"check {query.name}")
+        self.ours(f"{CHECK} {self.how}{query.name}")
         outcome.unequal = outcome.unequal or self._difference(query, "ours")
         for _ in range(runs):
             if self.beside is not None:
                 outcome.beside.append(self.beside(query.name))
-            outcome.runs.append(self.ours(query.name))
+            outcome.runs.append(self.ours(f"{self.how}{query.name}"))
         return outcome
 
     def _difference(self, query: Nexmark, whose: str) -> str:
@@ -73,7 +77,7 @@ class Trial:
 
 
 @contextmanager
-def version(tree: Path, events: Events, folder: Path, answers: Path, instances: int) -> Iterator[Side]:
+def version(tree: Path, events: DrawnEvents, folder: Path, answers: Path, instances: int) -> Iterator[ComparedSide]:
     """The engine of a checkout at work, measured by the benchmarks of this one."""
     with tempfile.TemporaryDirectory() as here:
         (Path(here) / "benchmarks").symlink_to(ROOT / "benchmarks")
@@ -105,6 +109,7 @@ def command(
     runs: Annotated[int, typer.Option(min=1, help="of each query, after the one that is compared")] = 3,
     instances: Annotated[int, typer.Option(min=1, help="instance managers")] = 2,
     beside: Annotated[Path | None, typer.Option(help="another checkout, whose engine runs the same in turn")] = None,
+    as_text: Annotated[bool, typer.Option("--sql", help="ours of the queries' SQL; --beside . compares it with the builder's")] = False,
     out: Annotated[Path | None, typer.Option(help="where the page goes; RESULTS.md where all is run, else the screen alone")] = None,
     work: Annotated[Path | None, typer.Option(help="where events are kept and answers go, such as a folder in memory")] = None,
 ) -> None:
@@ -113,9 +118,9 @@ def command(
         queries = chosen(names or ())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    if out is None and len(queries) == len(QUERIES) and events == EVENTS:
+    if out is None and len(queries) == len(QUERIES) and events == EVENTS and not as_text:
         out = PAGE
-    outcomes, around = _measured(queries, Events(events), runs, instances, beside, work or _work_folder())
+    outcomes, around = _measured(queries, DrawnEvents(events), runs, instances, beside, work or _work_folder(), as_text)
     text = page(outcomes, around)
     print(text)
     if out is not None:
@@ -125,14 +130,14 @@ def command(
 
 
 def _measured(
-    queries: list[Nexmark], events: Events, runs: int, instances: int, beside: Path | None, work: Path
-) -> tuple[list[Outcome], Circumstances]:
+    queries: list[Nexmark], events: DrawnEvents, runs: int, instances: int, beside: Path | None, work: Path, as_text: bool
+) -> tuple[list[QueryRun], Circumstances]:
     folder, load, outcomes = event_files(events, work), os.getloadavg()[0], []
     with ExitStack() as stack:
         answers = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=work)))
         ours = stack.enter_context(version(ROOT, events, folder, answers, instances))
         other = stack.enter_context(version(beside.resolve(), events, folder, answers, instances)) if beside else None
-        trial = Trial(events, folder, answers, ours, other)
+        trial = Trial(events, folder, answers, ours, other, as_text)
         for query in queries:
             try:
                 outcomes.append(trial.run(query, runs))

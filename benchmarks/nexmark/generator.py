@@ -2,7 +2,7 @@
 
 Of 50 events the first is a person, three are auctions, 46 are bids. The n-th has the number n, which decides its kind, its time and the
 ids that it may name; all else is drawn. Kept as there: bidders lie 1,000 above the persons (nexmark#30), and one in some dozens of ids
-names somebody who comes later or never. Left out, as there: changing rates, delays and order (every group has one event).
+names one that comes later or never. Left out, as there: changing rates, delays and order (every group has one event).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Ids = np.ndarray  # int64, as all numbers here
 
 
 @dataclass(frozen=True)
-class Events:
+class DrawnEvents:
     """What is drawn.
 
     Args:
@@ -72,7 +72,7 @@ class Events:
         }
 
 
-def _persons(events: Events, numbers: Ids, random: np.random.Generator) -> pa.Table:
+def _persons(events: DrawnEvents, numbers: Ids, random: np.random.Generator) -> pa.Table:
     rows = len(numbers)
     name = _joined(_one_of(FIRST_NAMES, rows, random), _one_of(LAST_NAMES, rows, random), " ")
     mail = _joined(_joined(_texts(7, rows, random), _texts(5, rows, random), "@"), _constant(".com", rows), "")
@@ -94,7 +94,7 @@ def _persons(events: Events, numbers: Ids, random: np.random.Generator) -> pa.Ta
     )
 
 
-def _auctions(events: Events, numbers: Ids, random: np.random.Generator) -> pa.Table:
+def _auctions(events: DrawnEvents, numbers: Ids, random: np.random.Generator) -> pa.Table:
     rows, times = len(numbers), events.times_ms(numbers)
     until = events.times_ms(numbers + OPEN_AUCTIONS * CYCLE // AUCTIONS)
     first, item, description = prices(rows, random), _texts(20, rows, random), _texts(100, rows, random)
@@ -117,7 +117,7 @@ def _auctions(events: Events, numbers: Ids, random: np.random.Generator) -> pa.T
     )
 
 
-def _bids(events: Events, numbers: Ids, random: np.random.Generator) -> pa.Table:
+def _bids(events: DrawnEvents, numbers: Ids, random: np.random.Generator) -> pa.Table:
     rows, last = len(numbers), _last_auction(numbers)
     auction = np.where(random.random(rows) < HOT_AUCTION, last // HOT_EVERY * HOT_EVERY, _any_auction(last, random))
     hot = _last_person(numbers) // HOT_EVERY * HOT_EVERY + 1

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.nexmark.asked import SIDE_ROWS, Given
-from benchmarks.nexmark.generator import NUMBER, Events
+from benchmarks.nexmark.generator import NUMBER, DrawnEvents
 
 BATCH_EVENTS = 20_000
 
 
-def event_files(events: Events, work: Path) -> Path:
+def event_files(events: DrawnEvents, work: Path) -> Path:
     """The folder with the files of `events`, below `work`."""
     folder = work / f"nexmark-{events.count}-{events.rate:g}-{events.seed}-{events.first}"
     if not folder.exists():
@@ -45,7 +45,7 @@ def read(folder: Path, name: str) -> Iterator[pa.RecordBatch]:
             yield file.get_batch(i)
 
 
-def _write(path: Path, table: pa.Table, events: Events) -> None:
+def _write(path: Path, table: pa.Table, events: DrawnEvents) -> None:
     numbers = table[NUMBER].to_numpy()
     cuts = np.searchsorted(numbers, np.arange(events.first, events.first + events.count + BATCH_EVENTS, BATCH_EVENTS))
     with pa.ipc.new_file(path, table.schema) as out:

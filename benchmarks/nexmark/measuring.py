@@ -1,8 +1,9 @@
 """One side of the benchmark: a cluster, a publishing process and a subscriber, which stand and run a query for every line.
 
 `python -m benchmarks.nexmark.measuring EVENTS INSTANCES OPEN_MS_MAX OUT --standing`: EVENTS is the folder of `benchmarks.nexmark.made`,
-OUT one for answers. A line is the name of a query, or `check` before it: then the answers are written to `OUT/<output>.arrow`. What it
-says is a line of JSON: seconds from the first row sent to the last answer read, how many answers, CPU seconds by process.
+OUT one for answers. A line is the name of a query, with `check` before it where the answers are to be written to `OUT/<output>.arrow`, and
+`sql` where the query is its text's. What it says is a line of JSON: seconds from the first row sent to the last answer read, how many
+answers, CPU seconds by process.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ import pyarrow.csv
 from benchmarks.metering import process_cpu_s, say
 from benchmarks.nexmark.asked import ANSWERS, Given, Nexmark
 from benchmarks.nexmark.queries import chosen
+from benchmarks.nexmark.texts import NO_TEXT, query_of
 from numa_cep import LocalCluster, Running, Subscription
 
+CHECK, AS_TEXT = "check", "sql"
+"""Words before a query's name."""
 
-class Publishing:
+
+class PublishingProcess:
     """The publishing process, told what to do."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -57,10 +62,10 @@ class Publishing:
 
 
 @contextmanager
-def publishing(url: str, folder: Path) -> Iterator[Publishing]:
+def publishing(url: str, folder: Path) -> Iterator[PublishingProcess]:
     words = [sys.executable, "-m", "benchmarks.nexmark.publishing", url, str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Publishing(process)
+        yield PublishingProcess(process)
         assert process.stdin is not None
         process.stdin.close()
 
@@ -68,14 +73,15 @@ def publishing(url: str, folder: Path) -> Iterator[Publishing]:
 class Measuring:
     """Runs queries on a cluster that stands."""
 
-    def __init__(self, cluster: LocalCluster, publisher: Publishing, given: Given) -> None:
+    def __init__(self, cluster: LocalCluster, publisher: PublishingProcess, given: Given) -> None:
         self.cluster, self.publisher, self.given = cluster, publisher, given
 
-    def run(self, query: Nexmark) -> dict[str, Any]:
-        """One run, deployed and gone."""
+    def run(self, query: Nexmark, as_text: bool = False) -> dict[str, Any]:
+        """One run, deployed and gone; `as_text`: of the query's SQL where there is one."""
         shutil.rmtree(self.given.files, ignore_errors=True)
         self.given.files.mkdir(parents=True)
-        running = self.cluster.deploy(query.build(self.given))
+        is_text = as_text and query.name not in NO_TEXT
+        running = self.cluster.deploy(query_of(query.name, self.given) if is_text else query.build(self.given))
         names = [] if query.files else [ANSWERS]
         if query.name == "q12" and self.given.checked:
             names.insert(0, "stamped")  # all of it comes before the answers
@@ -135,10 +141,10 @@ def main() -> None:
     folder, instances, open_ms_max, out = sys.argv[1:5]
     with LocalCluster(instances=int(instances), data=[folder, out]) as cluster, publishing(cluster.rest.url, Path(folder)) as publisher:
         for line in sys.stdin:
-            *check, name = line.split()
-            given = Given(Path(out), int(open_ms_max), bool(check))
+            *how, name = line.split()
+            given = Given(Path(out), int(open_ms_max), CHECK in how)
             shutil.copy(Given(Path(folder), 0).side_input, given.side_input)
-            say(**Measuring(cluster, publisher, given).run(chosen([name])[0]))
+            say(**Measuring(cluster, publisher, given).run(chosen([name])[0], AS_TEXT in how))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from statistics import geometric_mean, median
 from typing import Any
 
 from benchmarks.nexmark.asked import Nexmark
-from benchmarks.nexmark.generator import Events
+from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import BATCH_EVENTS
 
 Run = dict[str, Any]
@@ -16,7 +16,7 @@ Run = dict[str, Any]
 
 
 @dataclass
-class Outcome:
+class QueryRun:
     """What came of a query.
 
     Args:
@@ -69,7 +69,7 @@ def _cpu_seconds(run: Run) -> float:
 class Circumstances:
     """On what it was measured. `load`: of the machine over a minute, before and after; `instances`: instance managers."""
 
-    events: Events
+    events: DrawnEvents
     instances: int
     runs: int
     machine: str
@@ -98,14 +98,14 @@ _HOW = """\
 """
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: QueryRun) -> str:
     """For the screen."""
     said = f"{outcome.query.name}: {outcome.rate / 1e3:,.0f} thousand events/s, {outcome.cpu_rate / 1e3:,.0f} thousand a CPU second"
     beside = f", {outcome.ratio:.2f} x the other version ({outcome.cpu_ratio:.2f} x by CPU)" if outcome.beside else ""
     return f"{said}, {outcome.runs[0]['answers']:,} answers{beside}: {outcome.unequal or 'equal'}"
 
 
-def page(outcomes: Sequence[Outcome], around: Circumstances) -> str:
+def page(outcomes: Sequence[QueryRun], around: Circumstances) -> str:
     """The whole page. There is one outcome at least, each with one run at least."""
     beside = any(outcome.beside for outcome in outcomes)
     head = ["query", "what it asks", "events", "answers", "thousand events/s", "of each run", "thousand per CPU s"]
@@ -124,19 +124,19 @@ def _introduction(around: Circumstances) -> str:
     )
 
 
-def _verdict(outcomes: Sequence[Outcome]) -> list[str]:
+def _verdict(outcomes: Sequence[QueryRun]) -> list[str]:
     unequal = [f"- **{outcome.query.name} is not equal to DuckDB**: {outcome.unequal}" for outcome in outcomes if outcome.unequal]
     return unequal or [f"The answers of all {len(outcomes)} queries are equal to DuckDB's: the same rows, each as often."]
 
 
-def _row(outcome: Outcome) -> list[str]:
+def _row(outcome: QueryRun) -> list[str]:
     all_runs = " ".join(f"{outcome.events / _seconds(run) / 1e3:,.0f}" for run in outcome.runs)
     row = [outcome.query.name, outcome.query.what, f"{outcome.events:,}", f"{outcome.runs[0]['answers']:,}"]
     row += [f"{outcome.rate / 1e3:,.0f}", all_runs, f"{outcome.cpu_rate / 1e3:,.0f}"]
     return row + ([f"{outcome.ratio:.2f}", f"{outcome.cpu_ratio:.2f}"] if outcome.beside else [])
 
 
-def _means(outcomes: Sequence[Outcome], beside: bool) -> list[str]:
+def _means(outcomes: Sequence[QueryRun], beside: bool) -> list[str]:
     rate, cpu = (geometric_mean(each) / 1e3 for each in zip(*((of.rate, of.cpu_rate) for of in outcomes), strict=True))
     row = ["**all**", "geometric mean", "", "", f"**{rate:,.0f}**", "", f"{cpu:,.0f}"]
     if beside:

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.machine.memory import copy_bytes, load_word, store_word
+from cep.kernels.machine.memory import copy_bytes, load_word, prefetch, store_word
 from cep.kernels.states.numbers import NO_NUMBER, NUMBER
 from cep.kernels.tables.hashing import hash64, is_long
 from cep.kernels.tables.keys import long_length, same_bytes
-from cep.kernels.tables.table import LONG_WORD, NULL_WORD, is_null, offset_of, prefetch, put_bytes, text_room
+from cep.kernels.tables.table import LONG_WORD, NULL_WORD, is_null, offset_of, put_bytes, text_room
 
 BLOCK_WORDS = 3
 #: Bytes of a slot of a map.

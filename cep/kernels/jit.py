@@ -17,7 +17,9 @@
   keep those out of kernels that matter.
 - Each kernel is compiled under a lock of its own (numba#10128), so that processes compile different ones at the same time and none
   twice; loading what is complete needs none.
-- How is in `cep.kernels.machine.pipeline`. Code that makes what runs a kernel warms it: `nothing_compiles` finds where that was forgotten.
+- How is in `cep.kernels.machine`, which is imported with Numba when the first kernel is compiled: that takes a quarter of a second, and
+  the orchestrator, the metric server and most commands run none. Code that makes what runs a kernel warms it: `nothing_compiles` finds
+  where that was forgotten.
 - `interpreted()` or `NUMBA_DISABLE_JIT=1` runs the same source uncompiled, `NUMBA_BOUNDSCHECK=1` compiles it with
   checked indices, `CEP_STOCK_NUMBA=1` compiles it as Numba does for all.
 """
@@ -42,13 +44,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
-import llvmlite.binding as llvm
-import numba
 import numpy as np
-from numba.core import sigutils
-from numba.core.errors import NumbaError
-
-from cep.kernels.machine.pipeline import APART, STOCK, as_kernel, as_part, config
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,12 +53,18 @@ _PACKAGE = Path(__file__).parent.parent
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+(cep(?:\.\w+)*)", re.M)
 _ARRAY = re.compile(r"(const )?(\w+)\[(:(?:, :)*)\]")
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_COMPILER, _INSTRUCTIONS = "cep.kernels.machine.pipeline", "cep.kernels.machine.instructions"
+_COMPILER_FILES = [str(Path(__file__).parent / "machine" / f"{name}.py") for name in ("pipeline", "instructions")]
+_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "") not in ("", "0")
 
-normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
+#: What the names of functions begin with that are not inlined.
+APART = "apart_"
 _GENERATED = "cep_generated_"
 _kernels: list[Kernel] = []
 _wanted: set[Kernel] = set()  # those that were warmed while kernels are interpreted
 _cache_dir = threading.Lock()  # held while Numba's setting is one kernel's folder
+_parts: list[tuple[Callable[..., Any], bool]] = []  # what kernels may call, and is it inlined: what Numba has not been told yet
+_telling = threading.Lock()  # held until it knows them
 _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
 
@@ -112,7 +114,7 @@ def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """Marks a function that kernels may call."""
-    as_part(function, forceinline=True, **_OPTIONS)
+    _parts.append((function, True))
     return function
 
 
@@ -120,7 +122,7 @@ def apart(function: Callable[P, R]) -> Callable[P, R]:
     """Marks one that kernels may call and that stays a function of its own, so that a compiler has less to do at a time. Its name begins
     with `APART`."""
     assert function.__name__.startswith(APART)
-    as_part(function, forceinline=False, **_OPTIONS)
+    _parts.append((function, False))
     return function
 
 
@@ -150,7 +152,7 @@ def count_compilation() -> None:
 
 def interpreting() -> bool:
     """Do kernels run as plain Python now?"""
-    return bool(_counts["interpreting"] or config.DISABLE_JIT)
+    return bool(_counts["interpreting"]) or _DISABLED
 
 
 @contextmanager
@@ -278,15 +280,27 @@ def _compile(wanted: Kernel) -> Callable[..., Any]:
 
 
 def _compile_in(folder: Path, wanted: Kernel) -> Callable[..., Any]:
+    compiler = _compiler()
     try:
-        return _compile_with(folder, wanted, _nrt=False)
-    except NumbaError:  # it allocates, or is wrong: then it fails again
-        return _compile_with(folder, wanted, _nrt=True)
+        return _compile_with(compiler, folder, wanted, _nrt=False)
+    except compiler.NumbaError:  # it allocates, or is wrong: then it fails again
+        return _compile_with(compiler, folder, wanted, _nrt=True)
 
 
-def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
+def _compiler() -> Any:
+    """The module `cep.kernels.machine.pipeline`, which has been told all that kernels may call."""
     importlib.import_module("numpy.ma")  # Numba looks into it when a kernel is first called; not on the data path, nor where none runs
-    dispatcher: Any = as_kernel(wanted.function, **_OPTIONS | options)
+    with _telling:
+        compiler = importlib.import_module(_COMPILER)
+        importlib.import_module(_INSTRUCTIONS)
+        while _parts:
+            function, is_inlined = _parts.pop()
+            compiler.as_part(function, forceinline=is_inlined, **_OPTIONS)
+    return compiler
+
+
+def _compile_with(compiler: Any, folder: Path, wanted: Kernel, **options: bool) -> Callable[..., Any]:
+    dispatcher, config = compiler.as_kernel(wanted.function, **_OPTIONS | options), compiler.config
     with _cache_dir:
         before, config.CACHE_DIR = config.CACHE_DIR, str(folder)
         try:
@@ -294,18 +308,14 @@ def _compile_with(folder: Path, wanted: Kernel, **options: bool) -> Callable[...
         finally:
             config.CACHE_DIR = before
     for signature in wanted.signatures:
-        dispatcher.compile(_types(signature))
+        dispatcher.compile(compiler.normalize_signature(_ARRAY.sub(_array, signature))[0])
     dispatcher.disable_compile()
     compiled: Callable[..., Any] = dispatcher
     return compiled
 
 
-def _types(signature: str) -> Any:
-    """Numba's form of a signature: (argument types, return type)."""
-    return normalize_signature(_ARRAY.sub(_array, signature))[0]
-
-
 def _array(match: re.Match[str]) -> str:
+    """An array of a signature, as Numba has it."""
     const, dtype, dimensions = match.groups()
     readonly = bool(const)
     return f"Array({dtype}, {dimensions.count(':')}, 'C', readonly={readonly}, aligned={not readonly})"
@@ -316,13 +326,13 @@ def _sources_digest(path: str) -> str:
     """Names the sources that a kernel in the file `path` is made of, and the machine. Paths are texts, for each is looked up and
     compared often while a deployment waits."""
     seen: dict[str, bytes] = {}
-    waiting = [path]
+    waiting = [path, *_COMPILER_FILES]  # which none imports where it stands
     while waiting:
         each = waiting.pop()
         if each not in seen:
             seen[each], imported = _source(each)
             waiting += imported
-    return _digest(_machine(), *(seen[each] for each in sorted(seen)))
+    return _digest(_compiler().machine(), *(seen[each] for each in sorted(seen)))
 
 
 @cache
@@ -337,13 +347,6 @@ def _files(module: str) -> list[str]:
     """The file of a module of this package; all files of a package, since any of them may be meant."""
     path = _PACKAGE.joinpath(*module.split(".")[1:])
     return sorted(map(str, path.glob("*.py"))) if path.is_dir() else [str(path.with_suffix(".py"))]
-
-
-@lru_cache
-def _machine() -> bytes:
-    versions = (sys.version, numba.__version__, np.__version__, llvm.llvm_version_info)
-    cpu = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return repr((versions, cpu, config.OPT, config.BOUNDSCHECK, *(["stock"] if STOCK else []))).encode()
 
 
 def _digest(*parts: bytes) -> str:

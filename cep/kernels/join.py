@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import Kernel, inlined, kernel
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.tables.hashing import hash64, is_long
 from cep.kernels.tables.keys import Keys, same_bytes
-from cep.kernels.tables.table import prefetch, slots_for
+from cep.kernels.tables.table import slots_for
 
 #: Pairs in a portion.
 PAIRS_MAX = 65_536

@@ -55,7 +55,7 @@ def next_mark(data: np.ndarray, separator: Any, block: int, marks: Any, newlines
 def line_end(data: np.ndarray, block: int, newlines: Any) -> int:
     """Where the first line end is, in `newlines`, the bits that remain of the block at `block`, or behind.
 
-    Two blocks at a time, without a branch on which of them has it: of lines of about two blocks nobody can tell in advance. [ran, a third
+    Two blocks at a time, without a branch on which of them has it: of lines of about two blocks it cannot be told in advance. [ran, a third
     of the lines a block shorter than the others, ns a record of time and address: a block at a time 16.9; so 14.8]
     """
     at, found = block, newlines

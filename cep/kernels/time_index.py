@@ -16,11 +16,12 @@ import numpy as np
 
 from cep.kernels.jit import Kernel, inlined, kernel
 from cep.kernels.join import Ranges
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.tables.group_table import GroupTable, number_groups
 from cep.kernels.tables.growing import grow
 from cep.kernels.tables.hashing import hash64, is_long
 from cep.kernels.tables.keys import Keys
-from cep.kernels.tables.table import prefetch, same_long
+from cep.kernels.tables.table import same_long
 
 #: Keys between one and the one for which memory is asked.
 AHEAD = 16

@@ -59,13 +59,18 @@ class Options:
     message_policy: str = "interrupt"
     rebalance: str = "auto"  # buckets and instances move to where there is less to do; off: only when they are told to
     windows_per_row_max: int = WINDOWS_PER_ROW  # a query with a window of which more overlap is refused
-    hosts: str = "spread"  # it may run on all hosts of the cluster; packed: on one, that with the most room
+    hosts: str | int = "spread"  # it may run on all hosts of the cluster; on so many, those with the most room; packed: on one
     recover: str = "off"  # what becomes of it when an instance manager dies; on-commit: it goes on from its last checkpoint
     checkpoint: int = CHECKPOINT_US  # so often it takes one, where it recovers, µs; less often where that would cost too much
     #: What the state of an operator may take in an instance before the query fails; None: what the cluster allows, which holds anyway.
     state_bytes_max: int | None = None
     #: (subquery, its instances), where asked for one by one; others have one per instance manager. Documents call it `parallelism`.
     parallelism_of: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def hosts_max(self) -> int | None:
+        """On how many hosts it may run; None: on all."""
+        return self.hosts if isinstance(self.hosts, int) else 1 if self.hosts == "packed" else None
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,10 @@ def _span(value: Any, pointer: str) -> int:
         raise QueryError(f'checkpoint: expected a span of time such as "1s", got {value!r}', pointer) from None
 
 
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def _check_option(key: str, value: Any, pointer: str) -> None:
     choices = {
         "split": SPLITS,
@@ -216,14 +225,16 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         "hosts": HOSTS,
         "recover": RECOVER,
     }.get(key)
+    if key == "hosts" and _is_positive(value):
+        return
     if choices is not None and value not in choices:
-        raise QueryError(f"{key}: expected one of {', '.join(choices)}, got {value!r}", pointer)
+        more = ", or how many" if key == "hosts" else ""
+        raise QueryError(f"{key}: expected one of {', '.join(choices)}{more}, got {value!r}", pointer)
     if key == "parallelism" and isinstance(value, dict):
         for subquery, instances in value.items():
             _check_option(key, 0 if instances is None or isinstance(instances, dict) else instances, f"{pointer}/{escaped(subquery)}")
         return
-    positive = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    if key in _NUMBERS and not positive and not (value is None and key in _MAY_BE_NONE):
+    if key in _NUMBERS and not _is_positive(value) and not (value is None and key in _MAY_BE_NONE):
         raise QueryError(f"{key}: expected a whole number of at least 1, got {value!r}", pointer)
     bounds = {"replicas": INSTANCES_MAX, "parallelism": INSTANCES_MAX, "buckets": BUCKETS_MAX}
     most = (bounds | {"windows_per_row_max": WINDOWS_PER_ROW_MAX, "state_bytes_max": HELD_BYTES_MAX}).get(key)

@@ -56,9 +56,10 @@ class ChannelId:
         """The channel that takes its place when one of its ends moves."""
         return replace(self, move=move)
 
-    def to(self, subscription: str) -> ChannelId:
-        """The channel from this outlet to a subscription."""
-        return replace(self, receiver=subscription)
+    def to(self, subscription: str, holder: int = 0) -> ChannelId:
+        """The channel from this outlet to a subscription; `holder`: how many processes have had it before, so that what one of them says is
+        never taken for what the next one does."""
+        return replace(self, receiver=f"{subscription}+{holder}" if holder else subscription)
 
     def __str__(self) -> str:
         """For a person; of one deployment, no two are alike."""

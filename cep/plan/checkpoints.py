@@ -1,4 +1,4 @@
-"""Checkpoints of a query, as planner, orchestrator and instance managers speak of them: their numbers and files, and who takes any."""
+"""Checkpoints of a query, as planner, orchestrator and instance managers speak of them: numbers, files, and which queries take any."""
 
 from __future__ import annotations
 

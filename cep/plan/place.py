@@ -83,21 +83,21 @@ def lots(plan: PhysicalPlan) -> tuple[tuple[Worker, ...], ...]:
     if not workers:
         full = f", for the {len(plan.workers)} there are have no capacity left" if plan.workers else ""
         raise PlacementError(f"no instance manager can take query {plan.query.name!r}{full}; start one")
-    if plan.query.options.hosts == "packed":
-        workers = _roomiest_host(workers)
+    if plan.query.options.hosts_max is not None:
+        workers = _on_roomiest_hosts(workers, plan.query.options.hosts_max)
     if not plan.numa:
         return _dealt(sorted(workers, key=lambda worker: (-worker.capacity, worker.im)), plan.query.options.replicas)
     workers.sort(key=lambda worker: (worker.host, _number(worker.node), _number(worker.core), worker.im))
     return (tuple(workers),) if plan.query.options.replicas == 1 else _by_node(workers, plan.query.options.replicas)
 
 
-def _roomiest_host(workers: Sequence[Worker]) -> list[Worker]:
-    """Those of the host with the most capacity left."""
+def _on_roomiest_hosts(workers: Sequence[Worker], most: int) -> list[Worker]:
+    """Those of so many hosts, with the most capacity left."""
     room: dict[str, float] = {}
     for worker in workers:
         room[worker.host] = room.get(worker.host, 0.0) + worker.capacity
-    chosen = min(room, key=lambda host: (-room[host], host))
-    return [worker for worker in workers if worker.host == chosen]
+    chosen = set(sorted(room, key=lambda host: (-room[host], host))[:most])
+    return [worker for worker in workers if worker.host in chosen]
 
 
 def _dealt(workers: list[Worker], replicas: int) -> tuple[tuple[Worker, ...], ...]:
@@ -126,7 +126,7 @@ def _number(id: int | None) -> int:
 
 
 @dataclass(frozen=True)
-class Link:
+class PlacedEdge:
     """An inner edge, its subqueries by position: `traffic` in all, `mesh` if each instance sends to each."""
 
     source: int
@@ -186,13 +186,13 @@ class PlacementProblem:
                 self._add_prices(prices, link, self.distance[seats[link.source]], *link.pairs[::-1])
         return prices
 
-    def _cost(self, link: Link, seats: Seats) -> float:
+    def _cost(self, link: PlacedEdge, seats: Seats) -> float:
         sources, targets = link.pairs
         distance = self.distance[seats[link.source][sources], seats[link.target][targets]]
         return link.traffic * float(distance.mean())
 
     @staticmethod
-    def _add_prices(prices: Floats, link: Link, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]) -> None:
+    def _add_prices(prices: Floats, link: PlacedEdge, distance: Floats, own: npt.NDArray[np.intp], others: npt.NDArray[np.intp]) -> None:
         """`distance` is from each instance at the other end to each worker."""
         per_channel = link.traffic / len(own)
         if link.mesh:
@@ -201,9 +201,9 @@ class PlacementProblem:
             np.add.at(prices, own, per_channel * distance[others])
 
 
-def _link(source: int, target: int, traffic: float, edge: Edge, sizes: Sequence[int]) -> Link:
+def _link(source: int, target: int, traffic: float, edge: Edge, sizes: Sequence[int]) -> PlacedEdge:
     pairs = np.array(channel_pairs(edge.balancer, sizes[source], sizes[target]), np.intp)
-    return Link(source, target, traffic, (pairs[:, 0], pairs[:, 1]), len(pairs) == sizes[source] * sizes[target])
+    return PlacedEdge(source, target, traffic, (pairs[:, 0], pairs[:, 1]), len(pairs) == sizes[source] * sizes[target])
 
 
 def distances(workers: Sequence[Worker], machines: Machines) -> Floats:

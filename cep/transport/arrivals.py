@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cep.transport.connections import Message
-from cep.transport.ends import End, LinkBroken
+from cep.transport.ends import LinkBroken, LinkEnd
 
 
 class Arrivals:
@@ -16,22 +16,22 @@ class Arrivals:
     spoilt: is called with an end whose packet is none, and why.
     """
 
-    def __init__(self, taken: Callable[[End, int], None], spoilt: Callable[[End, str], None]) -> None:
+    def __init__(self, taken: Callable[[LinkEnd, int], None], spoilt: Callable[[LinkEnd, str], None]) -> None:
         self._taken, self._spoilt = taken, spoilt
-        self._packets: deque[tuple[End, list[Any], int]] = deque()
+        self._packets: deque[tuple[LinkEnd, list[Any], int]] = deque()
         self._broken: deque[LinkBroken] = deque()
         self._messages: Iterator[Message] | None = None  # of the packet that is taken apart
-        self.of: End | None = None  # whose it is
+        self.of: LinkEnd | None = None  # whose it is
         self._size = 0
 
-    def add(self, end: End, parts: list[Any], size: int) -> None:
+    def add(self, end: LinkEnd, parts: list[Any], size: int) -> None:
         self._packets.append((end, parts, size))
 
     def add_broken(self, error: LinkBroken) -> None:
         """Is raised behind all that has come."""
         self._broken.append(error)
 
-    def drop(self, end: End) -> None:
+    def drop(self, end: LinkEnd) -> None:
         """What has come of it is not given out."""
         self._packets = deque(each for each in self._packets if each[0] is not end)
 

@@ -10,13 +10,13 @@ import zmq
 from cep.errors import ProtocolError
 from cep.transport import zeromq
 from cep.transport.coalescing import Coalescer
-from cep.transport.ends import End, hello_of, new_incarnation
+from cep.transport.ends import LinkEnd, hello_of, new_incarnation
 from cep.transport.frames import REFUSED, Frame
 from cep.transport.keyring import Keyring
 from cep.transport.link import Link
 
 
-class Calling(End):
+class Calling(LinkEnd):
     """The end that calls, by a DEALER of its own. `own`: our endpoint."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Calling(End):
     def closed(self) -> bool:
         return bool(self.socket.closed)
 
-    def read(self, now: float) -> tuple[End, list[Any], int] | None:
+    def read(self, now: float) -> tuple[LinkEnd, list[Any], int] | None:
         """As `cep.transport.called.Called.read`."""
         parts = zeromq.read(self.socket)
         if parts is None:

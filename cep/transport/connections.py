@@ -15,6 +15,7 @@ from struct import Struct
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from cep.errors import ProtocolError
 from cep.transport import wire
@@ -34,12 +35,27 @@ Message = tuple[Header, Any]
 Taker = Callable[[np.ndarray, int, int], int]
 
 
+#: Memory for the body of a message, so many bytes.
+Room = Callable[[int], memoryview]
+
+
+def heap_room(size: int) -> memoryview:
+    """Of the C library's heap."""
+    return np.empty(size, np.uint8).data
+
+
+def arrow_room(size: int) -> memoryview:
+    """Of Arrow's pool, which keeps for a while what is free. The heap of a program that has not been told otherwise gives it back at once:
+    a megabyte that is read then takes 0.6 ms for its pages alone (`benchmarks/log/published.md`)."""
+    return memoryview(pa.allocate_buffer(size)).cast("B")
+
+
 class Inbound:
     """What takes the messages of a channel as they lie where they were read, before they are decoded; used by the thread that
     receives. What `takers` take does not count as arrived."""
 
-    def __init__(self, staging: np.ndarray) -> None:
-        self.bytes, self.staging = staging, staging.data
+    def __init__(self, staging: np.ndarray, room: Room = heap_room) -> None:
+        self.bytes, self.staging, self.room = staging, staging.data, room
         self.takers: dict[int, Taker] = {}  # by channel
         self.coalescers: dict[int, Coalescer] = {}  # by channel; see `LocalSockets.join`
         self.begin: Callable[[], None] = _uncounted  # something will be read
@@ -186,7 +202,7 @@ class Incoming:
                 raise ProtocolError(f"message body: expected at most {BODY_BYTES_MAX} bytes, got {size}")
             at = begin + size
             if at > end:
-                self._begin_body(header, size, found[begin:end])
+                self._begin_body(header, inbound.room(size), found[begin:end])
                 return
             if at < end and header.kind == wire.BATCH and (coalescer := inbound.coalescers.get(header.channel)) is not None:
                 header, body, at = coalescer.join(header, found, begin, at, end)
@@ -195,10 +211,10 @@ class Incoming:
                 arrived.append((header, bytes(found[begin:at]) if size else b""))
         self._rest = bytes(found[at:end]) if at < end else b""
 
-    def _begin_body(self, header: Header, size: int, part: memoryview) -> None:
+    def _begin_body(self, header: Header, body: memoryview, part: memoryview) -> None:
         self._rest = b""
         self._header, self._filled = header, len(part)
-        self._body = np.empty(size, np.uint8).data
+        self._body = body
         self._body[: len(part)] = part
 
     def _end_body(self, arrived: deque[Message | ProtocolError]) -> None:

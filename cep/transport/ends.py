@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +33,7 @@ def new_incarnation() -> int:
     return int.from_bytes(os.urandom(8), "little") or 1
 
 
-class End:
+class LinkEnd(ABC):
     """What both kinds have. Under the lock of its `LinkSockets`, but for `messages`."""
 
     def __init__(self, endpoint: str, link: Link, coalescers: dict[int, Coalescer]) -> None:
@@ -60,8 +61,8 @@ class End:
         for frame, parts in self.link.frames():
             self._write(frame, parts)
 
-    def _write(self, frame: Frame, parts: tuple[Any, ...]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _write(self, frame: Frame, parts: tuple[Any, ...]) -> None: ...
 
     def messages(self, parts: list[Any]) -> Iterator[Message]:
         """See `Unpacker.messages`."""
@@ -76,7 +77,7 @@ class End:
         return LinkBroken(self.endpoint, self.link.broken or "it was let go", self.link.pending_bytes + self._gatherer.size)
 
 
-class CalledEnd(End):
+class CalledEnd(LinkEnd):
     """The end that is called, on the connection that it was heard on last."""
 
     def __init__(self, endpoint: str, link: Link, coalescers: dict[int, Coalescer], write: Write) -> None:

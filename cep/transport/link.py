@@ -2,7 +2,7 @@
 come out.
 
 1. The end that calls says HELLO until it hears WELCOME. Each end has an incarnation, a number that no other end ever has, and every
-   frame says whose it is and for whom: one that is not for us, or not of the end that we know, is ignored.
+   frame says of which end it is and for which: one that is not for us, or not of the end that we know, is ignored.
 2. A packet gets the next number, and is kept until it is acknowledged. The receiver takes the one that it waits for, drops those that it
    has, and says AGAIN where one is missing. The sender then goes back to what the receiver waits for, once a round.
 3. Acknowledgements go in lots: with whatever is sent, after `LOT_PACKETS`, half of the window, or `ACK_S`.

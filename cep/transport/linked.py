@@ -23,9 +23,9 @@ from cep.transport import zeromq
 from cep.transport.arrivals import Arrivals
 from cep.transport.called import Called
 from cep.transport.calling import Calling
-from cep.transport.connections import Inbound, Message
+from cep.transport.connections import Inbound, Message, Room, heap_room
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
-from cep.transport.ends import CalledEnd, End
+from cep.transport.ends import CalledEnd, LinkEnd
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Keyring, Speaker
 from cep.transport.local import LINGER_S, LocalSockets
@@ -49,18 +49,18 @@ class LinkSockets:
     Raises OSError: the endpoint cannot be had.
     """
 
-    def __init__(self, endpoint: str, keyring: Keyring | None = None) -> None:
+    def __init__(self, endpoint: str, keyring: Keyring | None = None, room: Room = heap_room) -> None:
         own = Endpoint.parse(endpoint, own=True)
         self.keyring, self._host = keyring, own.host
         self.speaker: Speaker | None = None  # whose key the message was sent under that was received last
-        self.local = LocalSockets(f"{LOCAL_SCHEME}{own.path}")
+        self.local = LocalSockets(f"{LOCAL_SCHEME}{own.path}", room)
         self._lock = threading.RLock()  # of what follows
         self._context = zeromq.make_context()
         self._door: zeromq.DoorKeeper | None = None
         self._called: Called | None = None
-        self._ways: dict[str, str | End] = {}  # by endpoint: of our own host the Unix socket, else the end of a link
+        self._ways: dict[str, str | LinkEnd] = {}  # by endpoint: of our own host the Unix socket, else the end of a link
         self._calling: dict[str, Calling] = {}  # by endpoint
-        self._gathering: set[End] = set()
+        self._gathering: set[LinkEnd] = set()
         self._unread: set[Calling | Called] = set()  # whose ZeroMQ sockets may have something
         self._arrivals = Arrivals(self._take, self._spoil)
         self._local_next = False
@@ -109,7 +109,7 @@ class LinkSockets:
                 way.add_whole(bytes(messages), now_ns / 1e9)
                 self._added(way, now_ns)
 
-    def _way(self, endpoint: str) -> str | End | None:
+    def _way(self, endpoint: str) -> str | LinkEnd | None:
         """Of an endpoint that was not sent to yet. None: it cannot be."""
         there = Endpoint.parse(endpoint)
         if not there.host or there.host == self._host:
@@ -135,7 +135,7 @@ class LinkSockets:
         self._write(end)
         return end
 
-    def _added(self, end: End, now_ns: int) -> None:
+    def _added(self, end: LinkEnd, now_ns: int) -> None:
         """Something was. It leaves at once, or when what is gathered does."""
         if end.link.out or now_ns - end.cut_ns >= GATHER_NS:
             self._flush(end, now_ns)
@@ -144,13 +144,13 @@ class LinkSockets:
             if threading.get_ident() != self._receiver:
                 self.local.wake()
 
-    def _flush(self, end: End, now_ns: int) -> None:
+    def _flush(self, end: LinkEnd, now_ns: int) -> None:
         end.cut(now_ns / 1e9)
         end.cut_ns = now_ns
         self._gathering.discard(end)
         self._write(end)
 
-    def _write(self, end: End) -> None:
+    def _write(self, end: LinkEnd) -> None:
         """What is ready goes to ZeroMQ, which may tell by that that something has come, and then does not tell again."""
         if end.link.out:
             end.write()
@@ -195,7 +195,7 @@ class LinkSockets:
         self._local_next, self.speaker = False, None
         return self.local.receive(look=False)
 
-    def _take(self, end: End, size: int) -> None:
+    def _take(self, end: LinkEnd, size: int) -> None:
         """A packet is used up. Its sender hears that it may go on before the next one is taken apart."""
         with self._lock:
             now = time.monotonic()
@@ -204,7 +204,7 @@ class LinkSockets:
                 end.link.tick(now)
             self._write(end)
 
-    def _spoil(self, end: End, why: str) -> None:
+    def _spoil(self, end: LinkEnd, why: str) -> None:
         with self._lock:
             self._arrivals.drop(end)
             end.link.break_off(why)
@@ -270,7 +270,7 @@ class LinkSockets:
 
     def _read(self, source: Calling | Called) -> None:
         """What has come, up to a bound, and the answers to it."""
-        taken, touched, now = 0, set[End](), time.monotonic()
+        taken, touched, now = 0, set[LinkEnd](), time.monotonic()
         while taken < READ_BYTES:
             found = source.read(now)
             if found is None:
@@ -318,7 +318,7 @@ class LinkSockets:
         end.write()
         self._end(end)
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: LinkEnd) -> None:
         """It is over. Where it is broken, that is told."""
         if end.link.broken is not None:
             self._arrivals.add_broken(end.broken())
@@ -404,7 +404,7 @@ class LinkSockets:
 
     def _settle(self, deadline: float) -> None:
         """What was sent is acknowledged, as long as there is time."""
-        ends: list[End] = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
+        ends: list[LinkEnd] = [*self._calling.values(), *(self._called.board.by_endpoint.values() if self._called else ())]
         for end in ends:
             end.link.hasten(time.monotonic())
             self._write(end)

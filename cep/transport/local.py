@@ -22,7 +22,7 @@ import numpy as np
 
 from cep.errors import ProtocolError
 from cep.transport.coalescing import Coalescer
-from cep.transport.connections import RETRY_S, SIZE, Inbound, Incoming, Message, Outgoing
+from cep.transport.connections import RETRY_S, SIZE, Inbound, Incoming, Message, Outgoing, Room, heap_room
 from cep.transport.endpoints import LOCAL_SCHEME
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Speaker
@@ -40,7 +40,7 @@ class LocalSockets:
 
     speaker: Speaker | None = None  # the kernel has said whose processes these are
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, room: Room = heap_room) -> None:
         self.endpoint, self._path = endpoint, endpoint.removeprefix(LOCAL_SCHEME)
         with suppress(FileNotFoundError):
             os.unlink(self._path)  # of a process that was killed
@@ -52,7 +52,7 @@ class LocalSockets:
         self._epoll = select.epoll()
         for number in (self._listener.fileno(), self._waker):
             self._epoll.register(number, select.EPOLLIN)
-        self.inbound = Inbound(np.empty(STAGING_BYTES, np.uint8))
+        self.inbound = Inbound(np.empty(STAGING_BYTES, np.uint8), room)
         self._arrived: deque[Message | ProtocolError] = deque()
         self._incoming: dict[int, Incoming] = {}
         self._others: dict[int, Callable[[], None]] = {}  # by descriptor: what else is waited for

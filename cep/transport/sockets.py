@@ -11,6 +11,7 @@ import socket
 from typing import Any, Protocol
 
 from cep.errors import ProtocolError
+from cep.transport.connections import Room, heap_room
 from cep.transport.endpoints import LOCAL_SCHEME, Endpoint
 from cep.transport.ipc import MessageLayout
 from cep.transport.keyring import Keyring, Speaker
@@ -65,9 +66,10 @@ def is_endpoint(endpoint: str, ours: str) -> bool:
     return not there.host or bool(here.host)
 
 
-def open_sockets(endpoint: str, keyring: Keyring | None = None) -> Sockets:
-    """`keyring`: with CURVE on links; Unix sockets have the kernel's word for who speaks. Raises OSError: the endpoint cannot be had."""
-    return LocalSockets(endpoint) if endpoint.startswith(LOCAL_SCHEME) else LinkSockets(endpoint, keyring)
+def open_sockets(endpoint: str, keyring: Keyring | None = None, room: Room = heap_room) -> Sockets:
+    """`keyring`: with CURVE on links; of Unix sockets the kernel says which process speaks. `room`: where what comes through these lies.
+    Raises OSError: the endpoint cannot be had."""
+    return LocalSockets(endpoint, room) if endpoint.startswith(LOCAL_SCHEME) else LinkSockets(endpoint, keyring, room)
 
 
 def is_gone(endpoint: str, ours: str = "") -> bool:

@@ -1,4 +1,4 @@
-"""The links that others have called: which end a frame is for, and who may speak on it. Without input and output.
+"""The links that others have called: which end a frame is for, and which process may speak on it. Without input and output.
 
 Which connection a frame has come on says whose key it is, and where answers go; which link it is of its `source` says. So a link goes on on
 another connection of the same owner, and of no other: the names that connections may give themselves (ZeroMQ's ROUTING_ID) are not relied

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -49,8 +50,8 @@ SIZED_BYTES = _SIZED.size
 COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE, SWITCH = range(1, 10)
-CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN, COVERED = range(16, 29)
-_KINDS = frozenset(range(1, 10)) | frozenset(range(16, 29))
+CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN, COVERED, ACK = range(16, 30)
+_KINDS = frozenset(range(1, 10)) | frozenset(range(16, 30))
 _KIND_OF: dict[type, int] = {
     Batch: BATCH,
     Watermark: WATERMARK,
@@ -151,6 +152,11 @@ class Format:
         """The format of what publishers send: an event time that is a column, and never NULL, does not travel twice."""
         column = stream.event_time_column
         return Format(stream.schema, origin, TIME if column is None or stream.schema[column].nullable else column)
+
+    def of_columns(self, names: Collection[str]) -> Format:
+        """The same with the columns `names` alone, and the one that is the event time."""
+        fields = tuple(field for field in self.schema.fields if field.name in names or field.name == self.time)
+        return self if len(fields) == len(self.schema.fields) else replace(self, schema=Schema(fields))
 
     @property
     def plain(self) -> Format:

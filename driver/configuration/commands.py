@@ -15,7 +15,7 @@ from driver.configuration.file import read_file
 from driver.configuration.flags import CONFIG, root_config
 from driver.configuration.page import table
 from driver.configuration.table import ROLES
-from driver.configuration.told import Value, tell_all
+from driver.configuration.told import ToldValue, tell_all
 from driver.terminal import err, out
 
 app = typer.Typer(help="Looks at the configuration of a cluster.", no_args_is_help=True)
@@ -60,12 +60,12 @@ def print_table() -> None:
     print(table(), end="")
 
 
-def _document(value: Value) -> dict[str, object]:
+def _document(value: ToldValue) -> dict[str, object]:
     shown = value.shown if value.option.secret and value.value is not None else value.value
     return {"name": value.option.name, "value": shown, "unit": value.option.unit, "source": value.source}
 
 
-def _table(values: list[Value]) -> Table:
+def _table(values: list[ToldValue]) -> Table:
     shown = Table("option", Column("value", overflow="fold"), "unit", Column("from", overflow="fold"))
     for each in values:
         shown.add_row(each.option.name, Text(each.shown), each.option.unit, Text(each.source))

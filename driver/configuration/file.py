@@ -24,7 +24,7 @@ _OTHERS_MAY_READ = stat.S_IRGRP | stat.S_IROTH
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class FileValue:
     """A value, and the line where it stands."""
 
     value: Any
@@ -47,7 +47,7 @@ class ConfigFile:
     """What a file says: values by option, and what is wrong in it."""
 
     path: str
-    values: dict[str, Placed]
+    values: dict[str, FileValue]
     mistakes: tuple[Mistake, ...]
 
 
@@ -68,7 +68,7 @@ def read_file(path: Path) -> ConfigFile:
 class _File:
     def __init__(self, path: str, is_open: bool) -> None:
         self.path, self.is_open = path, is_open
-        self.values: dict[str, Placed] = {}
+        self.values: dict[str, FileValue] = {}
         self.mistakes: list[Mistake] = []
 
     def read(self, text: str) -> ConfigFile:
@@ -93,7 +93,7 @@ class _File:
 
     def _note(self, line: int, option: Option, value: object) -> None:
         try:
-            self.values[option.name] = Placed(option.from_toml(value), line)
+            self.values[option.name] = FileValue(option.from_toml(value), line)
         except Unfit as wrong:
             self._wrong(line, f"{option.name}: {wrong}")
         if option.secret and self.is_open:

@@ -19,7 +19,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ToldValue:
     """`source`: `flag --port`, `CEP_REST_PORT`, `cep.toml:3`, `default`, `default beside listen`."""
 
     option: Option
@@ -35,7 +35,7 @@ class Value:
 class Told:
     """The values by option. `file`: the configuration they were read from; None: none was named."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, ToldValue]
     file: str | None = None
 
     def __getitem__(self, name: str) -> Any:
@@ -94,17 +94,17 @@ def resolve(
         except Unfit as wrong:
             where, _, what = str(wrong).partition("\n")
             mistakes.append(Mistake(where, what))
-            found[option.name] = Value(option, option.default, DEFAULT)
+            found[option.name] = ToldValue(option, option.default, DEFAULT)
     return Told({name: _beside(value, found) for name, value in found.items()}, None if file is None else file.path), mistakes
 
 
-def _beside(value: Value, found: Mapping[str, Value]) -> Value:
+def _beside(value: ToldValue, found: Mapping[str, ToldValue]) -> ToldValue:
     """Where nothing is said of it: the default that it has beside another option that is said."""
     if value.source != DEFAULT or not value.option.beside:
         return value
     name, default = value.option.beside
     other = found.get(name)
-    return value if other is None or other.source == DEFAULT else Value(value.option, default, f"{DEFAULT} beside {name}")
+    return value if other is None or other.source == DEFAULT else ToldValue(value.option, default, f"{DEFAULT} beside {name}")
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[Mistake]:
@@ -113,18 +113,18 @@ def unknown_variables(environ: Mapping[str, str]) -> list[Mistake]:
     return [Mistake(name, f"no option{meant(name, known)}") for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
 
 
-def _said(option: Option, role: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> Iterator[Value]:
+def _said(option: Option, role: str, flags: Mapping[str, Any], environ: Mapping[str, str], file: ConfigFile | None) -> Iterator[ToldValue]:
     """All that is said about it, what counts first. Raises Unfit: a place, a newline, and what is wrong there."""
     if (given := flags.get(option.name)) not in (None, [], ()):
         flag = option.flag(role)
-        yield Value(option, _read(flag, _flag_reader(option), given), f"flag {flag}")
+        yield ToldValue(option, _read(flag, _flag_reader(option), given), f"flag {flag}")
     for variable in option.variables:
         if text := environ.get(variable):  # an empty one is none: compose files hand on what they were not given
-            yield Value(option, _read(variable, option.from_text, text), variable)
+            yield ToldValue(option, _read(variable, option.from_text, text), variable)
     if file is not None and option.name in file.values:
         placed = file.values[option.name]
-        yield Value(option, placed.value, f"{file.path}:{placed.line}")
-    yield Value(option, option.default, DEFAULT)
+        yield ToldValue(option, placed.value, f"{file.path}:{placed.line}")
+    yield ToldValue(option, option.default, DEFAULT)
 
 
 def _flag_reader(option: Option) -> Callable[[Any], Any]:

@@ -31,7 +31,7 @@ from cep.service.mark import Work, make_page, read_page
 from cep.service.reports import remove_report, write_report
 from driver.processes import process as processes
 from driver.processes.events import Events
-from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, Watch, at_death, state_of
+from driver.processes.watch import HOLD_S, LOOK_S, STOPPED, LoopHold, OperatorWatch, at_death, state_of
 
 LOG = logging.getLogger(__name__)
 PAUSES_S = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
@@ -85,7 +85,7 @@ class Child:
     last: deque[Death] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     started_at: float = 0.0  # by the steady clock
     in_a_row: int = 0
-    watch: Watch = field(default_factory=Watch)
+    watch: OperatorWatch = field(default_factory=OperatorWatch)
     hold: LoopHold | None = None
     ended: str = ""  # why we have ended it
     stopped: bool = False  # by a signal, and not yet told to go on
@@ -225,7 +225,7 @@ class Children:
 
     def _run(self, child: Child) -> None:
         child.since, child.started_at, child.next_try = time.time(), time.monotonic(), None
-        child.watch, child.hold, child.ended, child.stopped = Watch(), None, "", False
+        child.watch, child.hold, child.ended, child.stopped = OperatorWatch(), None, "", False
         if child.mark is not None:
             with suppress(OSError):  # no room: then it cannot be seen what it is at
                 make_page(child.mark)

@@ -50,7 +50,8 @@ class JoinConfig:
         address: at which the other hosts reach it.
         run: the folder for sockets, reports and secrets, which stays; None: a private one, which goes with it.
         instances: instance managers; None: one for each core.
-        given: fields of `ClusterConfig` that each host has for itself: `data`, `module_path`, `kernel_cache`, `log`.
+        given: fields of `ClusterConfig` that each host has for itself: `data`, `module_path`, `kernel_cache`, `log`; and
+            `checkpoint_folder`, where it has another name here.
     """
 
     url: str
@@ -65,7 +66,7 @@ class JoinConfig:
     instance_manager: tuple[str, ...] = INSTANCE_MANAGER
 
 
-class JoiningHost:
+class HostProcesses:
     """The processes of one host that has joined, and the events that concern them."""
 
     def __init__(self, config: JoinConfig, rest: Rest, cluster: ClusterConfig, logs: Path | None) -> None:
@@ -158,7 +159,7 @@ def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
         check_reach(config.address, "members" in membership["files"])
         folder, reports, logs = _folders(config.run, ending)
         cluster = member_config(membership, config, folder, reports)
-        host = JoiningHost(config, rest, cluster, logs)
+        host = HostProcesses(config, rest, cluster, logs)
         ending.callback(host.close)
         managers = host.join()
         if not host.events.stopping:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import hashlib
 import os
+import re
 import shutil
 import signal
 import stat
@@ -25,6 +27,7 @@ _SOCKET_NAME_BYTES = 32  # room for the name of any socket in the folder
 _PREFIX = "cep-"
 _MEMORY = Path("/dev/shm")
 _LOCK = "lock"
+_LASTING_LOCK = "lasting-lock"  # of a home that no cluster sweeps
 _TAIL_BYTES = 64 << 10
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that the child only calls
@@ -97,11 +100,12 @@ def _die_with(parent: int) -> None:
 class Home:
     """The private folder of one cluster: logs, sockets, ZooKeeper's data.
 
-    It is held by a lock that the kernel lets go when the owner ends, however it ends: a folder without owner can be swept.
+    It is held by a lock that the kernel lets go when the owner ends, however it ends: a folder without owner can be swept. One that is
+    `lasting` has a lock of another name: it stays, for the next cluster on it to go on from.
     """
 
-    def __init__(self, folder: Path, lock: int) -> None:
-        self.folder, self._lock = folder, lock
+    def __init__(self, folder: Path, lock: int, lasting: bool = False) -> None:
+        self.folder, self._lock, self.lasting = folder, lock, lasting
 
     @staticmethod
     def make(parent: str | None = None) -> Home:
@@ -122,6 +126,24 @@ class Home:
         except OSError as error:
             raise ClusterError(f"cannot make a folder for the cluster under {where}: {error}") from error
 
+    @staticmethod
+    def keep(folder: str) -> Home:
+        """That folder, with what a cluster has left there, made if it is not there.
+
+        Raises:
+            ClusterError: it cannot be written, its path is too long, or a cluster runs there.
+        """
+        where = Path(folder).absolute()
+        _check_length(where, _SOCKET_NAME_BYTES + 1)
+        try:
+            _sweep_reports()
+            where.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return Home(where, _lock_lasting(where), lasting=True)
+        except BlockingIOError:
+            raise ClusterError(f"a cluster runs in {where} already: stop it first, or name another folder") from None
+        except OSError as error:
+            raise ClusterError(f"cannot make the folder {where} for the cluster: {error}") from error
+
     def socket(self, name: str) -> str:
         """The endpoint of a socket in this folder."""
         return f"ipc://{self.folder / name}"
@@ -131,9 +153,10 @@ class Home:
 
     def make_reports(self) -> Path:
         """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one."""
-        for folder in (_MEMORY / self.folder.name, self.folder / "reports"):
+        _remove_reports(self.folder)  # of the cluster that was here before
+        for folder in (_reports_of(self.folder), self.folder / "reports"):
             with suppress(OSError):
-                folder.mkdir(mode=0o700)
+                folder.mkdir(mode=0o700, exist_ok=self.lasting)
                 self._held = _lock(folder)  # by itself: its home may be removed by another process
                 return folder
         raise ClusterError(f"cannot make a folder for reports, neither under {_MEMORY} nor in {self.folder}")
@@ -141,7 +164,9 @@ class Home:
     def leave(self, keep: bool) -> None:
         """Removes the folder, unless it is to be kept for a look."""
         _remove_reports(self.folder)
-        if keep:
+        if self.lasting:
+            pass
+        elif keep:
             (self.folder / _LOCK).unlink(missing_ok=True)  # without it no process sweeps the folder
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -150,10 +175,28 @@ class Home:
 
 def _short_enough(parent: str | None) -> Path:
     asked = Path(parent or tempfile.gettempdir()).absolute()
-    for where in (asked,) if parent else (asked, Path("/tmp")):
-        if len(os.fsencode(where)) + len("/cep-12345678/") + _SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX:
-            return where
-    raise ClusterError(f"{asked}: too long a path for sockets, which end at {SOCKET_PATH_BYTES_MAX} bytes; name a shorter folder")
+    more = len("/cep-12345678/") + _SOCKET_NAME_BYTES
+    if not parent and len(os.fsencode(asked)) + more > SOCKET_PATH_BYTES_MAX:
+        asked = Path("/tmp")
+    _check_length(asked, more)
+    return asked
+
+
+def _check_length(folder: Path, more: int) -> None:
+    """Raises ClusterError: with so many bytes more it is no path for a socket."""
+    if len(os.fsencode(folder)) + more > SOCKET_PATH_BYTES_MAX:
+        raise ClusterError(f"{folder}: too long a path for sockets, which end at {SOCKET_PATH_BYTES_MAX} bytes; name a shorter folder")
+
+
+def _lock_lasting(folder: Path) -> int:
+    """Raises BlockingIOError: another process has it."""
+    lock = os.open(folder / _LASTING_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _lock(folder: Path) -> int:
@@ -187,8 +230,14 @@ def _sweep_reports() -> None:
             shutil.rmtree(lock.parent, ignore_errors=True)
 
 
+def _reports_of(home: Path) -> Path:
+    """In memory: by the name of a private home; others may be called alike."""
+    named = home.name if re.fullmatch(rf"{_PREFIX}.{{8}}", home.name) else _PREFIX + hashlib.blake2b(bytes(home), digest_size=4).hexdigest()
+    return _MEMORY / named
+
+
 def _remove_reports(home: Path) -> None:
-    folder = _MEMORY / home.name
+    folder = _reports_of(home)
     with suppress(OSError):
         if folder.stat().st_uid == os.getuid():
             shutil.rmtree(folder, ignore_errors=True)

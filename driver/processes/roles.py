@@ -94,6 +94,7 @@ def orchestrator(told: Told) -> None:
     site = site_of(told)
     check_folders("CEP_DATA, --data", site.told.get("data", ()))
     check_folders("CEP_MODULE_PATH, --module-path", site.told.get("module_path", ()))
+    _check_checkpoints(site.told.get("checkpoint_folder"))
     _say_whose(site)
     _become(python("orchestrator", argument(site.cluster())), _secret(site))
 
@@ -121,6 +122,7 @@ def instance_managers(told: Told) -> None:
     topology, node = read_topology().restricted(available_cores()), told["node"]
     name = "instance-managers" if node is None else f"instance-managers-{node}"
     site = site_of(told)
+    _check_checkpoints(site.told.get("checkpoint_folder"))
     cluster = site.cluster()
     reach = Reach(cluster.host, cluster.address)
     managers = managers_of(site, topology, node, told["instances"], reach)
@@ -140,6 +142,9 @@ def join(
     parts = urlsplit(address_list(url)[0])
     assert parts.hostname is not None
     given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
+    if told["checkpoint_folder"] is not None:  # else it is where the cluster has it
+        _check_checkpoints(told["checkpoint_folder"])
+        given["checkpoint_folder"] = told["checkpoint_folder"]
     joining.run(
         JoinConfig(
             url=url,
@@ -233,6 +238,11 @@ def _say_whose(site: Site) -> None:
             write_host(site.run.path, host)
         except OSError as error:
             raise ClusterError(f"the run folder {site.run.path}: {error.strerror}; `cep init` makes it") from None
+
+
+def _check_checkpoints(folder: str | None) -> None:
+    """Raises ClusterError: it is not there. It may be one that is to be mounted, so it is not made."""
+    check_folders("CEP_CHECKPOINT_FOLDER, --checkpoint-folder", () if folder is None else (folder,))
 
 
 def _door(told: Told) -> Door:

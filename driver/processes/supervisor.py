@@ -83,6 +83,8 @@ class LocalConfig:
         rest_port: 0: any free one.
         rest_names: further names by which REST may be asked for, behind a proxy for example; without a token others are refused.
         folder: where the private folder is made; None: the temporary folder.
+        lasting_home: the folder in which the cluster is instead of a private one; it stays, and what is in it, queries and checkpoints
+            among others, is the next cluster's there.
         keep_home: leave the private folder, with its logs, when the cluster ends.
         start_timeout_s: how long all may take to be ready.
         instance_manager: the command of an instance manager, without its configuration.
@@ -112,6 +114,7 @@ class LocalConfig:
     rest_names: tuple[str, ...] = ()
     folder: str | None = None
     keep_home: bool = False
+    lasting_home: str | None = None
     session_timeout_s: float | None = None
     grace_s: float = GRACE_S
     budget_bytes: int = BUDGET_BYTES
@@ -131,6 +134,7 @@ class LocalConfig:
     subscribers_max: int | None = None
     requests_per_s_max: float | None = None
     memory_bytes_max: int | None = None
+    checkpoint_folder: str | None = None
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> LocalConfig:
@@ -189,7 +193,11 @@ class Supervisor:
         zookeeper_port, rest = reserve_port(where), _listen(self.config.rest_host, self.config.rest_port)
         self._sockets += [zookeeper_port, rest]
         zookeeper = ZooKeeper(
-            self.home.folder / "zookeeper", zookeeper_port.getsockname()[1], where, keys=self.config.door.zookeeper_keys()
+            self.home.folder / "zookeeper",
+            zookeeper_port.getsockname()[1],
+            where,
+            lasting=self.home.lasting,
+            keys=self.config.door.zookeeper_keys(),
         )
         cluster = self._cluster(zookeeper, rest)
         if cluster.host:
@@ -220,7 +228,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Takes down every child: ZooKeeper last, for the others say goodbye to it, and at once, if its data are not wanted."""
-        self.children.stop("zookeeper", 5.0 if self.config.keep_home else 0.0)
+        self.children.stop("zookeeper", 5.0 if self.config.keep_home or self.home.lasting else 0.0)
         self.events.close()
         for each in self._sockets:
             each.close()
@@ -250,18 +258,20 @@ class Supervisor:
     def _write_secret(self) -> Path:
         """By which the cluster's processes are known to ZooKeeper."""
         file = self.home.folder / "zookeeper-secret"
-        make_secret(file)
+        with suppress(FileExistsError):  # as long as ZooKeeper's data
+            make_secret(file)
         return file
 
     def _write_own_functions(self) -> str:
         """The folder in which their module is."""
         folder = self.home.folder / "modules"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / f"{MODULE}.py").write_text(self.config.own_functions)
         return str(folder)
 
     def _offer_gateway(self, cluster: ClusterConfig) -> None:
         """Listens for the gateway and starts it at the first connection: few need it, and it takes a second of CPU."""
+        Path(str(cluster.gateway)).unlink(missing_ok=True)  # of a cluster that was here before
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(cluster.gateway))
         listener.listen()
@@ -363,8 +373,9 @@ def run(config: LocalConfig) -> None:
     """The life of one cluster. Raises CepError or OSError: it could not start, or could not go on."""
     check_folders("data, --data", config.data)
     check_folders("module_path, --module-path", config.module_path)
+    check_folders("checkpoint_folder, --checkpoint-folder", filter(None, (config.checkpoint_folder,)))
     with ExitStack() as ending:
-        home = Home.make(config.folder)
+        home = Home.make(config.folder) if config.lasting_home is None else Home.keep(config.lasting_home)
         ending.callback(home.leave, config.keep_home)
         begin_logging("supervisor", config.log, file=home.folder / "supervisor.log")
         supervisor = Supervisor(config, home)

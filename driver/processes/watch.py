@@ -36,7 +36,7 @@ class LoopHold:
         return f"the preparation of {what}" if self.prepared else what
 
 
-class Watch:
+class OperatorWatch:
     """Watches one process: is an operator holding it? `look` is asked every `LOOK_S`."""
 
     def __init__(self) -> None:

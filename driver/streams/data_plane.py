@@ -24,6 +24,7 @@ from typing import Any
 
 from cep.errors import ProtocolError
 from cep.transport import wire
+from cep.transport.connections import arrow_room
 from cep.transport.keyring import Keyring
 from cep.transport.sockets import Sockets, is_gone, open_sockets
 from cep.transport.wire import Header
@@ -89,7 +90,8 @@ class DataPlane:
         """With its thread at work. Our folder is taken down with it, or swept by the next plane should we be killed. `keyring`: for links,
         in a cluster of several hosts that has keys."""
         home = Home.make(place.folder)
-        plane = DataPlane(open_sockets(place.endpoint(home.folder / "in"), keyring), on_close=partial(home.leave, keep=False))
+        sockets = open_sockets(place.endpoint(home.folder / "in"), keyring, arrow_room)
+        plane = DataPlane(sockets, on_close=partial(home.leave, keep=False))
         plane.thread.start()
         return plane
 

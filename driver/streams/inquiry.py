@@ -25,6 +25,7 @@ class Inquiry:
         self.rest, self.plane, self.core, self.say = rest, plane, core, say
         self.over: frozenset[tuple[str, int]] = frozenset()  # queries (and deployments) that were over when it was registered
         self.registered = False
+        self.claim = plane.unique()  # of this process to the subscription
 
     def query(self, name: str) -> dict[str, Any]:
         """What the orchestrator says of a query. Raises NotFound."""
@@ -35,10 +36,13 @@ class Inquiry:
     def register(self) -> None:
         """The orchestrator hands the subscription to the instances of its query when they are made."""
         options = self.core.options
-        document = {"id": self.core.id, "endpoint": self.plane.endpoint, "on_slow": options.on_slow, "keep": options.keep_s}
+        document: dict[str, Any] = {"id": self.core.id, "endpoint": self.plane.endpoint, "on_slow": options.on_slow, "keep": options.keep_s}
+        if options.resumable:
+            document |= {"resumable": True, "resume": self.core.token is not None, "claim": self.claim}
         self.over = frozenset((q["name"], q["epoch"]) for q in self._producing(_OVER))
         self.registered = True  # it may be, though the answer is lost
-        self.rest.post(path("streams", self.core.stream, "subscriptions"), document, again=True)
+        answer = self.rest.post(path("streams", self.core.stream, "subscriptions"), document, again=True)
+        self.core.holder = answer["holder"]
 
     def withdraw_aside(self) -> None:
         """Withdraws what was registered, without a wait."""
@@ -50,7 +54,8 @@ class Inquiry:
         if not self.registered:
             return
         try:
-            self.rest.delete(path("streams", self.core.stream, "subscriptions", self.core.id), timeout=WITHDRAW_S)
+            claimed = f"?claim={self.claim}" if self.core.options.resumable else ""
+            self.rest.delete(path("streams", self.core.stream, "subscriptions", self.core.id) + claimed, timeout=WITHDRAW_S)
         except ClusterError:  # the orchestrator is away; it forgets the subscription with the query
             return
 

@@ -16,7 +16,7 @@ from cep.kernels.columns import columns_from_arrow, nulls
 from cep.model.streams import Stream
 from cep.plan.route import Route
 from cep.transport import wire
-from cep.transport.wire import Format
+from cep.transport.wire import LAYOUTS_KEPT, Format
 from driver.streams.arrow import event_times, record_batches
 from driver.streams.small_batches import ROWS_MAX, Written, small_batches
 
@@ -40,6 +40,7 @@ class PublishedRows:
         self.format = Format.published(stream) if self.small is None else self.small.format
         self.numbered = Format.published(stream, 1)  # with which rows carry their numbers
         self._times = _event_time_of(stream)
+        self._formats: dict[frozenset[str], Format] = {}  # by the columns that are read
 
     def pieces(self, data: Any, latest: Callable[[], int]) -> Iterator[Written]:
         """Batches of at most about BATCH_BYTES. `latest`: the time, µs, where rows are stamped as they are sent. Raises DataError."""
@@ -56,9 +57,24 @@ class PublishedRows:
         layout = self.format.layout if batch.num_rows <= ROWS_MAX else None
         return None if layout is None else layout.write_arrow(batch.num_rows, batch.columns, *hidden)
 
-    def body(self, written: Written) -> Any:
-        """The message of all rows."""
-        return written.whole.serialize() if written.body is None and written.whole is not None else written.body
+    def body(self, written: Written, reads: frozenset[str] | None) -> tuple[Any, int]:
+        """The message of all rows for a reader of the columns `reads`, None: of all, and its fingerprint. Few rows go with all their
+        columns: to leave some out takes longer than they do."""
+        if written.body is not None or written.whole is None:
+            return written.body, self.format.fingerprint
+        format_ = self._format_of(reads)
+        whole = written.whole if format_ is self.format else written.whole.select(format_.arrow.names)
+        return whole.serialize(), format_.fingerprint
+
+    def _format_of(self, reads: frozenset[str] | None) -> Format:
+        """How rows go to a reader of these columns."""
+        if reads is None:
+            return self.format
+        if (found := self._formats.get(reads)) is None:
+            if len(self._formats) >= LAYOUTS_KEPT:
+                self._formats.clear()
+            found = self._formats[reads] = self.format.of_columns(reads)
+        return found
 
     def shares(self, written: Written, route: Route, created_ns: int, before: int, after: int, record: int) -> Iterator[Share]:
         """What each replica of a query gets: the rows whose keys it has. `before`, `after`: the greatest event time sent, µs; `record`: the

@@ -22,7 +22,7 @@ from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.published_rows import PublishedRows
 from driver.streams.publisher_core import PublisherCore
-from driver.streams.readers import Document, StreamReader
+from driver.streams.readers import Document, StreamReader, reads_of
 from driver.streams.small_batches import Written
 
 ANSWER_S = 15
@@ -214,19 +214,22 @@ class Publisher:
             core.underway = False
 
     def _send_to_queries(self, written: Written, created_ns: int) -> Steps[None]:
-        numbering, body = self.core.numbering, None
+        numbering = self.core.numbering
+        bodies: dict[frozenset[str] | None, tuple[Any, int]] = {}
         before = numbering.advance(written.greatest)
         for readers in self.core.readers.queries():
             if (route := readers[0].route) is None:
-                body = self.rows.body(written) if body is None else body
-                yield from self._send_to(readers, body, created_ns, before)
+                if (reads := reads_of(readers)) not in bodies:
+                    bodies[reads] = self.rows.body(written, reads)
+                body, fingerprint = bodies[reads]
+                yield from self._send_to(readers, body, created_ns, before, fingerprint)
                 continue
             for replica, part, stamp in self.rows.shares(written, route, created_ns, before, numbering.max_time, numbering.record):
                 ours = [reader for reader in readers if reader.replica == replica]
                 yield from self._send_to(ours, part, created_ns, stamp, self.rows.numbered.fingerprint)
         numbering.record += written.rows
 
-    def _send_to(self, readers: Sequence[StreamReader], body: Any, created_ns: int, stamp: int, fingerprint: int = 0) -> Steps[None]:
+    def _send_to(self, readers: Sequence[StreamReader], body: Any, created_ns: int, stamp: int, fingerprint: int) -> Steps[None]:
         """To the first of `readers` that has credit."""
         core, is_settled = self.core, False
         while not is_settled:

@@ -35,6 +35,7 @@ class StreamReader:
         self.built = bool(document.get("here", True))
         self.asked = False  # to let us in, and has not said no
         self.next = 0  # the number of the element that it is sent next
+        self.reads: frozenset[str] | None = None  # the columns that it has use for, once it has said so; None: all
         self.is_covered = False  # our last word is
         self.is_volatile = False  # what it is sent is kept in our process, and a commit has to know that
         self.is_over = False  # the stream has ended there, of a query that recovers
@@ -82,6 +83,7 @@ class StreamReader:
         """It lets us in, or is not there."""
         self.opened, self.gone = bool(said["here"]), not said["here"]
         self.process, self.since = said.get("process", 0), beaten
+        self.reads = frozenset(said["reads"]) if "reads" in said else None
         if self.log is not None:
             self._reopen(header, said)
             return
@@ -318,3 +320,9 @@ def first_with_credit(readers: Iterable[StreamReader], size: int) -> StreamReade
         if reader.is_here and reader.credit.allows(size) and reader.has_room(size):
             return reader
     return None
+
+
+def reads_of(readers: Iterable[StreamReader]) -> frozenset[str] | None:
+    """The columns that each of them has use for; None: all, or not all have said the same."""
+    first, *others = {reader.reads for reader in readers}
+    return None if others else first

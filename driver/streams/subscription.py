@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep.errors import CepError, ClusterError
+from cep.errors import CepError, ClusterError, NotFound
 from cep.model.schema import Schema
 from cep.transport import wire
 from cep.transport.wire import Header
@@ -24,6 +24,7 @@ from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Answer, Inquiry
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, Message, SubscriptionCore, SubscriptionOptions
+from driver.streams.tokens import Token
 
 IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 
@@ -44,9 +45,11 @@ class Subscription:
         options: SubscriptionOptions,
         into: Callable[[Subscription, Header, Any], None] | None = None,
         answers: Callable[[Subscription, int, dict[str, Any], int], None] | None = None,
+        resume: Token | None = None,
     ) -> None:
         self.plane, self.stream = plane, stream
-        self.core = SubscriptionCore(stream, f"s-{plane.unique()}", plane.endpoint, options)
+        id_ = f"s-{plane.unique()}" if resume is None else resume.id
+        self.core = SubscriptionCore(stream, id_, plane.endpoint, options, resume)
         self.lock = threading.Lock()  # of the core: the thread that reads the plane hears where instances are
         self.messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[tuple[int, dict[str, Any], int]] = queue.SimpleQueue()
@@ -78,6 +81,9 @@ class Subscription:
             with self.lock:
                 self._obey(self.core.answered(header.channel, answer, beaten))
             return
+        if "full" in answer:
+            self._say_full(answer)
+            return
         if (place := answer.get("place")) is not None:
             with self.lock:
                 own = place.get("instance", -1), place.get("attempt", 0)
@@ -105,11 +111,14 @@ class Subscription:
         return self
 
     def attach(self, query: str) -> Subscription:
-        """Registers at every instance of `query` that produces the stream. Raises StreamEnded where it is over."""
+        """Registers at every instance of `query` that produces the stream, or goes on there from its token. Raises StreamEnded where it is
+        over, and QueryError where it cannot be resumed."""
         try:
             answer = self.inquiry.query(query)
+            if (refusal := self.core.refusal(answer)) is not None:
+                raise refusal
             if answer.get("recovers", False):  # every attempt has to know of it
-                self.inquiry.register()
+                self._register_again()
                 answer = self.inquiry.query(query)
             self._found(answer)
             self._await_answers()
@@ -118,6 +127,14 @@ class Subscription:
             self._leave()
             raise
         return self
+
+    def _register_again(self) -> None:
+        """One of which the program has had the end need not be there any more."""
+        try:
+            self.inquiry.register()
+        except NotFound:
+            if not self.core.has_ended:
+                raise
 
     def _found(self, answer: dict[str, Any]) -> None:
         """The query that puts the stream out."""
@@ -144,6 +161,40 @@ class Subscription:
                 break
         if late := core.overdue(self.plane.clock.steady_ns()):
             core.fail(ClusterError(f"{core.described}: {unanswered(late, self.plane)}"))
+
+    def _say_full(self, answer: dict[str, Any]) -> None:
+        """To the thread that reads, behind what has come: an instance waits until we acknowledge."""
+        self._hear(Header(WORD, answer["channel"], answer["full"]), answer)
+        self.plane.nudge()
+
+    # Tokens
+
+    def token(self) -> str:
+        """Where the program is: behind the last row that it was given. It is a text to be kept beside what has been made of the rows, in
+        one transaction if there is any: `subscribe(..., resume=token)`, in another process, goes on exactly there.
+
+        Raises:
+            QueryError: it was not subscribed with `resumable=True`.
+            ClusterError: not yet; read first.
+        """
+        with self.lock:
+            return self.core.position().text
+
+    def acknowledge(self, token: str) -> None:
+        """The token is kept in a safe place: what came before it may be forgotten. Rows are kept for older tokens until then, at each
+        instance up to `budget_bytes`; when there are more, a read raises. With the token at its end the subscription is over.
+
+        Raises QueryError: it is no token, or one of another subscription.
+        """
+        with self.lock:
+            self._obey(self.core.acknowledge(Token.of(token)))
+        if self.core.is_settled:
+            self._leave()
+
+    def forget(self) -> None:
+        """Gives a resumable subscription up for good, as `close` does with others: what is kept for it is dropped."""
+        if self._give_up(keep=False):
+            self.inquiry.withdraw()
 
     # Reading
 
@@ -180,8 +231,9 @@ class Subscription:
         return None
 
     def _end(self) -> None:
-        """Nothing more comes. Raises what has broken the stream."""
-        self._leave()
+        """Nothing more comes. Raises what has broken the stream. Of a resumable one the program may want a last token."""
+        if not self._is_kept or self.core.broken is not None:
+            self._leave()
         self._complain()
 
     def _complain(self) -> None:
@@ -207,13 +259,19 @@ class Subscription:
     def _word(self) -> Message | None:
         """What is said of a query that recovers, while not all of its instances have answered; what those send that have is held."""
         for message in self._arrived():
-            if message[0].kind == WORD:
+            if message[0].kind == WORD and not message[0].channel:
                 return message
             self.core.held.append(message)
         return None
 
     def take(self, header: Header, body: Any) -> pa.RecordBatch | None:
         """What a message means; None: no rows. Raises what has broken the stream."""
+        if header.kind == WORD and header.channel:
+            self.core.full(header.channel, header.sequence)
+            if self.core.broken is not None:
+                self._leave()
+                raise self.core.broken
+            return None
         if header.kind == WORD:
             self._told(body)
             return None
@@ -270,24 +328,31 @@ class Subscription:
     # Ending
 
     def close(self) -> None:
-        """Gives the subscription up; rows that wait for it are dropped and counted."""
+        """Gives the subscription up; rows that wait for it are dropped and counted. One that is resumable is kept for `keep_s`, unless
+        its end is acknowledged."""
         self.core.close()
-        if self._give_up():
+        if self._give_up(self._is_kept):
             self.inquiry.withdraw()
 
     def _leave(self) -> None:
         """The same in the course of reading, which does not wait for REST."""
-        if self._give_up():
+        if self._give_up(self._is_kept):
             self.inquiry.withdraw_aside()
 
-    def _give_up(self) -> bool:
-        """False: that has been done."""
+    @property
+    def _is_kept(self) -> bool:
+        core = self.core
+        return core.options.resumable and (core.recovers or core.token is not None) and not core.is_settled
+
+    def _give_up(self, keep: bool) -> bool:
+        """Is it to be withdrawn? Not if that has been done, or it is to be kept."""
         if self.core.closed:
             return False
         with self.lock:
-            self._obey(self.core.leave())
-        self.plane.subscribers.pop(self.core.id, None)
-        return True
+            self._obey(self.core.leave(keep))
+        if self.plane.subscribers.get(self.core.id) == self._answered:  # else one that resumes it is in this process, too
+            del self.plane.subscribers[self.core.id]
+        return not keep
 
     def __enter__(self) -> Subscription:
         return self

@@ -26,6 +26,7 @@ from cep.transport.coalescing import bytes_of, last_of
 from cep.transport.wire import Format, Header
 from driver.streams.arrow import time_column, visible_schema
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
+from driver.streams.tokens import Position, Token
 
 WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
 BUDGET_BYTES = 64 << 20
@@ -41,16 +42,20 @@ Message = tuple[Header, Any]
 
 @dataclass(frozen=True)
 class SubscriptionOptions:
-    """As `driver.cluster.Running.subscribe` has them."""
+    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken."""
 
     on_slow: str = "block"
     keep_s: float = 60.0
     event_time: bool | str = False
     budget_bytes: int = BUDGET_BYTES
+    resumable: bool = False
+    window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
             raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
+        if self.resumable and self.on_slow == "drop":
+            raise QueryError("on_slow: 'drop' loses rows, and a subscription that is resumed loses none: expected 'block'", "/on_slow")
         checked(self.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX, "/keep_s")
         checked(self.budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
 
@@ -58,10 +63,13 @@ class SubscriptionOptions:
 class Producer:
     """One instance that produces the stream, and our channel from it."""
 
-    def __init__(self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int = 0) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int = 0, holder: int = 0, sequence: int = 0
+    ) -> None:
         self.instance, self.epoch = document["instance"], document["epoch"]
-        self.query, self.stream, self.id = query, stream, id_
-        self.sequence = 0
+        self.query, self.stream, self.id, self.holder = query, stream, id_, holder
+        self.sequence = self.acknowledged = sequence
+        self.lineage = ""  # of its numbers, as it says
         self.go_to(str(document["endpoint"]), attempt)
         self.process = 0  # which it is in, once it has said so
         self.since = 0  # heartbeats later than this one find us there
@@ -74,18 +82,19 @@ class Producer:
         """It is there, made for that attempt of its query: on a channel of its own, with credit that begins anew and numbers that go on."""
         self.endpoint, self.attempt = endpoint, attempt
         outlet = ChannelId.outlet(self.query, self.stream, self.instance, self.epoch, attempt)
-        self.outlet, self.channel = outlet.id, outlet.to(self.id).id
+        self.outlet, self.channel = outlet.id, outlet.to(self.id, self.holder).id
         self.consumed = self.granted = 0
         self.replaced = False
 
 
 class SubscriptionCore:
-    """`id`: what instances know it by; `endpoint`: where they find us."""
+    """`id`: what instances know it by; `endpoint`: where they find us; `token`: from where it goes on, if it does."""
 
-    def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions) -> None:
+    def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions, token: Token | None = None) -> None:
         self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
+        self.token, self.holder = token, 0  # so many processes have had it before
         self.query, self.epoch = "", -1  # and which deployment of it
-        self.window = min(WINDOW_BYTES, options.budget_bytes)
+        self.window = min(options.window_bytes, options.budget_bytes)
         self.slack = slack(self.window)
         self.producers: dict[int, Producer] = {}  # by channel
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
@@ -123,6 +132,9 @@ class SubscriptionCore:
         """The query that puts the stream out, as the orchestrator describes it."""
         query = self.query = answer["name"]
         self.epoch, self.attempt, self.recovers = answer["epoch"], answer.get("attempt", 0), answer.get("recovers", False)
+        if (error := self.refusal(answer)) is not None:
+            self.fail(error)
+            return NOTHING
         known = answer["schemas"].keys() | answer["outputs"].keys() | answer["rows"].keys()
         if answer["state"] == "failed":
             self.fail(self.failure(answer))
@@ -130,23 +142,44 @@ class SubscriptionCore:
             self.fail(NotFound(f"query {query!r} puts out no stream {self.stream!r}; it has {', '.join(sorted(known))}"))
         elif producers := answer["outputs"].get(self.stream, ()):
             return self.ask(query, producers, now)
-        else:
+        elif self.token is not None and not self.has_ended:
+            self.fail(ClusterError(f"{self.described}: it is over, and what was not read in time is gone"))
+        elif self.token is None:
             self.over = StreamEnded(self.stream, sum(answer["rows"].values()))
         return NOTHING
+
+    def refusal(self, answer: Mapping[str, Any]) -> QueryError | None:
+        """Why it cannot be resumed at the query that the orchestrator describes; None: it can, or need not."""
+        query = answer["name"]
+        if self.options.resumable and not answer.get("recovers", False):
+            return QueryError(f"query {query!r} does not recover, so nothing of it is resumed: options(recover=...)", "/resumable")
+        if self.token is not None and self.token.epoch != answer["epoch"]:
+            return QueryError(f"resume: the token is of another deployment of query {query!r}, which is gone", "/resume")
+        return None
 
     def ask(self, query: str, documents: Iterable[Mapping[str, Any]], now: int) -> Sequence[StreamCommand]:
         """Subscribes at the instances of `query` that produce the stream; each will answer."""
         self.query, self.asked_at = query, now
-        asked = [Producer(document, query, self.stream, self.id, self.attempt) for document in documents]
+        asked = [self._producer(document) for document in documents]
         self.producers |= {producer.channel: producer for producer in asked}
         self.asked |= {producer.outlet: producer for producer in asked}
         return [*[Listen(producer.endpoint, producer.channel) for producer in asked], *map(self._subscribe, asked)]
+
+    def _producer(self, document: Mapping[str, Any]) -> Producer:
+        """As the token has left it. One whose end the program has had hears of that, too, for it waits for it."""
+        positions = () if self.token is None else self.token.positions
+        left = next((each for each in positions if each.instance == document["instance"]), Position(document["instance"], "", 0))
+        own = self.query, self.stream, self.id, self.attempt, self.holder
+        made = Producer(document, *own, left.following)
+        made.lineage, made.open = left.lineage, not left.ended
+        return made
 
     def _subscribe(self, producer: Producer) -> Send:
         options = self.options
         terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time)}
         terms |= {"on_slow": options.on_slow, "keep_s": options.keep_s, "budget_bytes": options.budget_bytes}
-        terms |= {"next": producer.sequence} if producer.sequence else {}
+        terms |= {"next": producer.sequence, "lineage": producer.lineage} if producer.sequence else {}
+        terms |= {"resumable": True, "holder": self.holder, "acknowledged": producer.acknowledged} if options.resumable else {}
         return Send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), wire.to_json(terms))
 
     def recovered(self, answer: Mapping[str, Any]) -> Sequence[StreamCommand]:
@@ -158,7 +191,7 @@ class SubscriptionCore:
         commands: list[StreamCommand] = []
         for producer in list(self.producers.values()):
             behind = producer.attempt < attempt or producer.replaced or producer.outlet in self.resuming or producer.outlet in self.asked
-            if producer.open and producer.attempt <= attempt and behind and producer.instance in places:
+            if producer.attempt <= attempt and behind and producer.instance in places:  # though it has ended: it waits for us
                 commands += self._go_on(producer, places[producer.instance], attempt)
         return commands
 
@@ -180,7 +213,12 @@ class SubscriptionCore:
         if producer is None or (self.recovers and not answer["here"]):
             return NOTHING  # it is not made yet, or no more: we ask again
         self.asked.pop(outlet, None)
-        if self.resuming.pop(outlet, None) is not None:
+        resuming = self.resuming.pop(outlet, None)
+        if (why := answer.get("refused")) is not None:
+            if producer.open:  # else we have had all
+                self.fail(self._refused(why))
+            return NOTHING
+        if resuming is not None:
             return self._let_in(producer, answer, beaten) if not answer["ended"] else NOTHING
         self.answered_rows += answer.get("rows", 0)
         commands: Sequence[StreamCommand] = NOTHING
@@ -188,11 +226,12 @@ class SubscriptionCore:
             commands = self._let_in(producer, answer, beaten)
         else:
             producer.open = False
-        if not self.asked and not any(each.open for each in self.producers.values()):
+        if not self.asked and self.token is None and not any(each.open for each in self.producers.values()):
             self.over = StreamEnded(self.stream, self.answered_rows)
         return commands
 
     def _let_in(self, producer: Producer, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
+        producer.lineage = answer.get("lineage", "")
         self.schema = Schema.from_json(answer["schema"])
         producer.process, producer.since = answer.get("process", 0), beaten
         sent = Format(self.schema, time=answer["time"])
@@ -210,7 +249,7 @@ class SubscriptionCore:
     ) -> Sequence[StreamCommand]:
         """The instance is there: now, or it has been from the beginning; or it was made anew when its query recovered."""
         producer = self.producers.get(channel)
-        behind = (each for each in self.producers.values() if each.instance == instance and each.attempt < attempt and each.open)
+        behind = (each for each in self.producers.values() if each.instance == instance and each.attempt < attempt)
         if producer is None and (left := next(behind, None)) is not None:
             return self._go_on(left, endpoint, attempt)
         if producer is not None and producer.outlet in self.resuming:
@@ -299,7 +338,8 @@ class SubscriptionCore:
             case wire.END:
                 producer.open = False
             case wire.UNSUBSCRIBE:
-                self.fail(self._dropped())
+                if producer.open:  # else we have had all
+                    self.fail(self._dropped() if not body else self._refused(wire.from_json(body)["why"]))
             case wire.UNKNOWN:
                 self._unknown(producer, header.sequence, wire.from_json(body))
             case wire.STOP:
@@ -320,6 +360,60 @@ class SubscriptionCore:
 
     def _dropped(self) -> ClusterError:
         return ClusterError(f"{self.described}: this subscription was silent for too long and was dropped")
+
+    def _refused(self, why: str) -> CepError:
+        """An instance does not let us have it."""
+        if self.token is not None and not self.rows:
+            return QueryError(f"resume: {self.described}: {why}", "/resume")
+        return ClusterError(f"{self.described}: {why}")
+
+    # Tokens
+
+    def position(self) -> Token:
+        """Where the program is: behind all that it has been given. Raises QueryError: it can be resumed nowhere; ClusterError: not yet."""
+        if not self.options.resumable:
+            raise QueryError(f"{self.described} has no tokens: subscribe with resumable=True", "/resumable")
+        if not self.query:
+            raise ClusterError(f"{self.described} has no token yet, for no query puts it out yet; read first")
+        there = sorted(self.producers.values(), key=lambda each: each.instance)
+        positions = tuple(Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)
+        return Token(self.query, self.epoch, self.stream, self.id, bool(self.options.event_time), positions)
+
+    def acknowledge(self, token: Token) -> Sequence[StreamCommand]:
+        """The program will not resume from before that token."""
+        if (token.query, token.epoch, token.stream, token.id) != (self.query, self.epoch, self.stream, self.id):
+            raise QueryError(f"{self.described}: the token is of another subscription", "/token")
+        reached = {each.instance: each.following for each in token.positions}
+        commands: list[StreamCommand] = []
+        for producer in self.producers.values():
+            following = reached.get(producer.instance, 0)
+            if following > producer.sequence:
+                raise QueryError(f"{self.described}: the token is of what has not been read here", "/token")
+            if following > producer.acknowledged:
+                producer.acknowledged = following
+                commands.append(Send(producer.endpoint, Header(wire.ACK, producer.channel, following)))
+        return commands
+
+    def full(self, channel: int, first: int) -> None:
+        """An instance sends nothing before we acknowledge more than number `first`: have we?"""
+        producer = self.producers.get(channel)
+        if producer is not None and producer.acknowledged <= first:
+            most = f"{self.options.budget_bytes} bytes (budget_bytes)"
+            self.fail(
+                ClusterError(
+                    f"{self.described}: more than {most} have come since the last token that was acknowledged: acknowledge more often"
+                )
+            )
+
+    @property
+    def has_ended(self) -> bool:
+        """Had the program taken all when it got the token from which it goes on?"""
+        return self.token is not None and all(each.ended for each in self.token.positions)
+
+    @property
+    def is_settled(self) -> bool:
+        """Has the stream ended, and has the program acknowledged that?"""
+        return not self.goes_on and self.broken is None and all(each.acknowledged >= each.sequence for each in self.producers.values())
 
     # What has become of the query
 
@@ -369,13 +463,13 @@ class SubscriptionCore:
         if self.goes_on:
             self.fail(ClusterError(f"{self.described}: this subscription was closed before the stream had ended"))
 
-    def leave(self) -> Sequence[StreamCommand]:
-        """Gives it up; rows that wait for it are dropped and counted where they are."""
+    def leave(self, keep: bool = False) -> Sequence[StreamCommand]:
+        """Gives it up; rows that wait for it are dropped and counted where they are. `keep`: they are kept there for a while, for it may be
+        resumed."""
         if self.closed:
             return NOTHING
         self.closed = True
         commands: list[StreamCommand] = []
         for producer in self.producers.values():
-            producer.open = False
-            commands += Send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel)), Leave(producer.channel)
+            commands += Send(producer.endpoint, Header(wire.UNSUBSCRIBE, producer.channel, int(keep))), Leave(producer.channel)
         return [*commands, *map(Leave, self.early)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep.errors import CepError, ClusterError, NotFound
+from cep.errors import CepError, ClusterError, NotFound, QueryError
 from cep.transport.wire import Header
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
@@ -24,6 +24,8 @@ class Subscriptions:
     """
 
     def __init__(self, rest: Rest, plane: DataPlane, streams: Sequence[str], options: SubscriptionOptions) -> None:
+        if options.resumable:
+            raise QueryError("resumable: many subscriptions together have no tokens; subscribe to each stream by itself", "/resumable")
         self.rest, self.plane = rest, plane
         self.messages: queue.SimpleQueue[tuple[Subscription, Header, Any]] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[tuple[Subscription, int, dict[str, Any], int]] = queue.SimpleQueue()

@@ -10,7 +10,7 @@ from hibench.runs.record import RunRecord
 
 
 @dataclass(frozen=True)
-class Core:
+class CoreView:
     """One core, the instance managers bound to it, and the subquery instances on them."""
 
     number: int
@@ -25,7 +25,7 @@ class NodeView:
     number: int
     cpus: str
     distances: tuple[int, ...]
-    cores: tuple[Core, ...]
+    cores: tuple[CoreView, ...]
     ims: tuple[str, ...] = ()
 
 
@@ -35,7 +35,7 @@ class MachineView:
 
     labels: tuple[str, ...]
     nodes: tuple[NodeView, ...]
-    unbound: tuple[Core, ...]
+    unbound: tuple[CoreView, ...]
 
     @property
     def bound(self) -> bool:
@@ -53,13 +53,13 @@ class MachineView:
 
 def machine_views(runs: Sequence[tuple[str, RunRecord]]) -> list[MachineView]:
     """One for each way in which the runs (label, record) used a machine."""
-    found: dict[tuple[tuple[NodeView, ...], tuple[Core, ...]], list[str]] = {}
+    found: dict[tuple[tuple[NodeView, ...], tuple[CoreView, ...]], list[str]] = {}
     for label, record in runs:
         found.setdefault(_use(record), []).append(label)
     return [MachineView(tuple(labels), *use) for use, labels in found.items()]
 
 
-def _use(record: RunRecord) -> tuple[tuple[NodeView, ...], tuple[Core, ...]]:
+def _use(record: RunRecord) -> tuple[tuple[NodeView, ...], tuple[CoreView, ...]]:
     hosted: dict[str, dict[str, list[int]]] = {}
     for instance in record.plan["instances"] if record.plan else ():
         hosted.setdefault(instance["im"], {}).setdefault(instance["subquery"], []).append(instance["index"])
@@ -71,8 +71,8 @@ def _use(record: RunRecord) -> tuple[tuple[NodeView, ...], tuple[Core, ...]]:
         cores = tuple(_core(number, [placed.im for placed in there if placed.core == number], names) for number in numbers)
         nodes.append(NodeView(node.number, node.cpus, node.distances, cores, tuple(placed.im for placed in there if placed.core is None)))
     unbound = [placed.im for placed in record.placed if placed.core is None and placed.node is None]
-    return tuple(nodes), tuple(Core(-1, (im,), names.get(im, ())) for im in unbound)
+    return tuple(nodes), tuple(CoreView(-1, (im,), names.get(im, ())) for im in unbound)
 
 
-def _core(number: int, ims: Sequence[str], names: dict[str, tuple[str, ...]]) -> Core:
-    return Core(number, tuple(ims), tuple(name for im in ims for name in names.get(im, ())))
+def _core(number: int, ims: Sequence[str], names: dict[str, tuple[str, ...]]) -> CoreView:
+    return CoreView(number, tuple(ims), tuple(name for im in ims for name in names.get(im, ())))

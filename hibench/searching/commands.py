@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from hibench.workloads import WORKLOADS
 if TYPE_CHECKING:
     from hibench.records.dataset import Dataset
     from hibench.searching.grid import Cell
+    from hibench.searching.host_grid import HostCell
     from hibench.searching.probing import ProbeOptions
     from hibench.searching.search import Limits
     from hibench.searching.searching import SearchResult
@@ -36,6 +38,16 @@ PerNode = Annotated[
 ]
 Patience = Annotated[str, typer.Option(help="How long a cluster may take to start; an emulated machine needs minutes.")]
 Nodes = Annotated[str | None, typer.Option(help="With --grid: how many nodes, e.g. 1,2,8.", show_default="1, 2, 4, … and all")]
+Hosts = Annotated[str | None, typer.Option(help="With --grid and --cluster: how many hosts, e.g. 1,3.", show_default="1, 2, 4, … and all")]
+ClusterSearched = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HIBENCH_CLUSTER",
+        metavar="URL",
+        show_default="one is started for each search",
+        help="A cluster that runs already, and sees the cache; --instances and --numa are then what it has, and --grid is over its hosts.",
+    ),
+]
 
 
 class RecordFormat(StrEnum):
@@ -123,9 +135,15 @@ def _readers(instances: int | None) -> int:
 def search(
     workload: Annotated[WorkloadName, typer.Argument(help="Which workload.")],
     grid: Annotated[
-        bool, typer.Option("--grid", help="Repeat over 1, 2, … nodes, spread and as replicas, NUMA on and off (the paper's Figure 13).")
+        bool,
+        typer.Option(
+            "--grid",
+            help="Repeat over 1, 2, … nodes, spread and as replicas, NUMA on and off (the paper's Figure 13); "
+            "with --cluster over 1, 2, … hosts.",
+        ),
     ] = False,
     nodes: Nodes = None,
+    hosts: Hosts = None,
     numa: Annotated[Numa, typer.Option(help="Without --grid: bound to cores and nodes, not, or one after the other.")] = Numa.on,
     instances: PerNode = None,
     seconds: Seconds = 10.0,
@@ -141,6 +159,7 @@ def search(
     probes: Probes = 40,
     patience: Patience = "60s",
     cache: CacheOption = None,
+    cluster: ClusterSearched = None,
     json: Annotated[Path | None, typer.Option(help="Also write what was found here; '-': to standard output.", metavar="FILE")] = None,
 ) -> None:
     """Raise the rate of arrivals until latency or backpressure says no: the highest that our engine sustains on this machine.
@@ -150,10 +169,13 @@ def search(
     """
     from hibench.searching.searching import show_search
 
-    options = _probe_options(workload, keys, seed, window, warm_up, seconds, latency_limit, patience)
+    options = _probe_options(workload, keys, seed, window, warm_up, seconds, latency_limit, patience, cluster)
     limits = _limits(first, most, precision, attempts, probes)
     expect_writable("--json", json)
-    result = _search(options, limits, _cells(grid, nodes, numa, instances), cache)
+    if cluster is None:
+        _expect_none("--hosts", hosts, "is for --grid with --cluster, a cluster that runs already")
+    cells = _cells(grid, nodes, numa, instances) if cluster is None else _host_cells(cluster, grid, hosts, nodes, instances)
+    result = _search(options, limits, cells, cache)
     show_search(result, plain_console(stderr=str(json) == "-"))
     if json is not None:
         result.write_json(Path("/dev/stdout") if str(json) == "-" else json)
@@ -206,7 +228,7 @@ def report_of_numa(
     console.print(f"{output}: read it, and attach it to an issue of this project. It names no host and no user.")
 
 
-def _search(options: ProbeOptions, limits: Limits, cells: list[Cell], cache: Path | None) -> SearchResult:
+def _search(options: ProbeOptions, limits: Limits, cells: Sequence[Cell | HostCell], cache: Path | None) -> SearchResult:
     """Runs the searches with their bars on the screen, and keeps what they found in the cache."""
     import tempfile
 
@@ -228,9 +250,11 @@ def _search(options: ProbeOptions, limits: Limits, cells: list[Cell], cache: Pat
     return result
 
 
-def _announced(options: ProbeOptions, limits: Limits, cells: list[Cell]) -> str:
+def _announced(options: ProbeOptions, limits: Limits, cells: Sequence[Cell | HostCell]) -> str:
+    from hibench.searching.grid import Cell
+
     seconds = (options.warm_up_ms + options.steady_ms) / 1000
-    nodes = {node for cell in cells for node in cell.nodes}
+    nodes = {node for cell in cells if isinstance(cell, Cell) for node in cell.nodes}
     one = "; there is one NUMA node, so ON is pinned and OFF is not" if len(nodes) == 1 and len(cells) > 1 else ""
     return f"{len(cells)} searches, each of at most {limits.probes} probes of {seconds:g} s and what overload adds{one}"
 
@@ -242,17 +266,51 @@ def _cells(grid: bool, nodes: str | None, numa: str, instances: int | None) -> l
     from hibench.searching.grid import cells, whole_machine
 
     if grid:
-        if nodes is not None and not all(part.strip().isdecimal() for part in nodes.split(",")):
-            raise OptionError(f"--nodes: expected numbers such as 1,2,8, got {nodes!r}")
-        counts = None if nodes is None else [int(part) for part in nodes.split(",")]
-        return cells(here(), instances, counts, cores_usable())
+        return cells(here(), instances, _counts("--nodes", nodes), cores_usable())
     if nodes is not None:
         raise OptionError("--nodes: is for --grid; without it --instances says how much of the machine is used")
     return [whole_machine(here(), _readers(instances), on) for on in (True, False) if numa in ("both", "on" if on else "off")]
 
 
+def _host_cells(url: str, grid: bool, hosts: str | None, nodes: str | None, instances: int | None) -> list[HostCell]:
+    from hibench.engines.clusters import given_cluster
+    from hibench.searching.host_grid import cells_of
+
+    _expect_none("--nodes", nodes, "is for the nodes of this machine; with --cluster it is --hosts")
+    _expect_none("--instances", instances, "is for a cluster that is started here; one that runs already has its own")
+    if not grid:
+        _expect_none("--hosts", hosts, "is for --grid; without it all hosts of the cluster are used")
+    counts = _counts("--hosts", hosts)
+    with given_cluster(url) as cluster:
+        return cells_of(cluster, grid, counts)
+
+
+def _expect_none(option: str, value: object, why: str) -> None:
+    """Raises OptionError: it was given."""
+    from hibench.errors import OptionError
+
+    if value is not None:
+        raise OptionError(f"{option}: {why}")
+
+
+def _counts(option: str, text: str | None) -> list[int] | None:
+    from hibench.errors import OptionError
+
+    if text is not None and not all(part.strip().isdecimal() for part in text.split(",")):
+        raise OptionError(f"{option}: expected numbers such as 1,2,8, got {text!r}")
+    return None if text is None else [int(part) for part in text.split(",")]
+
+
 def _probe_options(
-    workload: str, keys: str, seed: int, window: str, warm_up: str, seconds: float, latency_limit: str, patience: str
+    workload: str,
+    keys: str,
+    seed: int,
+    window: str,
+    warm_up: str,
+    seconds: float,
+    latency_limit: str,
+    patience: str,
+    cluster: str | None = None,
 ) -> ProbeOptions:
     from hibench.records.dataset import AddressKeys as KeyDistribution
     from hibench.searching.probing import ProbeOptions
@@ -266,6 +324,7 @@ def _probe_options(
         steady_ms=int(seconds * 1000),
         latency_limit_ms=duration_ms("--latency-limit", latency_limit, 1),
         patience_ms=duration_ms("--patience", patience, 1),
+        cluster=cluster,
     )
 
 

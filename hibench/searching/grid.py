@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cep.model.topology import NumaNode, Topology
 from hibench.errors import OptionError
@@ -41,6 +42,11 @@ class Cell:
     def name(self) -> str:
         many = f"{len(self.nodes)} nodes, {self.way}" if len(self.nodes) > 1 else self.way
         return f"{many}, NUMA {'on' if self.numa else 'off'}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of its query."""
+        return {} if self.replicas == 1 else {"replicas": self.replicas}
 
 
 def cells(topology: Topology, per_node: int | None = None, counts: Sequence[int] | None = None, usable: int | None = None) -> list[Cell]:

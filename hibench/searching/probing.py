@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from cep.config import SESSION_TIMEOUT_S
 from cep.errors import QueryFailed
-from cep.model.streams import Stream
-from driver import LocalCluster, Query
+from driver import LocalCluster
+from hibench.engines.clusters import GivenCluster, given_cluster
 from hibench.errors import OptionError
 from hibench.numa.machine import Machine
 from hibench.options import Pace
@@ -23,8 +23,9 @@ from hibench.runs.outcome import RunOutcome
 from hibench.runs.record import RunRecord, now_text
 from hibench.searching import open_loop
 from hibench.searching.grid import Cell, confined
+from hibench.searching.host_grid import HostCell
 from hibench.searching.open_loop import OpenLoop
-from hibench.searching.steady import Stretch, Verdict, judged
+from hibench.searching.steady import SteadyVerdict, Stretch, judged
 from hibench.workloads.workload import RunTerms, Workload
 
 SESSION_TIMEOUT_S_MOST = 60.0
@@ -41,6 +42,7 @@ class ProbeOptions:
         warm_up_ms, steady_ms: how long records are created before the stretch that is judged, and during it.
         latency_limit_ms: what the 99th percentile may be.
         patience_ms: how long a cluster may take to start.
+        cluster: where one runs already, which is then searched; None: each cell has one of its own.
     """
 
     workload: Workload
@@ -51,6 +53,7 @@ class ProbeOptions:
     steady_ms: int
     latency_limit_ms: int
     patience_ms: int = 60_000
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if self.workload.by_window and self.steady_ms < 3 * self.window_ms:
@@ -67,14 +70,23 @@ class Probe:
     """One try: its verdict, and the record that has everything else; None where the query failed."""
 
     rate: int
-    verdict: Verdict
+    verdict: SteadyVerdict
     record: RunRecord | None
 
 
 @contextmanager
-def cluster_of_cell(cell: Cell, folder: Path, patience_ms: int) -> Iterator[LocalCluster]:
-    """A cluster with an instance manager for each core of the cell, confined to these cores; its client is not."""
-    patience_s = patience_ms / 1000
+def cluster_of_cell(cell: Cell | HostCell, folder: Path, options: ProbeOptions) -> Iterator[LocalCluster | GivenCluster]:
+    """The one that runs already; or one with an instance manager for each core of the cell, confined to these cores; its client is not."""
+    if isinstance(cell, Cell):
+        with _own_cluster(cell, folder, options.patience_ms / 1000) as own:
+            yield own
+    else:
+        with given_cluster(str(options.cluster)) as given:
+            yield given
+
+
+@contextmanager
+def _own_cluster(cell: Cell, folder: Path, patience_s: float) -> Iterator[LocalCluster]:
     session_s = min(SESSION_TIMEOUT_S_MOST, max(SESSION_TIMEOUT_S, patience_s / 10))
     with confined(cell.cores):
         cluster = LocalCluster(len(cell.cores), cell.numa, [folder], start_timeout_s=patience_s, session_timeout_s=session_s)
@@ -83,20 +95,32 @@ def cluster_of_cell(cell: Cell, folder: Path, patience_ms: int) -> Iterator[Loca
 
 
 def probed(
-    cluster: LocalCluster, cell: Cell, options: ProbeOptions, rate: int, folder: Path, series: str, progress: Callable[[int], None]
+    cluster: LocalCluster | GivenCluster,
+    cell: Cell | HostCell,
+    options: ProbeOptions,
+    rate: int,
+    folder: Path,
+    series: str,
+    progress: Callable[[int], None],
 ) -> Probe:
     """Runs the workload at `rate` and judges it. Raises what the engine raises, but for a query that fails: it sustains nothing."""
     try:
         return _probed(cluster, cell, options, rate, folder, series, progress)
     except QueryFailed as error:
-        return Probe(rate, Verdict(f"the query failed: {error}"), None)
+        return Probe(rate, SteadyVerdict(f"the query failed: {error}"), None)
 
 
 def _probed(
-    cluster: LocalCluster, cell: Cell, options: ProbeOptions, rate: int, folder: Path, series: str, progress: Callable[[int], None]
+    cluster: LocalCluster | GivenCluster,
+    cell: Cell | HostCell,
+    options: ProbeOptions,
+    rate: int,
+    folder: Path,
+    series: str,
+    progress: Callable[[int], None],
 ) -> Probe:
     began, pace, dataset = now_text(), Pace(rate), options.dataset(rate)
-    workload = replace(options.workload, query=lambda visits, terms: _copies(options.workload, visits, terms, cell.replicas))
+    workload = replace(options.workload, query=lambda visits, terms: options.workload.query(visits, terms).options(**cell.options))
     terms = _terms(options, dataset, pace, folder)
     outcome, expected = open_loop.run_loop_on_cluster(cluster, OpenLoop(workload, dataset, terms, pace), cell.numa, folder, progress)
     outcome = outcome.checked(expected)
@@ -121,17 +145,12 @@ def _probed(
     return Probe(rate, verdict, record)
 
 
-def _command(options: ProbeOptions, cell: Cell, rate: int) -> str:
-    """What to type to have this load again, on as many instance managers."""
-    numa, instances = "on" if cell.numa else "off", len(cell.cores)
+def _command(options: ProbeOptions, cell: Cell | HostCell, rate: int) -> str:
+    """What to type to have this load again, on as many instance managers; on a cluster that is named by HIBENCH_CLUSTER, on all of it."""
+    own = f"--numa {'on' if cell.numa else 'off'} --instances {len(cell.cores)} " if isinstance(cell, Cell) else ""
     window = f" --window {options.window_ms}ms" if options.workload.by_window else ""
-    given = f"--numa {numa} --instances {instances} --rate {rate}{window} --keys {options.keys} --seed {options.seed}"
+    given = f"{own}--rate {rate}{window} --keys {options.keys} --seed {options.seed}"
     return f"hibench run {options.workload.name} --engine cep {given}"
-
-
-def _copies(workload: Workload, visits: Stream, terms: RunTerms, replicas: int) -> Query:
-    query = workload.query(visits, terms)
-    return query if replicas == 1 else query.options(replicas=replicas)
 
 
 def _terms(options: ProbeOptions, dataset: Dataset, pace: Pace, folder: Path) -> RunTerms:
@@ -145,7 +164,7 @@ def _terms(options: ProbeOptions, dataset: Dataset, pace: Pace, folder: Path) ->
     return terms
 
 
-def _judged(outcome: RunOutcome, options: ProbeOptions, rate: int) -> Verdict:
+def _judged(outcome: RunOutcome, options: ProbeOptions, rate: int) -> SteadyVerdict:
     """Wrong answers sustain nothing; where the client was as busy as a core can be, the reason says that it may be the one to blame."""
     latency = outcome.tables["latency"]
     verdict = judged(latency, _stretch(latency, options), rate, options.latency_limit_ms)

@@ -18,6 +18,7 @@ from hibench.report.paper import FIGURE_13, MACHINE, WORKLOAD
 from hibench.runs.record import now_text
 from hibench.screen import Screen
 from hibench.searching.grid import Cell
+from hibench.searching.host_grid import HostCell
 from hibench.searching.probing import Probe, ProbeOptions, cluster_of_cell, probed
 from hibench.searching.search import Found, Limits, search_rates
 
@@ -26,7 +27,7 @@ from hibench.searching.search import Found, Limits, search_rates
 class Searched:
     """One cell of the grid, searched. `impossible`: why the query cannot be run so; then `found` is None."""
 
-    cell: Cell
+    cell: Cell | HostCell
     found: Found | None
     probes: tuple[Probe, ...] = ()
     impossible: str = ""
@@ -83,7 +84,7 @@ class SearchResult:
 
 
 def run_searches(
-    cells: Sequence[Cell], options: ProbeOptions, limits: Limits, topology: Topology, runs: Path, scratch: Path, screen: Screen
+    cells: Sequence[Cell | HostCell], options: ProbeOptions, limits: Limits, topology: Topology, runs: Path, scratch: Path, screen: Screen
 ) -> SearchResult:
     """A search in each cell; each probe leaves a record under `runs`. A search begins where the one before it ended.
 
@@ -101,10 +102,12 @@ def _beginning(limits: Limits, rate: int) -> Limits:
     return Limits(**{**asdict(limits), "first": rate})
 
 
-def _searched(cell: Cell, options: ProbeOptions, limits: Limits, runs: Path, scratch: Path, series: str, screen: Screen) -> Searched:
+def _searched(
+    cell: Cell | HostCell, options: ProbeOptions, limits: Limits, runs: Path, scratch: Path, series: str, screen: Screen
+) -> Searched:
     probes: list[Probe] = []
     try:
-        with cluster_of_cell(cell, scratch, options.patience_ms) as cluster:
+        with cluster_of_cell(cell, scratch, options) as cluster:
 
             def probe(rate: int) -> str:
                 with screen.step(f"{cell.name}: {rate:,}/s", options.dataset(rate).events) as progress:
@@ -125,7 +128,9 @@ def show_search(result: SearchResult, console: Console) -> None:
     for each in result.searched:
         console.print(f"{each.cell.name}: {each.found.why if each.found else each.impossible}", highlight=False)
     console.print(_rules(result), highlight=False)
-    if len(result.topology.nodes) == 1:
+    if result.options.cluster is not None:
+        console.print(_about_hosts(result), highlight=False)
+    elif len(result.topology.nodes) == 1:
         console.print(
             "This machine has one NUMA node, so no gain by NUMA awareness can be measured on it: ON is pinned, each instance manager "
             "bound to a core, OFF is not. On a machine with more nodes: hibench numa-report.",
@@ -137,14 +142,21 @@ def show_search(result: SearchResult, console: Console) -> None:
 
 def _table(result: SearchResult) -> Table:
     title = f"{result.options.workload.name}: highest sustained rate, records a second"
-    table = Table("nodes", "cores", "query", "NUMA", "records/s", "p50 ms", "p99 ms", "ON against OFF", title=title)
+    first, last = ("hosts", "against one host") if result.options.cluster is not None else ("nodes", "ON against OFF")
+    table = Table(first, "cores", "query", "NUMA", "records/s", "p50 ms", "p99 ms", last, title=title)
     for each in result.searched:
-        cell, best = each.cell, each.best
+        best = each.best
         latency = (f"{best.verdict.p50_ms:,.1f}", f"{best.verdict.p99_ms:,.1f}") if best else ("-", "-")
         rate = f"{each.found.rate:,}" if each.found else "not possible"
-        head = (str(len(cell.nodes)), str(len(cell.cores)), cell.way, "ON" if cell.numa else "OFF")
-        table.add_row(*head, rate, *latency, _gain(each, result.searched))
+        table.add_row(*_head(each.cell), rate, *latency, _gain(each, result.searched))
     return table
+
+
+def _head(cell: Cell | HostCell) -> tuple[str, str, str, str]:
+    numa = "ON" if cell.numa else "OFF"
+    if isinstance(cell, HostCell):
+        return str(len(cell.hosts)), str(cell.instance_managers), cell.way, numa
+    return str(len(cell.nodes)), str(len(cell.cores)), cell.way, numa
 
 
 def _rules(result: SearchResult) -> str:
@@ -157,11 +169,29 @@ def _rules(result: SearchResult) -> str:
 
 
 def _gain(on: Searched, searched: Sequence[Searched]) -> str:
-    """By how much the rate with NUMA on is above that of the same cell with NUMA off; '' where not both of them have met their limit."""
-    off = next((each for each in searched if each.cell == replace(on.cell, numa=False)), None)
-    if not on.cell.numa or off is None or not (on.found and off.found and on.found.failed and off.found.failed and off.found.rate):
+    """By how much the rate with NUMA on is above that of the same cell with NUMA off, or the rate of more hosts above that of one; ''
+    where not both of them have met their limit."""
+    off = next((each for each in searched if _is_base(each.cell, on.cell)), None)
+    if off is None or not (on.found and off.found and on.found.failed and off.found.failed and off.found.rate):
         return ""
     return f"{on.found.rate / off.found.rate - 1:+.0%}"
+
+
+def _is_base(cell: Cell | HostCell, other: Cell | HostCell) -> bool:
+    """Is it what the other is held against?"""
+    if isinstance(other, HostCell):
+        return isinstance(cell, HostCell) and cell.way == "one host" and cell != other
+    return other.numa and cell == replace(other, numa=False)
+
+
+def _about_hosts(result: SearchResult) -> str:
+    names: dict[int, tuple[str, ...]] = {
+        len(each.cell.hosts): each.cell.hosts for each in result.searched if isinstance(each.cell, HostCell)
+    }
+    used = "; ".join(f"{count}: {', '.join(name or 'this machine' for name in hosts)}" for count, hosts in names.items())
+    return (
+        f"The hosts of the cluster that were used, those with the most instance managers: {used}. Nothing else may run on them meanwhile."
+    )
 
 
 def _paper() -> str:

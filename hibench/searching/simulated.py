@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from hibench.searching.steady import Stretch, Verdict, judged
+from hibench.searching.steady import SteadyVerdict, Stretch, judged
 
 _TICK_S = 0.01
 
@@ -31,7 +31,7 @@ class Simulated:
     stalls: list[tuple[float, float] | None] = field(default_factory=list)
     rates: list[int] = field(default_factory=list)
 
-    def probe(self, rate: int, warm_up_s: float, seconds: float, limit_ms: float) -> Verdict:
+    def probe(self, rate: int, warm_up_s: float, seconds: float, limit_ms: float) -> SteadyVerdict:
         """The verdict over a probe at `rate`; the rates that were asked for stay in `rates`."""
         self.rates.append(rate)
         stall = self.stalls.pop(0) if self.stalls else None

@@ -34,7 +34,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SteadyVerdict:
     """Over the steady stretch: latency in ms, by how many seconds it rose a second, and why the rate is not sustained ('': it is)."""
 
     why_not: str
@@ -44,11 +44,11 @@ class Verdict:
     answers: int = 0
 
 
-def judged(latency: pa.Table, stretch: Stretch, rate: int, limit_ms: float) -> Verdict:
+def judged(latency: pa.Table, stretch: Stretch, rate: int, limit_ms: float) -> SteadyVerdict:
     """The verdict over a probe's latencies: `created_us`, `delivered_us`, `answers` (for how many a row stands), in any order."""
     created, milliseconds, answers = _steady(latency, stretch)
     if not len(created):
-        return Verdict("nothing that was created in the steady stretch was answered")
+        return SteadyVerdict("nothing that was created in the steady stretch was answered")
     p50, p99 = (_quantile(milliseconds, answers, share) for share in (0.5, 0.99))
     rise = _rise(created, milliseconds, answers, stretch)
     reasons = []
@@ -56,7 +56,7 @@ def judged(latency: pa.Table, stretch: Stretch, rate: int, limit_ms: float) -> V
         reasons.append(f"the backlog grows: {rate / (1 + rise):,.0f}/s of {rate:,}/s were worked off")
     if p99 > limit_ms:
         reasons.append(f"latency p99 {p99:,.0f} ms is over {limit_ms:,.0f} ms")
-    return Verdict("; ".join(reasons), p50, p99, rise, int(answers.sum()))
+    return SteadyVerdict("; ".join(reasons), p50, p99, rise, int(answers.sum()))
 
 
 def _steady(latency: pa.Table, stretch: Stretch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -86,8 +86,12 @@ class Clients:
         match header.kind:
             case wire.SUBSCRIBE:
                 self.subscribers.subscribe(header, client_documents.document_of(body), self._now())
+            case wire.UNSUBSCRIBE if header.channel in self.subscribers.here and header.sequence:
+                self.subscribers.leave(header.channel)
             case wire.UNSUBSCRIBE if header.channel in self.subscribers.here:
                 self.subscribers.unsubscribe(header.channel)
+            case wire.ACK if header.channel in self.subscribers.here:
+                self.subscribers.acknowledge(header.channel, header.sequence)
             case wire.CREDIT if header.channel in self.subscribers.here:
                 self.subscribers.grant(header.channel, header, self._now())
             case wire.OPEN:

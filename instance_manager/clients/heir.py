@@ -7,8 +7,8 @@ credit, and dies with the reader alone, and then the next one begins anew: which
    LOOK_TICKS. Its elements are numbered, so what is on its way on the socket all the same has come already.
 2. A publisher that opens under the name of another one goes on behind what that has kept: its log is sealed, so that even if its process
    only was stopped nothing counts that is not here.
-3. The partition stays open for `silence_s`, in ticks of this process, which a stopped one does not count; the name may come again meanwhile. Then it
-   has vanished, and what it sent is complete.
+3. The partition stays open for `silence_s`, in ticks of this process, which a stopped one does not count; the name may come again
+   meanwhile. Then it has vanished, and what it sent is complete.
 4. A log is removed when a commit covers that its partition has closed, or that another publisher of the name has gone on.
 """
 
@@ -31,7 +31,7 @@ from cep.transport.wire import Header
 from cep.world.rings import KeptLog, Rings
 from cep.world.segments import Element, NoSegment
 from instance_manager.clients import client_documents
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 from instance_manager.hosting import Entry, InstanceHost, Taken
 
 TICK_S = 0.1
@@ -44,7 +44,7 @@ class Receiving(Protocol):
 
     def register(self, hosted: InstanceHost, entry: Entry, name: str, sent_until: int) -> PublisherPartition: ...
 
-    def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: Door) -> None:
+    def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: StreamDoor) -> None:
         """Nothing is said to its process any more."""
 
     def published(self, header: Header, body: Any) -> Account | None: ...
@@ -54,7 +54,7 @@ class Receiving(Protocol):
     def let_go(self, channel: int, told: bool = True, word: dict[str, Any] | None = None) -> None: ...
 
 
-class Place(NamedTuple):
+class KeptPlace(NamedTuple):
     """A log in a ring."""
 
     ring: str
@@ -86,9 +86,9 @@ class Heir:
     def __init__(self, rings: Rings | None, receiving: Receiving) -> None:
         self.rings, self.receiving = rings, receiving
         self.inherited: defaultdict[int, list[Inherited]] = defaultdict(list)  # by channel
-        self._done: set[tuple[int, Place]] = set()  # by entry
-        self._documents: dict[Place, dict[str, Any]] = {}
-        self._unreadable: set[Place] = set()
+        self._done: set[tuple[int, KeptPlace]] = set()  # by entry
+        self._documents: dict[KeptPlace, dict[str, Any]] = {}
+        self._unreadable: set[KeptPlace] = set()
         self._ticks = 0
 
     # What there is
@@ -98,8 +98,8 @@ class Heir:
         ours = {entry.lasting: id_ for id_, (hosted, entry) in entries.items() if hosted.recovery is not None}
         if self.rings is None or not ours:
             return
-        found: defaultdict[tuple[int, str], list[Place]] = defaultdict(list)
-        for place in (Place(ring, log) for ring in self.rings.orphaned() for log in self.rings.logs(ring)):
+        found: defaultdict[tuple[int, str], list[KeptPlace]] = defaultdict(list)
+        for place in (KeptPlace(ring, log) for ring in self.rings.orphaned() for log in self.rings.logs(ring)):
             document = self._document(place)
             if (id_ := ours.get(document.get("entry", 0))) is not None:
                 found[id_, str(document.get("publisher"))].append(place)
@@ -116,13 +116,13 @@ class Heir:
         ours = (place for place in self._places(entry, name) if self._document(place).get("incarnation") == incarnation)
         return self.rings is not None and any(self.rings.is_sealed(*place) for place in ours)
 
-    def _places(self, entry: Entry, name: str) -> Iterator[Place]:
+    def _places(self, entry: Entry, name: str) -> Iterator[KeptPlace]:
         """The logs of all publishers of a name."""
         if self.rings is not None:
             key = publisher_channel(entry.lasting, name)
-            yield from (Place(ring, log) for ring in self.rings.all() for log in self.rings.logs(ring, key))
+            yield from (KeptPlace(ring, log) for ring in self.rings.all() for log in self.rings.logs(ring, key))
 
-    def _document(self, place: Place) -> dict[str, Any]:
+    def _document(self, place: KeptPlace) -> dict[str, Any]:
         """What its writer says of the log; empty: it is gone, or no log."""
         assert self.rings is not None
         if place not in self._documents and (found := self.rings.document(*place)) is not None:
@@ -163,7 +163,7 @@ class Heir:
 
     # Taking
 
-    def _take_all(self, id_: int, hosted: InstanceHost, entry: Entry, name: str, places: Iterable[Place]) -> None:
+    def _take_all(self, id_: int, hosted: InstanceHost, entry: Entry, name: str, places: Iterable[KeptPlace]) -> None:
         """The logs of a name in the order of their numbers, from what has not come on."""
         there = [(log.first, place, log) for place in places if (id_, place) not in self._done and (log := self._sealed(place, hosted))]
         for _, place, log in sorted(there, key=lambda each: each[:2]):
@@ -173,7 +173,7 @@ class Heir:
             elif log.end <= _come_to(entry.source, name):
                 self._done.add((id_, place))
 
-    def _sealed(self, place: Place, hosted: InstanceHost) -> KeptLog | None:
+    def _sealed(self, place: KeptPlace, hosted: InstanceHost) -> KeptLog | None:
         assert self.rings is not None
         try:
             return self.rings.sealed(*place)
@@ -192,7 +192,7 @@ class Heir:
             known = self.receiving.register(hosted, entry, given.name, client_documents.time(opening, "sent_until"))
         known.incarnation, known.kept_at, before = given.incarnation, self.place, known.inbox.sequence
         source.has_come(given.name, given.incarnation)
-        self.receiving.adopt(channel, hosted, entry, known, door_of(entry.format, opening))
+        self.receiving.adopt(channel, hosted, entry, known, door_of(entry.format, opening, source.columns))
         for element in log.elements():
             self._hear(channel, given, known, element)
         known.inherited = max(known.inherited, log.end)
@@ -206,7 +206,8 @@ class Heir:
     def _hear(self, channel: int, given: Inherited, known: PublisherPartition, element: Element) -> None:
         """As if it had come. Silence is over, as nothing else tells when."""
         if element.is_note:
-            self.receiving.adopt(channel, given.hosted, given.entry, known, door_of(given.entry.format, json.loads(bytes(element.body))))
+            door = door_of(given.entry.format, json.loads(bytes(element.body)), given.entry.source.columns)
+            self.receiving.adopt(channel, given.hosted, given.entry, known, door)
         elif element.number >= known.inbox.sequence:
             header = wire.unpack(element.head)
             kind = wire.WATERMARK if header.kind == wire.IDLE else header.kind

@@ -23,7 +23,7 @@ from cep.transport.wire import Header
 from cep.world.clock import Clock
 from cep.world.rings import Rings
 from instance_manager.clients import client_documents, openings
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 from instance_manager.clients.heir import Heir
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.hosting import Entry, InstanceHost, Taken
@@ -42,7 +42,7 @@ class Publishing(NamedTuple):
     entry: Entry
     publisher: PublisherPartition
     peer: Peer
-    door: Door
+    door: StreamDoor
 
 
 class Dropped(NamedTuple):
@@ -142,7 +142,7 @@ class Publishers:
 
     def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, document: Mapping[str, Any]) -> None:
         sent_until, incarnation = client_documents.time(document, "sent_until"), client_documents.text(document, "incarnation", "")
-        door = door_of(entry.format, document)
+        door = door_of(entry.format, document, entry.source.columns)
         source, own = entry.source, hosted.recovery
         known, resumes = source.publishers.get(name), name in source.resumes
         if known is None:
@@ -172,7 +172,8 @@ class Publishers:
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
         until, record = max(source.watermark, publisher.promised), max(source.records.get(name, 0), publisher.behind)
         answer = Header(wire.OPENED, channel, inbox.sequence, watermark=until, record=record)
-        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit))
+        reads = {} if source.columns is None else {"reads": list(source.columns)}
+        self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit | reads))
         self.answered.add(channel)
 
     def _ring(self, hosted: InstanceHost) -> dict[str, Any]:
@@ -195,12 +196,13 @@ class Publishers:
         hosted.wake()
 
     def file(
-        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: Door | None = None
+        self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, endpoint: str, door: StreamDoor | None = None
     ) -> None:
         """Under its client, whose heartbeat it lives by. Without a `door` it has not opened here yet, and will before it sends."""
         before, peer = self.here.get(channel), self.peers.meet(endpoint, True, self._now())
         entry.endpoints[publisher.name] = endpoint
-        self.here[channel] = Publishing(hosted, entry, publisher, peer, door or Door(entry.format, entry.format))
+        door = door or StreamDoor.of(entry.format, entry.format, entry.source.columns)
+        self.here[channel] = Publishing(hosted, entry, publisher, peer, door)
         peer.publishers.add(channel)
         if before is not None and before.peer is not peer:
             before.peer.publishers.discard(channel)
@@ -217,7 +219,7 @@ class Publishers:
         entry.source.resumes.pop(name, None)
         return publisher
 
-    def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: Door) -> None:
+    def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: StreamDoor) -> None:
         before, entry.endpoints[publisher.name] = self.here.get(channel), ""
         self.here[channel] = Publishing(hosted, entry, publisher, Peer("", False, 0.0), door)
         self.dropped.pop(channel, None)
@@ -299,7 +301,7 @@ class Publishers:
             self.let_go(header.channel, told=False)
         return entry.account
 
-    def _accept(self, entry: Entry, publisher: PublisherPartition, door: Door, header: Header, body: Any) -> None:
+    def _accept(self, entry: Entry, publisher: PublisherPartition, door: StreamDoor, header: Header, body: Any) -> None:
         element: Element | Published
         if header.kind == wire.BATCH:
             batch = door.element(header, body)

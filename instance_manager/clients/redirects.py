@@ -101,7 +101,7 @@ class Redirects:
             return
         if known is None:
             known = self._admit(hosted, entry, name, header.sequence, header.record)
-        self.publishers.file(channel, hosted, entry, known, endpoint, door_of(entry.format, document))
+        self.publishers.file(channel, hosted, entry, known, endpoint, door_of(entry.format, document, entry.source.columns))
         inbox = known.inbox
         credit = Header(wire.CREDIT, channel, inbox.consumed, watermark=entry.source.watermark, record=inbox.grant())
         self.sockets.send(endpoint, credit)

@@ -13,6 +13,7 @@ from instance_manager.clients import client_documents
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.hosting import InstanceHost, Outlet, open_subscription
+from instance_manager.recovery.kept import DROPPED, KeptChannel
 
 AGAIN_S = 1.0  # after which a client is told once more where a restored instance is
 
@@ -33,6 +34,7 @@ class Subscribers:
         self.sockets, self.peers, self.process = sockets, peers, process
         self.outlets: dict[int, tuple[InstanceHost, Outlet]] = {}
         self.here: dict[int, Subscribed] = {}  # by channel
+        self._full: dict[int, int] = {}  # of those that wait for their clients to acknowledge: from which number, which has been told
         self._asked: dict[int, tuple[float, float]] = {}  # of those that have not said where they go on: since when, and when last asked
 
     def add(self, hosted: InstanceHost, now: float) -> None:
@@ -57,8 +59,8 @@ class Subscribers:
                 self._unfile(subscription)
 
     def hand_over(self, hosted: InstanceHost) -> list[int]:
-        """The instance has moved, and its subscriptions with it: their ids. What was sent is on its way yet, so nobody hangs up on their
-        clients before they are silent here."""
+        """The instance has moved, and its subscriptions with it: their ids. What was sent is on its way yet, so their clients
+        are not hung up on before they are silent here."""
         moved = list(hosted.outlets)
         for id_, outlet in hosted.outlets.items():
             self.outlets.pop(id_, None)
@@ -85,7 +87,11 @@ class Subscribers:
         for id_, outlet in hosted.outlets.items():
             asked = [Terms.from_json(document, self.sockets.endpoint) for document in documents if document["stream"] == outlet.stream]
             for terms in asked:
-                if terms.id not in outlet.subscriptions and not hosted.instance.done:
+                known = outlet.subscriptions.get(terms.id)
+                if known is not None and known.terms.holder < terms.holder:
+                    self._take_over(hosted, outlet, known, terms, now)
+                    self._tell_place(id_, known)
+                elif known is None and not hosted.instance.done and not terms.holder and terms.id not in outlet.dropped:
                     self._tell_place(id_, self.attach(hosted, outlet, terms, now))
 
     # What clients say
@@ -98,9 +104,11 @@ class Subscribers:
             return
         following = client_documents.read_count(document, "next", 0)
         subscription = outlet.subscriptions.get(terms.id)
-        if subscription is None and following:  # it was dropped, and what it waits for is gone
-            self.sockets.send(terms.endpoint, Header(wire.UNSUBSCRIBE, outlet.channel.to(terms.id).id))
+        if why := _why_not(outlet, terms, document, following):  # what it waits for is gone, or another process's
+            self._answer(terms.endpoint, header.channel, {"id": terms.id, "here": True, "refused": why})
             return
+        if subscription is not None and subscription.terms.holder < terms.holder:
+            self._take_over(hosted, outlet, subscription, terms, now)
         ended = hosted.instance.done and subscription is None
         if subscription is None and not ended:
             subscription = self.attach(hosted, outlet, terms, now)
@@ -110,8 +118,18 @@ class Subscribers:
             hosted.wake()
         self._answer(terms.endpoint, header.channel, {**self._described(hosted, outlet, terms, subscription), "ended": ended})
         if subscription is not None:
-            subscription.resume(following)
+            subscription.resume(following, client_documents.read_count(document, "acknowledged", following))
             subscription.pump()
+            hosted.wake()
+
+    def _take_over(self, hosted: InstanceHost, outlet: Outlet, subscription: SubscriptionChannel, terms: Terms, now: float) -> None:
+        """Another process goes on with it; the one before it hears so, if it is there yet."""
+        assert isinstance(subscription, KeptChannel)
+        word = wire.to_json({"why": "another process has resumed this subscription"})
+        self.sockets.send(subscription.terms.endpoint, Header(wire.UNSUBSCRIBE, subscription.id), word)
+        self._unfile(subscription)
+        subscription.hand_over(terms, outlet.channel.to(terms.id, terms.holder).id)
+        self._file(hosted, outlet, subscription, now)
 
     def _described(self, hosted: InstanceHost, outlet: Outlet, terms: Terms, subscription: SubscriptionChannel | None) -> dict[str, Any]:
         """How far the instance has come, and how its rows will look."""
@@ -120,6 +138,7 @@ class Subscribers:
         sent = terms.format(outlet.format) if subscription is None else subscription.format
         until = _sent_until(hosted, outlet) if subscription is None else subscription.sent_until
         answer = {"id": terms.id, "here": True, "state": instance.state, "rows": rows, "sent_until": until}
+        answer |= {} if subscription is None else {"lineage": subscription.lineage}
         answer |= {"schema": sent.schema.to_json(), "origin": sent.origin, "time": sent.time}
         answer |= {"subquery": instance.subquery, "cause": instance.cause, "attempt": hosted.attempt}
         return answer if subscription is None or terms.reader else answer | {"place": self._place(subscription)}
@@ -129,6 +148,16 @@ class Subscribers:
         subscribed.peer.heard = now
         subscribed.subscription.grant(header)
         subscribed.hosted.wake()
+
+    def acknowledge(self, channel: int, following: int) -> None:
+        """Its client will not ask again for what came before that number."""
+        subscribed = self.here[channel]
+        subscribed.subscription.acknowledge(following)
+        subscribed.hosted.wake()
+
+    def leave(self, channel: int) -> None:
+        """Its client reads no more, and another may come in its place: it is kept for `keep_s`."""
+        self.here[channel].subscription.leave()
 
     def unsubscribe(self, channel: int) -> None:
         """Its rows are dropped, counted."""
@@ -141,6 +170,9 @@ class Subscribers:
 
     def abandon(self, channel: int) -> None:
         """Its client has been silent for longer than it is kept."""
+        _, outlet, subscription, _ = self.here[channel]
+        if subscription.terms.resumable:
+            outlet.dropped.add(subscription.terms.id)
         self.sockets.send(self.here[channel].peer.endpoint, Header(wire.UNSUBSCRIBE, channel))
         self.unsubscribe(channel)
 
@@ -154,6 +186,16 @@ class Subscribers:
             elif now - last > AGAIN_S:
                 self._asked[id_] = since, now
                 self._tell_place(silent[id_].outlet.channel.id, silent[id_].subscription)
+        self._tell_full()
+
+    def _tell_full(self) -> None:
+        """A client that has to acknowledge before it gets more hears so, once for each time."""
+        waiting = ((id_, filed.subscription) for id_, filed in self.here.items() if filed.subscription.answered)
+        full = {id_: subscription.first_unconfirmed for id_, subscription in waiting if subscription.is_full}
+        for id_, first in full.items() - self._full.items():
+            terms, outlet = self.here[id_].subscription.terms, self.here[id_].outlet
+            self._answer(terms.endpoint, outlet.channel.id, {"id": terms.id, "full": first, "channel": id_})
+        self._full = full
 
     def unread(self, hosted: InstanceHost) -> bool:
         """Does a subscriber still have to take what this instance, which is over, has put out?"""
@@ -189,6 +231,18 @@ class Subscribers:
         if (filed := self.here.pop(subscription.id, None)) is not None:
             del filed.peer.subscriptions[subscription.id]
             self.peers.part(filed.peer)
+
+
+def _why_not(outlet: Outlet, terms: Terms, document: Mapping[str, Any], following: int) -> str:
+    """Why a client cannot have that subscription from that number on; empty: it can."""
+    subscription = outlet.subscriptions.get(terms.id)
+    if subscription is None:
+        return DROPPED if following or terms.holder or terms.id in outlet.dropped else ""
+    if terms.holder < subscription.terms.holder:
+        return "another process has resumed this subscription"
+    if not isinstance(subscription, KeptChannel):
+        return ""
+    return subscription.why_not_from(client_documents.text(document, "lineage", ""), following)
 
 
 def _sent_until(hosted: InstanceHost, outlet: Outlet) -> int:

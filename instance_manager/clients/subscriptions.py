@@ -25,12 +25,14 @@ from instance_manager.clients import client_documents
 
 BUDGET_BYTES = 64 << 20
 KEEP_S = 60.0
+HOLDERS_MAX = 1 << 31
 
 
 @dataclass(frozen=True)
 class Terms:
     """What the client asked for. A query that reads the stream, `reader`, gets only the `columns` it needs, with their origin
-    if it orders by it; `grain` as in `cep.dataflow.outputs.output`. A client may do without the event times of its rows."""
+    if it orders by it; `grain` as in `cep.dataflow.outputs.output`. A client may do without the event times of its rows. What a
+    `resumable` one was sent is kept until it acknowledges it; other processes may have had it before, `holder` of them."""
 
     id: str
     endpoint: str
@@ -42,6 +44,8 @@ class Terms:
     origin: bool = False
     event_time: bool = True
     grain: int = 0
+    resumable: bool = False
+    holder: int = 0
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
@@ -64,6 +68,8 @@ class Terms:
             client_documents.flag(document, "origin", False),
             client_documents.flag(document, "event_time", True),
             client_documents.read_count(document, "grain", 0, MAX_TIME),
+            client_documents.flag(document, "resumable", False),
+            client_documents.read_count(document, "holder", 0, HOLDERS_MAX),
         )
 
     def format(self, whole: Format) -> Format:
@@ -100,12 +106,25 @@ class SubscriptionChannel:
         self.credit: Credit = HeldCredit(self)
         self.answered = True  # its client has said where it goes on
         self.closed = False  # its last element is in `held` or gone
+        self.lineage = ""  # of its numbers
+        self.is_full = False  # it waits for its client to acknowledge
 
     def begin_anew(self, attempt: int) -> None:
         """It is made for that attempt of its query."""
 
-    def resume(self, following: int) -> None:
-        """The client has said which number it waits for."""
+    def resume(self, following: int, acknowledged: int) -> None:
+        """The client has said which number it waits for, and which is the first that it may ask for again."""
+
+    def acknowledge(self, following: int) -> None:
+        """The client will not ask again for what came before that number."""
+
+    @property
+    def first_unconfirmed(self) -> int:
+        """The number of the first element that its client has not acknowledged, or from which it is to go on."""
+        return self.sequence
+
+    def leave(self) -> None:
+        """Its client reads no more; perhaps it comes back, or another in its place."""
 
     def has_room(self, size: int) -> bool:
         fits = not self.held or self.held_bytes + size <= self.terms.budget_bytes

@@ -3,6 +3,9 @@
     unconfirmed | held | behind
     sent, and perhaps lost    covered, but without credit    behind the last commit, with the marks of checkpoints between
 
+A resumable subscription confirms by acknowledging: what it was sent since is kept, within its budget, and a process that comes in the place
+of its own gets it once more, from the number on that its token names.
+
 All of it is in a checkpoint. Numbers go on from one attempt to the next; a restored one sends nothing before its client has said which
 number it waits for.
 """
@@ -17,8 +20,9 @@ from cep.dataflow.channel import Credit
 from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
 from cep.transport import wire
 from cep.transport.wire import Header
-from instance_manager.clients.subscriptions import SubscriptionChannel
+from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 
+DROPPED = "this subscription was silent for too long and was dropped"
 #: Header, body, rows.
 Message = tuple[Header, Any, int]
 
@@ -32,6 +36,7 @@ class KeptChannel(SubscriptionChannel):
         self.behind_bytes = 0
         self.is_over = False  # it was stopped, or has failed
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
+        self.unconfirmed_bytes = 0
 
     def begin_anew(self, attempt: int) -> None:
         """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
@@ -99,24 +104,73 @@ class KeptChannel(SubscriptionChannel):
             super().pump()
 
     def _sent(self, header: Header, body: Any, rows: int) -> bool:
-        sent = super()._sent(header, body, rows)
+        size = len(body or b"")
+        self.is_full = bool(self.terms.resumable and self.unconfirmed and self.unconfirmed_bytes + size > self.terms.budget_bytes)
+        sent = not self.is_full and super()._sent(header, body, rows)
         if sent:
-            self.unconfirmed.append(((header, body, rows), self.client.sent))
+            self._keep((header, body, rows))
         return sent
+
+    def _keep(self, message: Message) -> None:
+        self.unconfirmed.append((message, self.client.sent))
+        self.unconfirmed_bytes += len(message[1] or b"")
+
+    def _confirm(self) -> None:
+        """The oldest of what was sent."""
+        self.unconfirmed_bytes -= len(self.unconfirmed.popleft()[0][1] or b"")
 
     def grant(self, header: Header) -> None:
         super().grant(header)
-        while self.unconfirmed and self.unconfirmed[0][1] <= self.client.consumed:
-            self.unconfirmed.popleft()
+        while not self.terms.resumable and self.unconfirmed and self.unconfirmed[0][1] <= self.client.consumed:
+            self._confirm()
 
-    def resume(self, following: int) -> None:
+    def acknowledge(self, following: int) -> None:
+        while self.unconfirmed and self.unconfirmed[0][0][0].sequence < following:
+            self._confirm()
+        self.pump()
+
+    @property
+    def first_unconfirmed(self) -> int:
+        return self.unconfirmed[0][0][0].sequence if self.unconfirmed else self.sequence
+
+    def leave(self) -> None:
+        self.answered = False
+
+    def hand_over(self, terms: Terms, id_: int) -> None:
+        """It is another process's from now on, on a channel of its own; which has to say where it goes on."""
+        self.terms, self.id, self.answered = terms, id_, False
+
+    def resume(self, following: int, acknowledged: int) -> None:
         """The client waits for number `following`, and counts credit anew."""
         if self.answered:
             return
-        self.client = Credit()
-        while self.held and self.held[0][0].sequence < following:
-            self.held_bytes -= len(self.held.popleft()[1] or b"")
+        self.client, self.is_full = Credit(), False
+        sent = [message for message, _ in self.unconfirmed]
+        there = [(header._replace(channel=self.id), body, rows) for header, body, rows in (*sent, *self.held)]
+        self.behind = deque(each if isinstance(each, int) else (each[0]._replace(channel=self.id), *each[1:]) for each in self.behind)
+        self.unconfirmed.clear()
+        self.held.clear()
+        self.held_bytes = self.unconfirmed_bytes = 0
+        for message in there:
+            if message[0].sequence >= following:
+                self.held.append(message)
+                self.held_bytes += len(message[1] or b"")
+            elif message[0].sequence >= acknowledged and self.terms.resumable:
+                self._keep(message)
         self.answered = True
+
+    def why_not_from(self, lineage: str, following: int) -> str:
+        """Why a client cannot go on from that number; empty: it can."""
+        first = next((each[0].sequence for each in self.kept()), self.sequence)
+        if following and lineage != self.lineage:
+            return DROPPED
+        if following > self.sequence:
+            return f"element {following} was never sent, {self.sequence} were"
+        if following < first:
+            return (
+                f"what was sent before element {first} is not kept any more, for it was acknowledged, and element {following} is asked for"
+            )
+        return ""
 
     @property
     def is_covered(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -50,6 +50,7 @@ def _states(hosted: InstanceHost) -> Iterator[State]:
     yield move_document("over", hosted.instance.state == "ended")
     yield move_document("sinks", [sink.kept() for sink in sinks_of(hosted)])
     for outlet in hosted.outlets.values():
+        yield move_document("dropped", {"stream": outlet.stream, "ids": sorted(outlet.dropped)})
         for subscription in outlet.subscriptions.values():
             if isinstance(subscription, KeptChannel):
                 yield move_document("subscription", _described(subscription))
@@ -59,7 +60,7 @@ def _states(hosted: InstanceHost) -> Iterator[State]:
 def _described(subscription: KeptChannel) -> dict[str, Any]:
     counts = [subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped]
     own = {"stream": subscription.name, "terms": asdict(subscription.terms), "time": subscription.format.time, "counts": counts}
-    return own | {"closed": subscription.closed}
+    return own | {"closed": subscription.closed, "lineage": subscription.lineage}
 
 
 def _messages(subscription: KeptChannel) -> pa.RecordBatch:
@@ -117,10 +118,23 @@ def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[st
     for sink, kept in zip(sinks_of(hosted), documents["sinks"], strict=True):
         sink.restore(kept)
     _restore_subscriptions(hosted, states, wanted)
+    for state in states:
+        if not state.operator and state.part == "dropped":
+            _drop(hosted, **value_of(state))
     if documents["over"]:
         instance.life.enter("was over")
     else:
         instance.restored = True
+
+
+def _drop(hosted: InstanceHost, stream: str, ids: Collection[str]) -> None:
+    """Subscriptions that were dropped before the checkpoint are not there again after it, though the orchestrator knows them yet."""
+    for outlet in hosted.outlets.values():
+        if outlet.stream == stream:
+            outlet.dropped = set(ids)
+            for subscription in [outlet.subscriptions.pop(id_) for id_ in ids if id_ in outlet.subscriptions]:
+                for output in hosted.instance.outputs:
+                    output.detach(subscription)
 
 
 def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted: Collection[str]) -> None:
@@ -140,7 +154,10 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
 
 
 def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
-    subscription.terms = Terms(**{**found["terms"], "columns": None})
+    now = subscription.terms  # another process may have it by now
+    terms = Terms(**{**found["terms"], "columns": None})
+    subscription.terms = replace(terms, endpoint=now.endpoint, holder=now.holder, keep_s=now.keep_s)
+    subscription.lineage = found["lineage"]
     subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
     subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped = found["counts"]
     subscription.closed = found["closed"]

@@ -28,10 +28,11 @@ class ManagerLoad:
 
 @dataclass(frozen=True, slots=True)
 class MovableInstance:
-    """An instance of the busiest instance manager that may move; `share`: of a core, what it used."""
+    """An instance of the busiest instance manager that may move; `share`: of a core, what it used; `stays`: on its host."""
 
     key: Hashable
     share: float
+    stays: bool = False
 
 
 def busiest(hosts: Sequence[ManagerLoad]) -> ManagerLoad | None:
@@ -49,7 +50,7 @@ def chosen_move(hosts: Sequence[ManagerLoad], source: ManagerLoad, candidates: I
     others = [host for host in hosts if host.im != source.im]
     here = [host for host in others if host.host == source.host]
     near = [host for host in here if host.node == source.node]
-    return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, worth)
+    return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, [each for each in worth if not each.stays])
 
 
 def _best(targets: Sequence[ManagerLoad], source: ManagerLoad, candidates: Iterable[MovableInstance]) -> tuple[Hashable, str] | None:

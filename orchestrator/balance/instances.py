@@ -86,7 +86,8 @@ class InstanceBalancing:
             return
         heaviest = sorted((where for where, (im, _) in shares.items() if im == source.im), key=lambda where: -shares[where][1])
         movable = self.service.ask(partial(_movable, heaviest[:HEAVIEST], untried)).result(_PATIENCE_S)
-        wanted = chosen_move(hosts, source, [MovableInstance(where, shares[where][1]) for where in movable if where not in self._resting])
+        rested = [MovableInstance(where, shares[where][1], stays) for where, stays in movable.items() if where not in self._resting]
+        wanted = chosen_move(hosts, source, rested)
         if wanted is not None:
             self._move(wanted[0], source, wanted[1])
 
@@ -112,8 +113,10 @@ def _hosts(shares: Mapping[DeployedInstance, tuple[str, float]], state: ClusterS
     return [ManagerLoad(manager.im, manager.node, busy[manager.im], manager.host) for manager in state.staying()]
 
 
-def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> list[DeployedInstance]:
-    return [where for where in wheres if _may_move(where, untried, state)]
+def _movable(wheres: Iterable[DeployedInstance], untried: Set[DeployedSubquery], state: ClusterState) -> dict[DeployedInstance, bool]:
+    """Those that may move unasked; of each, has it to stay on its host, for its query is to be on so many of them?"""
+    may = (where for where in wheres if _may_move(where, untried, state))
+    return {where: state.plans[where.query].query.options.hosts_max is not None for where in may}
 
 
 def _may_move(where: DeployedInstance, untried: Set[DeployedSubquery], state: ClusterState) -> bool:

@@ -25,6 +25,7 @@ import zmq
 
 from cep.config import ClusterConfig
 from cep.errors import ProtocolError
+from cep.model.packed import unpacked
 from cep.service.keys import keyring_of, read_pair
 from cep.service.logs import begin_logging
 from cep.transport import wire
@@ -172,8 +173,9 @@ class Metrics:
 
 
 def _load(where: ReportedInstance, figures: InstanceReport) -> dict[str, Any]:
-    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in", "buckets")}
-    return {**report, **where._asdict(), "reported": figures.at.wall}
+    report = {key: figures.report.get(key) for key in ("epoch", "cpu_ns", "rows_in")}
+    buckets = {head: list(unpacked(counts)) for head, counts in (figures.report.get("buckets") or {}).items()}
+    return {**report, "buckets": buckets, **where._asdict(), "reported": figures.at.wall}
 
 
 # --- the process -----------------------------------------------------------------------------------------------------

@@ -68,6 +68,10 @@ class Api:
         """Seconds that never step back."""
         return self.clock.steady_ns() / 1e9
 
+    def wall(self) -> float:
+        """Seconds since 1970, by the clock of the orchestrator's decisions."""
+        return self.service.now().wall
+
     async def forget_vanished(self) -> None:
         """Closes the publishers that have vanished, so that no new query waits for them."""
         for stream, publisher in [each for each in self.heard if self.has_vanished(*each)]:

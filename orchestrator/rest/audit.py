@@ -40,7 +40,7 @@ WRONG_TOKENS_PER_S, WRONG_TOKENS_OF_ALL_PER_S = 1 / 60, 1.0
 """Lines about wrong tokens, of an address and of all: whoever tries many does not push the rest out of the files."""
 
 LAST_MAX = 1000
-_TAIL_BYTES = 1 << 20  # of each file, for those who want the last lines
+_TAIL_BYTES = 1 << 20  # of each file, where the last lines are asked for
 _NOTES = "cep.audit"
 
 

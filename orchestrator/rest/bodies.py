@@ -14,7 +14,7 @@ from cep.errors import ProtocolError, Unauthorized
 from cep.service.access import Access
 from cep.service.documents import DOCUMENT_BYTES_MAX, LIST_BYTES_MAX, YAML_BYTES_MAX, read_json, read_yaml
 from orchestrator.rest import problems
-from orchestrator.rest.guard import SCOPE, YAML_TYPES, media_type
+from orchestrator.rest.guard import SCOPE, SQL_TYPES, YAML_TYPES, media_type
 from orchestrator.rest.roles import Need, needed
 from orchestrator.service import NotLeading
 
@@ -33,6 +33,7 @@ def bytes_max(path: str) -> int:
 
 async def document(request: Request) -> Any:
     """The body as a value. Raises ProtocolError: it is neither JSON nor YAML, as its content type says; HTTPException: it is too long."""
+    _no_sql(request)
     body = await request.body()
     is_yaml = media_type(request.headers) in YAML_TYPES
     if is_yaml and len(body) > YAML_BYTES_MAX:
@@ -47,9 +48,17 @@ async def document(request: Request) -> Any:
 
 
 def json_only(request: Request) -> None:
-    """Raises HTTPException: the body is YAML, and not a document of a query or a stream."""
+    """Raises HTTPException: the body is YAML, and not a document of a query or a stream; or SQL."""
+    _no_sql(request)
     if media_type(request.headers) in YAML_TYPES:
         raise HTTPException(415, "expected 'Content-Type: application/json'; only documents of queries and streams may be YAML")
+
+
+def _no_sql(request: Request) -> None:
+    if media_type(request.headers) in SQL_TYPES:
+        raise HTTPException(
+            415, "expected a document, 'Content-Type: application/json'; a text of SQL goes to POST /queries and POST /explain"
+        )
 
 
 _Handle = Callable[[Request], Coroutine[Any, Any, Response]]

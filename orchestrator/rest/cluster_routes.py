@@ -113,8 +113,8 @@ async def trace(api: InjectedApi) -> models.TraceInfo:
 async def metrics(api: InjectedApi) -> Any:
     """Everything measured, for Prometheus."""
     found = await api.figures(get="metrics")
-    states = await api.ask(lambda state: [query.state for query in state.queries.values()]) if api.service.leads else []
-    text = found["text"] + "".join(cluster_exposition(states, await _supervisors(api)))
+    queries = await api.ask(views.summaries) if api.service.leads else []
+    text = found["text"] + "".join(cluster_exposition(queries, await _supervisors(api)))
     return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
 

@@ -8,7 +8,7 @@
      name has been pointed at 127.0.0.1 (DNS rebinding) brings its own name along.
    - `Origin`, if there is one, is the page of this very server (`/docs`), and `Sec-Fetch-Site` does not speak of another site. Only the
      page itself may be opened by a link from elsewhere.
-3. What has a body says that it is JSON or YAML. A page of another site can send other types without asking first.
+3. What has a body says that it is JSON, YAML or SQL. A page of another site can send other types without asking first.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from orchestrator.rest.roles import OPEN
 JSON_TYPES = ("application/json",)
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 PAGE = "/docs"
+SQL_TYPES = ("text/sql", "application/sql")
 _LOCAL = "localhost"
 
 
@@ -137,9 +138,9 @@ def _wrong_type(headers: Mapping[str, str]) -> str | None:
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
     given = media_type(headers)
-    if given in JSON_TYPES + YAML_TYPES:
+    if given in JSON_TYPES + YAML_TYPES + SQL_TYPES:
         return None
-    return f"expected a body with 'Content-Type: application/json', or of a document application/yaml; got {given or 'none'!r}"
+    return f"expected a body with 'Content-Type: application/json', or application/yaml, of a query also text/sql; got {given or 'none'!r}"
 
 
 def media_type(headers: Mapping[str, str]) -> str:

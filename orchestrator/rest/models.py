@@ -34,6 +34,9 @@ QUERY_EXAMPLE: dict[str, Any] = {
     "outputs": [{"stream": "per_ip", "input": "window"}],
 }
 STREAM_EXAMPLE = QUERY_EXAMPLE["streams"][0]
+SQL_EXAMPLE = """CREATE STREAM visits (ip VARCHAR NOT NULL, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '2' SECOND);
+SELECT ip, count(*) AS visits FROM TABLE(TUMBLE(TABLE visits, DESCRIPTOR(ts), INTERVAL '30' SECOND)) GROUP BY ip, window_start, window_end
+"""
 
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
@@ -69,6 +72,11 @@ class QuerySummary(Model):
     subqueries: int
     instances: int
     rows: dict[str, int] = Field(description="Output stream → rows that came out, as last reported.")
+    recovery: dict[str, Any] | None = Field(
+        None,
+        description="Of a query that recovers: is it `recovering` now, `attempts`, the `reason` of the last, and its `checkpoints`: "
+        "how often one is taken (`interval_s`), for how long its instances stood still (`took_us`), and the `last`, with its `age_s`.",
+    )
 
 
 class SubquerySummary(Model):
@@ -164,7 +172,6 @@ class QueryDetail(QuerySummary):
     epoch: int
     attempt: int = Field(0, description="How often it has recovered.")
     recovers: bool = False
-    recovery: dict[str, Any] | None = Field(None, description="Attempts, the reason of the last, checkpoints; none: it does not.")
     plan: PlanSummary
     placed: list[PlacedInstance]
     outputs: dict[str, list[StreamProducer]]
@@ -335,6 +342,15 @@ class SubscriptionRequest(BaseModel):
     keep: float = Field(
         60.0, ge=KEEP_S_MIN, le=KEEP_S_MAX, allow_inf_nan=False, description="Seconds that rows are held for a client that is gone."
     )
+    resumable: bool = Field(False, description="Another process may go on with it, of a query that recovers.")
+    resume: bool = Field(False, description="It goes on with the one of that id, which has to be there.")
+    claim: str = Field("", max_length=100, description="Who asks: the same process, asking twice, has it once.")
+
+
+class SubscriptionInfo(SubscriptionRequest):
+    """A reader of an output stream, as it was taken down."""
+
+    holder: int = Field(description="How many processes had it before.")
 
 
 class InstanceManagerInfo(Model):

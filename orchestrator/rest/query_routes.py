@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from cep.errors import ClusterError, Conflict, QueryFailed
@@ -19,6 +19,7 @@ from orchestrator.rest.bodies import DocumentRoute, document
 from orchestrator.rest.client import client_of
 from orchestrator.rest.disk_room import check_room
 from orchestrator.rest.examples import EXAMPLES
+from orchestrator.rest.sql_texts import is_sql, query_of_text
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import (
     ForgetQuery,
@@ -35,17 +36,20 @@ router = APIRouter(route_class=DocumentRoute)
 _QUERY_BODY = {
     "requestBody": {
         "required": True,
-        "description": "A query. JSON, or YAML with `Content-Type: application/yaml`.",
+        "description": "A query. JSON, YAML with `Content-Type: application/yaml`, or SQL with `Content-Type: text/sql`.",
         "content": {
             kind: {
                 "schema": {"$ref": "#/components/schemas/Query"},
                 "examples": {"per ip": {"value": models.QUERY_EXAMPLE}} | {name: {"value": each} for name, each in EXAMPLES.items()},
             }
             for kind in ("application/json", "application/yaml")
-        },
+        }
+        | {"text/sql": {"schema": {"type": "string"}, "example": models.SQL_EXAMPLE}},
     }
 }
 
+
+Name = Annotated[str | None, Query(description="The name of a query that is SQL; a document has its own.")]
 
 _NOT_YET: dict[int | str, dict[str, Any]] = {
     202: {"model": models.QueryDetail, "description": "It is deployed, and was not there at the time-out."}
@@ -54,14 +58,20 @@ _NOT_YET: dict[int | str, dict[str, Any]] = {
 
 @router.post("/queries", status_code=201, response_model=models.QueryDetail, responses=_NOT_YET, openapi_extra=_QUERY_BODY)
 async def deploy(
-    request: Request, response: Response, api: InjectedApi, start: bool = True, wait: Wait = False, timeout: Timeout = 600.0
+    request: Request,
+    response: Response,
+    api: InjectedApi,
+    start: bool = True,
+    wait: Wait = False,
+    timeout: Timeout = 600.0,
+    name: Name = None,
 ) -> Any:
     """Plans a query, places it and starts it (`start=false`: only makes it ready).
 
     With `wait` the answer comes when it runs or is ready; 202 if it is still not there at the time-out, 409 with the cause if it
     has failed (it is kept, to be looked at), 409 if it was stopped.
     """
-    query = await _query(request)
+    query = await _query(request, api, name)
     audit.about(request, query.name)
     check_room(api.store, api.config.home)
     files = await api.files(query)
@@ -70,14 +80,14 @@ async def deploy(
     goal = "running" if start else "ready"
     settled = await _settled(api, query.name, goal, timeout) if wait else True
     response.status_code = 201 if settled else 202
-    detail = await api.ask(_detail(query.name))
+    detail = await _detail(api, query.name)
     return _started(detail) if wait else detail
 
 
 @router.get("/queries", response_model=list[models.QuerySummary])
 async def list_queries(api: InjectedApi) -> Any:
     """All queries, over or not, by name."""
-    return await api.ask(lambda state: [views.summary(state, state.queries[name]) for name in sorted(state.queries)])
+    return [views.aged(each, api.wall()) for each in await api.ask(views.summaries)]
 
 
 @router.get("/queries/{name}", response_model=models.QueryDetail)
@@ -88,9 +98,9 @@ async def inspect(name: str, api: InjectedApi, until: Until = None, timeout: Tim
     instances are not asked what they have done and wait for, which takes longer than the rest.
     """
     if until is not None:
-        await api.ask(_detail(name))
+        await _detail(api, name)
         await _settled(api, name, until, timeout)
-    detail = await api.ask(_detail(name))
+    detail = await _detail(api, name)
     return await _with_figures(api, detail) if figures else detail
 
 
@@ -103,16 +113,16 @@ async def plan_of(name: str, api: InjectedApi) -> dict[str, Any]:
 @router.get("/queries/{name}/explain", response_model=models.Explanation)
 async def explain_query(name: str, api: InjectedApi) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
-    detail = await _with_figures(api, await api.ask(_detail(name)))
+    detail = await _with_figures(api, await _detail(api, name))
     moved = views.moved(detail["tables"]) + views.move_lines(detail["moved"])
     return {"text": await run_in_threadpool(explain, await api.ask(_plan(name))) + moved + views.observed_pre_aggregation(detail["placed"])}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
-async def explain_document(request: Request, api: InjectedApi) -> Any:
+async def explain_document(request: Request, api: InjectedApi, name: Name = None) -> Any:
     """The plan a query would get now, in place of the deployed one of its name if there is one. Nothing is deployed; what could not be
     deployed is refused as deploying it would be."""
-    query = await _query(request)
+    query = await _query(request, api, name or "explained")
     plan = await confirmed(api.service.plan(query, await api.files(query)))
     return {"text": await run_in_threadpool(explain, plan)}
 
@@ -122,9 +132,9 @@ async def start_query(name: str, api: InjectedApi, wait: Wait = False, timeout: 
     """Runs a query that was deployed with `start=false`. With `wait` as for deploying one."""
     await api.do(StartQuery(name))
     if not wait:
-        return await api.ask(_detail(name))
+        return await _detail(api, name)
     await _settled(api, name, "running", timeout)
-    return _started(await api.ask(_detail(name)))
+    return _started(await _detail(api, name))
 
 
 @router.post("/queries/{name}/stop", response_model=models.QueryDetail)
@@ -136,7 +146,7 @@ async def stop_query(name: str, api: InjectedApi, drain: bool = False, wait: Wai
     await api.do(StopQuery(name, drain))
     if wait:
         await _settled(api, name, "stopped", timeout)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.post("/queries/{name}/rebalance", response_model=models.QueryDetail)
@@ -146,7 +156,7 @@ async def rebalance(name: str, wanted: models.RebalanceRequest, api: InjectedApi
     await api.do(MoveBuckets(name, head, tuple(wanted.table)))
     if wait:
         await api.wait(lambda state: _has_moved(state, name, head), timeout)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.post("/queries/{name}/move", response_model=models.QueryDetail)
@@ -162,7 +172,7 @@ async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wa
         refused = await api.ask(lambda state: state.query(name).refused)
         if refused:
             raise Conflict(refused)
-    return await api.ask(_detail(name))
+    return await _detail(api, name)
 
 
 @router.delete("/queries/{name}", status_code=204)
@@ -180,8 +190,10 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     return await api.figures(get="dead_letters", query=name)
 
 
-async def _query(request: Request) -> CepQuery:
-    """The query of a document."""
+async def _query(request: Request, api: Api, name: str | None) -> CepQuery:
+    """The query of a document, or of a text of SQL."""
+    if is_sql(request):
+        return await query_of_text(request, api, name)
     found = await document(request)
     return await run_in_threadpool(lambda: queries.from_json(found))
 
@@ -218,8 +230,8 @@ def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
     return True if record is None or is_over(record.state) or record.move is None or record.move.number > number else None
 
 
-def _detail(name: str) -> Callable[[ClusterState], dict[str, Any]]:
-    return lambda state: views.detail(state, state.query(name))
+async def _detail(api: Api, name: str) -> dict[str, Any]:
+    return views.aged(await api.ask(lambda state: views.detail(state, state.query(name))), api.wall())
 
 
 def _plan(name: str) -> Callable[[ClusterState], physical.PhysicalPlan]:

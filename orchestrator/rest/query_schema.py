@@ -136,7 +136,7 @@ def _query() -> dict[str, Any]:
         "message_policy": {"enum": list(MESSAGE_POLICIES)},
         "rebalance": {"enum": list(REBALANCE)},
         "windows_per_row_max": {"type": "integer", "minimum": 1},
-        "hosts": {"enum": list(HOSTS)},
+        "hosts": {"anyOf": [{"enum": list(HOSTS)}, {"type": "integer", "minimum": 1}]},
         "recover": {"enum": [each for each in RECOVER if each != "at-once"]},
         "checkpoint": _DURATION,
         "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},

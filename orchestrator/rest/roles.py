@@ -3,7 +3,7 @@
 Rules:
 1. What changes queries, streams or placement needs `deploy`; what shows a query's rows, dead letters among them, does so too.
 2. Rows go in with `publish` and come out with `subscribe` for that stream, whose name is in the path, in the body, or found out (`OWN`).
-3. What concerns the cluster as a whole, its keys and who asked for what, needs `admin`. All else that is only looked at, `read`.
+3. What concerns the cluster as a whole, its keys and the record of requests, needs `admin`. All else that is only looked at, `read`.
 4. The description of REST needs a token, and no role; `/cluster` tells one without `read` where sockets are. `/health` needs nothing, and
    says little without a token.
 """

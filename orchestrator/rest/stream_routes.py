@@ -102,18 +102,24 @@ async def close_publisher(name: str, publisher: str, api: InjectedApi, keep_open
 
 
 @router.post("/streams/{name}/subscriptions", status_code=201)
-async def subscribe(name: str, wanted: models.SubscriptionRequest, api: InjectedApi) -> models.SubscriptionRequest:
-    """Registers a subscription, also to a stream whose query is not deployed yet: nothing of it is lost."""
+async def subscribe(name: str, wanted: models.SubscriptionRequest, api: InjectedApi) -> models.SubscriptionInfo:
+    """Registers a subscription, also to a stream whose query is not deployed yet: nothing of it is lost. With `resume` the process that
+    asks takes over one that another had."""
     check_name("a stream", name, "")
     check_name("a subscription", wanted.id, "/id")
-    await api.do(Subscribe(SubscriptionRecord(name, wanted.id, wanted.endpoint, wanted.on_slow, wanted.keep)))
-    return wanted
+    terms = wanted.on_slow, wanted.keep, wanted.resumable
+    record = SubscriptionRecord(name, wanted.id, wanted.endpoint, *terms, claim=wanted.claim)
+    await api.do(Subscribe(record, wanted.resume))
+    found = await api.ask(lambda state: state.subscriptions[name].get(wanted.id))
+    if found is None or found.claim != wanted.claim:
+        raise Conflict(f"subscription {wanted.id!r} of stream {name!r} was given up, or taken over by another process, just now")
+    return models.SubscriptionInfo(**wanted.model_dump(), holder=found.holder)
 
 
 @router.delete("/streams/{name}/subscriptions/{subscription}", status_code=204)
-async def unsubscribe(name: str, subscription: str, api: InjectedApi) -> None:
-    """Takes a subscription back."""
-    await api.do(Unsubscribe(name, subscription))
+async def unsubscribe(name: str, subscription: str, api: InjectedApi, claim: str | None = None) -> None:
+    """Takes a subscription back; with `claim`, if it is that of the process that has it now."""
+    await api.do(Unsubscribe(name, subscription, claim))
 
 
 _ROWS_BODY = {

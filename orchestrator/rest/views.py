@@ -32,6 +32,11 @@ _NOT_READING = frozenset(("ended", "stopped", "failed"))
 _AT_HOME = frozenset(("ready", "running", "ended"))
 
 
+def summaries(state: ClusterState) -> list[dict[str, Any]]:
+    """Of all queries, by name."""
+    return [summary(state, state.queries[name]) for name in sorted(state.queries)]
+
+
 def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
     """One line of the list of queries."""
     plan = state.plans[record.name]
@@ -44,6 +49,7 @@ def summary(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "subqueries": len(plan.subqueries),
         "instances": len(plan.instances),
         "rows": rows_out(state, record),
+        "recovery": _recovery(state, record),
     }
 
 
@@ -55,7 +61,6 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
         "epoch": record.epoch,
         "attempt": record.attempt,
         "recovers": recovers(plan),
-        "recovery": _recovery(state, record),
         "plan": {
             "subqueries": [{"name": s.name, "operators": list(s.operators), "stateful": s.stateful} for s in plan.subqueries],
             "cost": plan.cost,
@@ -74,7 +79,17 @@ def detail(state: ClusterState, record: QueryRecord) -> dict[str, Any]:
 def _recovery(state: ClusterState, record: QueryRecord) -> dict[str, Any] | None:
     """How often it has recovered and why, and its checkpoints; None: it does not."""
     taken = state.taking.described(record.name)
-    return None if taken is None else {"attempts": record.attempt, "reason": record.reason, "checkpoints": taken}
+    if taken is None:
+        return None
+    return {"recovering": record.state == "recovering", "attempts": record.attempt, "reason": record.reason, "checkpoints": taken}
+
+
+def aged(document: dict[str, Any], wall_s: float) -> dict[str, Any]:
+    """`summary` or `detail`, at that time since 1970: it says how old the last checkpoint is, by the clock that committed it."""
+    last = (document["recovery"] or {"checkpoints": {}})["checkpoints"].get("last")
+    if last is not None:
+        last["age_s"] = round(max(0.0, wall_s - last["at"]), 3)
+    return document
 
 
 def _table(state: ClusterState, record: QueryRecord, head: str) -> dict[str, Any]:

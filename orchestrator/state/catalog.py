@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cep.config import node
 from cep.errors import Conflict, NotFound
@@ -70,8 +71,9 @@ class Catalog:
             if stream not in self.model.publishers:
                 self.desired.delete(node("publishers", stream))
 
-    def subscribe(self, subscription: SubscriptionRecord) -> list[str]:
-        """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query."""
+    def subscribe(self, subscription: SubscriptionRecord, resumes: bool = False) -> list[str]:
+        """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query. NotFound: it `resumes` what
+        there is not."""
         declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
         if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
             what = "is published by clients" if declared.files is None else "is read from files"
@@ -79,17 +81,32 @@ class Catalog:
         there = self.model.subscriptions[subscription.stream]
         if subscription.id not in there:
             self.model.quotas.check_subscribers(subscription.stream, len(there) + 1)
+        subscription = _held(subscription, there.get(subscription.id), resumes)
         if not there:  # a folder of its own, which goes with the last
             self.desired.put(node("subscriptions", subscription.stream), None)
         self.model.subscriptions.put(subscription.stream, subscription.id, subscription)
         self.desired.put(node("subscriptions", subscription.stream, subscription.id), subscription.to_json())
         return self.model.feeding(subscription.stream)
 
-    def unsubscribe(self, stream: str, id_: str) -> list[str]:
-        """The queries it concerns."""
+    def unsubscribe(self, stream: str, id_: str, claim: str | None = None) -> list[str]:
+        """The queries it concerns. With a `claim`: another process may have it by now."""
+        known = self.model.subscriptions[stream].get(id_)
+        if known is not None and claim not in (None, known.claim):
+            return []
         if self.model.subscriptions.take(stream, id_) is None:
             return []
         self.desired.delete(node("subscriptions", stream, id_))
         if stream not in self.model.subscriptions:
             self.desired.delete(node("subscriptions", stream))
         return self.model.feeding(stream)
+
+
+def _held(subscription: SubscriptionRecord, known: SubscriptionRecord | None, resumes: bool) -> SubscriptionRecord:
+    """With the number of its holder. Raises NotFound: it is to be resumed, and there is none, or none that can be."""
+    if resumes and (known is None or not known.resumable):
+        raise NotFound(
+            f"stream {subscription.stream!r} has no subscription {subscription.id!r} to resume: it was given up, or its query is over"
+        )
+    if known is None:
+        return subscription
+    return replace(subscription, holder=known.holder + (known.claim != subscription.claim))

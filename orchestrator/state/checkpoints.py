@@ -21,7 +21,7 @@ from cep.plan.checkpoints import CheckpointNumber, folder_of, manifest_name, rec
 from orchestrator.records import CommittedCheckpoint, Now, QueryCheckpoints, QueryRecord, Status, StoredPiece
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
-from orchestrator.state.events import WriteManifest
+from orchestrator.state.events import ClearCheckpoints, WriteManifest
 
 #: Of an instance's time, what checkpoints may cost.
 SHARE = 0.03
@@ -53,6 +53,7 @@ class Checkpoints:
         """A query that recovers has none yet."""
         if recovers(self.model.plans[name]):
             self.model.checkpoints[name] = QueryCheckpoints()
+            self.desired.do(ClearCheckpoints(folder_of(name, self.model.queries[name].epoch)))
 
     def forget(self, name: str) -> None:
         self._courses.pop(name, None)

@@ -76,7 +76,7 @@ from orchestrator.state.events import (
     UndeclareStream,
     Unsubscribe,
 )
-from orchestrator.state.keys import Keys
+from orchestrator.state.keys import ClusterKeys
 from orchestrator.state.quarantine import Quarantine, readable
 from orchestrator.state.quotas import Quotas
 from orchestrator.state.tables import check_table
@@ -95,7 +95,7 @@ class ClusterState(ClusterModel):
         self._catalog = Catalog(self, self._desired)
         self.taking = Checkpoints(self, self._desired, term)
         self._deployments = Deployments(self, self._catalog, self._desired, self.taking)
-        self.keys = Keys(self._desired)
+        self.keys = ClusterKeys(self._desired)
 
     def handle(self, event: Event, now: Now) -> list[ClusterCommand]:
         """What is to be written because of `event`, in order.
@@ -166,10 +166,10 @@ class ClusterState(ClusterModel):
                 self._catalog.open_publisher(publisher)
             case ClosePublisher(stream_name, name):
                 self._catalog.close_publisher(stream_name, name)
-            case Subscribe(subscription):
-                return self._catalog.subscribe(subscription)
-            case Unsubscribe(stream_name, id_):
-                return self._catalog.unsubscribe(stream_name, id_)
+            case Subscribe(subscription, resumes):
+                return self._catalog.subscribe(subscription, resumes)
+            case Unsubscribe(stream_name, id_, claim):
+                return self._catalog.unsubscribe(stream_name, id_, claim)
             case ManagersSeen(managers, deaths):
                 self.deaths = deaths
                 return self._see_managers(managers)

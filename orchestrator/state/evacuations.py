@@ -3,7 +3,8 @@
 1. A host that is leaving gets nothing new: no plan, no move and no balancing places anything there.
 2. What it has moves away, of each query one instance at a time, to where there is least.
 3. A query with an instance that cannot move at all fails at once, for waiting would not help. One with an instance that could move
-   and is still there at the end of `PATIENCE_S` fails then. Both say so, and why.
+   and is still there at the end of `PATIENCE_S` fails then. Both say so, and why. One that has ended does not move, and nothing waits
+   for it but the end of its query.
 4. It is over when the host is gone, with its instance managers, or has joined anew, as another agent.
 """
 
@@ -22,6 +23,8 @@ from orchestrator.state.life_cycle import is_over
 PATIENCE_S = 20.0
 LOOK_S = 1.0
 """So often it is tried again to move what could not be moved for something else that was under way."""
+NOWHERE = "there is no instance manager on another host"
+ENDED = "it has ended, and what has ended stays where it is until its query is over"
 _BEFORE_ITS_END = frozenset(("deploying", "ready", "running"))
 
 
@@ -75,6 +78,8 @@ def onward(model: ClusterModel, record: QueryRecord) -> QueryRecord:
     if record.state != "running" or record.move is not None:
         return record
     for instance in _leaving(model, record):
+        if _has_ended(model, record, instance):
+            continue  # a move would be given up, again and again, and keep the others here
         if (refuge := _refuge(model, record, instance)) is not None:
             try:
                 return moves.begun(model, record, instance.subquery, instance.index, refuge)
@@ -107,10 +112,11 @@ def _refuge(model: ClusterModel, record: QueryRecord, instance: Instance) -> str
     """The instance manager where it is to go: not beside another instance of its subquery, if that can be; where least is."""
     beside = [each.im for each in model.plans[record.name].instances_of(instance.subquery)]
     own = {_host(model, record, each) for each in model.plans[record.name].instances} - model.leaving.keys()
-    packed = model.plans[record.name].query.options.hosts == "packed" and bool(own)
+    most = model.plans[record.name].query.options.hosts_max
+    is_full = most is not None and len(own) >= most
 
     def preference(manager: InstanceManager) -> tuple[bool, int, int, str]:
-        return packed and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
+        return is_full and manager.host not in own, beside.count(manager.im), model.hosted_by(manager.im), manager.im
 
     best = min(model.staying(), key=preference, default=None)
     return None if best is None else best.im
@@ -120,10 +126,17 @@ def _never(model: ClusterModel, record: QueryRecord, instance: Instance, now: No
     if (why := why_it_stays(model.plans[record.name], instance.subquery)) is not None:
         return why
     may_come = not model.has_looked or now.steady < model.judge_from
-    return None if may_come or any(model.staying()) else "there is no instance manager on another host"
+    return None if may_come or any(model.staying()) else NOWHERE
+
+
+def _has_ended(model: ClusterModel, record: QueryRecord, instance: Instance) -> bool:
+    status = model.status(record, instance)
+    return status is not None and status.state == "ended"
 
 
 def _not_yet(model: ClusterModel, record: QueryRecord, instance: Instance) -> str:
+    if _has_ended(model, record, instance):
+        return ENDED
     if record.move is not None:
         return record.move.described
     if record.state != "running":

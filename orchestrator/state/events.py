@@ -105,9 +105,10 @@ class ClosePublisher:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """An output stream will be read."""
+    """An output stream will be read. `resumes`: there is such a subscription, which another process has had."""
 
     subscription: SubscriptionRecord
+    resumes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class Unsubscribe:
 
     stream: str
     id: str
+    claim: str | None = None  # of the process that has it; None: whichever
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,5 +261,12 @@ class WriteManifest:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class ClearCheckpoints:
+    """A deployment begins: what is in `folder` is not its own, but of a cluster that had the folder of all checkpoints before."""
+
+    folder: str
+
+
 NodeCommand = Put | Delete
-ClusterCommand = NodeCommand | WriteManifest
+ClusterCommand = NodeCommand | WriteManifest | ClearCheckpoints

@@ -20,7 +20,7 @@ SWEEP_S = 30.0
 """How long a key that has ended may still stand there, beyond which none is given to any process."""
 
 
-class Keys:
+class ClusterKeys:
     """Changes what should be true in ZooKeeper below `/keys`."""
 
     def __init__(self, desired: DesiredNodes) -> None:

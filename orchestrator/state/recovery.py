@@ -22,8 +22,8 @@ SUSPECT_MAX = 100  # of the processes that a query has lost since its last check
 
 def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
     """The signal of what has happened to it: none, a loss from which it can go on, or a failure."""
-    if not why(model, record, now):
-        return frozenset()
+    if not why(model, record, now) or missing(model, record).keys() != certainly_lost(model, record, now).keys():
+        return frozenset()  # those that may come yet have places there
     if strikes(model, record) > STRIKES_MAX or has_killed(model, record):
         return frozenset(("failure",))
     return frozenset(("loss",)) if model.living() else frozenset()

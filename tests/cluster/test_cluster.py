@@ -43,12 +43,6 @@ from tests.support.visits import BASE_MS, answers, answers_of, copies, expected,
 from tests.support.waiting import HANG_S, until
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2) as started:
-        yield started
-
-
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A name of its own for the query of each test: they share the cluster."""

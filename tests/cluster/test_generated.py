@@ -25,7 +25,6 @@ from driver import LocalCluster, Publisher, Running
 from tests.reference import Answer, Partition, assert_same_answer, blocks
 from tests.reference.engine import TimedRow
 from tests.strategies.seeded import published, published_cases, read, read_cases
-from tests.support import functions_of_users, user_functions
 from tests.support.deployed import named, partition_number
 from tests.support.running import cuts, expected_of, outputs_of, records_of, values_of_array
 from tests.support.waiting import until
@@ -37,12 +36,6 @@ pytestmark = pytest.mark.timeout(900)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("data")
-
-
-@pytest.fixture(scope="module")
-def cluster(folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, data=[folder], modules=[user_functions, functions_of_users]) as started:
-        yield started
 
 
 @published_cases()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.faults.kills import Answers, Result, expected, run
+from benchmarks.faults.kills import Answers, KillReport, expected, run
 
 
 @pytest.mark.long
@@ -22,7 +22,7 @@ def test_what_is_expected() -> None:
 
 
 def test_what_is_wrong_is_said() -> None:
-    result = Result()
+    result = KillReport()
     result.done["im: kill"] += 2
     result.back_s["im: kill"] += [1.0, 3.0]
     result.wrong.append("query 'q0' hangs")

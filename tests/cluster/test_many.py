@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ from tests.support.waiting import HANG_S, until
 __all__ = ["name"]  # fixture
 
 MANY = 200
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, numa=False) as started:
-        yield started
 
 
 def query(name: str, least: int = 0) -> Query:

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.faults.cuts import LONG_SESSION_S, Flow, cut
+from benchmarks.faults.cuts import LONG_SESSION_S, PacedFlow, cut
 from benchmarks.faults.hosts import HostCluster, host_cluster
-from benchmarks.faults.namespaces import Network, NoNamespaces, network
+from benchmarks.faults.namespaces import HostNetwork, network
 from driver import QueryFailed
 from tests.cluster.test_moves import Flow as ChainedFlow
 from tests.cluster.test_moves import Reading, chained
 from tests.cluster.test_moves import expected as chained_answers
+from tests.support.host_network import net
 from tests.support.joined_hosts import where
 from tests.support.visits import answers, expected, rows, windows
 from tests.support.visits import visits as declared
 from tests.support.waiting import until
 
+__all__ = ["net"]  # a fixture
+NETWORK = "tn"
 pytestmark = pytest.mark.long  # nine processes start on three hosts; `test_hosts.py` has the same on loopback
 
 RATE = 50_000
@@ -25,16 +28,7 @@ SESSION_S = 5.0
 
 
 @pytest.fixture(scope="module")
-def net() -> Iterator[Network]:
-    try:
-        with network("tn", 3) as made:
-            yield made
-    except NoNamespaces as error:
-        pytest.skip(f"no network namespaces: {error}")
-
-
-@pytest.fixture(scope="module")
-def cluster(net: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
+def cluster(net: HostNetwork, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
     with host_cluster(net, tmp_path_factory.mktemp("keys"), SESSION_S) as made:
         yield made
 
@@ -65,7 +59,7 @@ def test_nor_one_way(cluster: HostCluster, seconds: float, out: bool, into: bool
 
 
 @pytest.mark.long
-def test_a_cut_of_14_s_within_a_session_of_20(net: Network, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_cut_of_14_s_within_a_session_of_20(net: HostNetwork, tmp_path_factory: pytest.TempPathFactory) -> None:
     with network("tl", 3) as other, host_cluster(other, tmp_path_factory.mktemp("keys"), LONG_SESSION_S) as made:
         found = cut(made, "cut-14", RATE, 14.0)
     assert found.is_right, found
@@ -74,7 +68,7 @@ def test_a_cut_of_14_s_within_a_session_of_20(net: Network, tmp_path_factory: py
 def test_a_cut_that_is_longer_than_the_session_fails_the_query(cluster: HostCluster) -> None:
     """It never looks complete: neither the query nor its reader ends as if it were."""
     with cluster.client() as client:
-        flow = Flow(client, "torn", RATE)
+        flow = PacedFlow(client, "torn", RATE)
         until(lambda: flow.found.counted > 0)
         cluster.net.cut(2)
         try:

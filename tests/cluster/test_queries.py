@@ -16,11 +16,11 @@ from cep.transport import wire
 from cep.transport.sockets import open_sockets
 from cep.transport.wire import Header
 from driver import TIME, Conflict, LocalCluster, Publisher, Query, QueryError, Running, Subscription, col, count, last, stream, sum_
-from tests.cluster.test_cluster import cluster, figures, name, wide, wide_rows
+from tests.cluster.test_cluster import figures, name, wide, wide_rows
 from tests.support.visits import BASE_MS, Row, copies, expected, rows, windows
 from tests.support.waiting import HANG_S, until
 
-__all__ = ["cluster", "name"]  # fixtures
+__all__ = ["name"]  # a fixture
 
 MINUTE_MS = 60_000
 

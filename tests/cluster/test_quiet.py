@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ PRICES = {"k": "int64", "price": "int64", "at": "timestamp[ms]"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("quiet")
-
-
-@pytest.fixture(scope="module")
-def cluster(folder: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2, data=[str(folder)]) as started:
-        yield started
 
 
 def priced(name: str, orders: Any, **options: Any) -> Query:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -14,12 +13,6 @@ import pytest
 from cep.model.streams import Stream
 from driver import Conflict, DataError, LocalCluster, Query, QueryError, Subscription, col, stream
 from tests.support.visits import BASE_MS, Row, answers, expected, millis, visits, windows
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=2) as started:
-        yield started
 
 
 @pytest.fixture

@@ -33,25 +33,24 @@ def test_an_instance_manager_or_those_of_a_query() -> None:
         targets("r", MANAGERS, ["q"], ())
 
 
-def test_a_query_on_two_instance_managers_gives_two_pictures(tmp_path: Path) -> None:
-    with LocalCluster(instances=2) as cluster:
-        cluster.deploy(windows("hot", parallelism=2))
-        asked = ["flame", "hot", "--output", str(tmp_path / "hot.svg"), "--seconds", "1", "--url", cluster.rest.url]
-        files = [tmp_path / "hot-im-0.svg", tmp_path / "hot-im-1.svg"]
-        over = threading.Event()
-        with cluster.publisher("hot.visits", keep_open=True) as out, ThreadPoolExecutor(1) as keeping_busy:
-            given = rows(100)
+def test_a_query_on_two_instance_managers_gives_two_pictures(cluster: LocalCluster, tmp_path: Path) -> None:
+    cluster.deploy(windows("hot", parallelism=2))
+    asked = ["flame", "hot", "--output", str(tmp_path / "hot.svg"), "--seconds", "1", "--url", cluster.rest.url]
+    files = [tmp_path / "hot-im-0.svg", tmp_path / "hot-im-1.svg"]
+    over = threading.Event()
+    with cluster.publisher("hot.visits", keep_open=True) as out, ThreadPoolExecutor(1) as keeping_busy:
+        given = rows(100)
 
-            def send() -> None:
-                while not over.is_set():
-                    out.send(given)
+        def send() -> None:
+            while not over.is_set():
+                out.send(given)
 
-            sent = keeping_busy.submit(send)
-            try:
-                until(lambda: all_drawn(CliRunner().invoke(app, asked), files))
-            finally:
-                over.set()
-            sent.result()
+        sent = keeping_busy.submit(send)
+        try:
+            until(lambda: all_drawn(CliRunner().invoke(app, asked), files))
+        finally:
+            over.set()
+        sent.result()
     for file in files:
         assert xml.parse(file).getroot().tag.endswith("svg")
 

@@ -14,7 +14,7 @@ from hibench.searching.probing import Probe
 from hibench.searching.search import Found, Limits, Tried, bracket, found, next_rate, search_rates
 from hibench.searching.searching import Searched, _gain
 from hibench.searching.simulated import Simulated
-from hibench.searching.steady import Stretch, Verdict, judged
+from hibench.searching.steady import SteadyVerdict, Stretch, judged
 
 LIMITS = st.builds(
     Limits,
@@ -118,7 +118,7 @@ def test_a_rate_that_failed_below_one_that_was_sustained_ends_nothing():
 
 def test_the_best_probe_is_one_that_was_sustained():
     tries = [(100, ""), (200, "a hiccup"), (200, ""), (400, "too much")]
-    probes = tuple(Probe(rate, Verdict(why_not), None) for rate, why_not in tries)
+    probes = tuple(Probe(rate, SteadyVerdict(why_not), None) for rate, why_not in tries)
     searched = Searched(Cell((0,), (0,), 1, True), Found(200, 400, "too much"), probes)
     assert searched.best is probes[2]
     assert replace(searched, found=None).best is None and replace(searched, found=Found(0, 100, "")).best is None

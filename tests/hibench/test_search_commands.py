@@ -20,6 +20,17 @@ def hibench(*arguments):
         (["search", "fixed-window", "--nodes", "1"], "--nodes: is for --grid"),
         (["search", "fixed-window", "--grid", "--nodes", "one"], "--nodes: expected numbers such as 1,2,8, got 'one'"),
         (["search", "fixed-window", "--grid", "--nodes", "999"], "--nodes: expected numbers from 1 to"),
+        (["search", "fixed-window", "--grid", "--hosts", "2"], "--hosts: is for --grid with --cluster"),
+        (["search", "fixed-window", "--cluster", "http://127.0.0.1:1", "--hosts", "2"], "--hosts: is for --grid"),
+        (["search", "fixed-window", "--cluster", "http://127.0.0.1:1", "--grid", "--hosts", "two"], "--hosts: expected numbers such as"),
+        (
+            ["search", "fixed-window", "--cluster", "http://127.0.0.1:1", "--grid", "--nodes", "2"],
+            "--nodes: is for the nodes of this machine",
+        ),
+        (
+            ["search", "fixed-window", "--cluster", "http://127.0.0.1:1", "--instances", "2"],
+            "--instances: is for a cluster that is started",
+        ),
         (["search", "fixed-window", "--instances", "9999"], "--instances: expected 1 to"),
         (["search", "fixed-window", "--seconds", "1"], "--seconds: expected at least three windows"),
         (["search", "fixed-window", "--latency-limit", "0s"], "--latency-limit: expected a duration"),

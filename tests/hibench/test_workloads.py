@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,8 +40,9 @@ def prepared(folder):
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["numa-on", "numa-off"])
-def cluster(request, folder):
-    with LocalCluster(instances=2, numa=request.param, data=[folder]) as running:
+def cluster(request, cluster, folder):
+    """The one of all tests is aware of NUMA nodes."""
+    with nullcontext(cluster) if request.param else LocalCluster(instances=2, numa=False, data=[folder]) as running:
         running.numa = request.param
         yield running
 

@@ -6,8 +6,10 @@ import json
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cep.model.packed import packed
 from orchestrator.metrics.server import Metrics, _answer, _take
 from orchestrator.reports import read_report
 
@@ -21,7 +23,7 @@ INSTANCE: dict[str, Any] = {
     "watermark": None,
     "waits_for": "",
     "cpu_ns": 1000,
-    "buckets": {"SQ2": [1, 2]},
+    "buckets": {"SQ2": packed(np.array([1, 2]))},
     "operators": [{"name": "m", "step": "map", "rows_in": 5, "ns_per_row": 1.5, "cpu_ns": 7}],
     "outputs": [{"name": "out", "blocked": False, "blocked_ns": 0, "latency_us": {"sum": 10, "counts": [1] * 19}}],
     "dead_letters": {"count": [["m", 1], [["m", "why"], 2]], "letters": [{"operator": "m", "reason": "why"}]},

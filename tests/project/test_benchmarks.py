@@ -19,12 +19,12 @@ import pytest
 from benchmarks import report
 from benchmarks.calibrate import Calibration
 from benchmarks.data import NAMED, Data, as_numbers, as_texts, dataset
-from benchmarks.harness import Harness, Outcome, figure_of, verdict
+from benchmarks.harness import Harness, RowOutcome, figure_of, verdict
 from benchmarks.lines import digest
 from benchmarks.measured import placement
 from benchmarks.measured.relay import percentiles
 from benchmarks.memory import ASKED
-from benchmarks.model import FIGURE_13, Model, aware, curve, markdown, not_aware
+from benchmarks.model import FIGURE_13, ReplicaModel, aware, curve, markdown, not_aware
 from benchmarks.pairs import Bar, Measured, change, measured, ratios
 from benchmarks.programs import NO_COMPILER, NO_RE2
 from benchmarks.rows import TABLE, Row, chosen
@@ -290,7 +290,7 @@ def test_each_kind_of_operator_answers_as_its_reference_does(name: str, shared_w
 
 def document(rate: float) -> report.Document:
     bar = Bar("rate", ">=", 0.8)
-    outcome = Outcome(Row("r", "what", ("us",), (bar,), reference=("them",)))
+    outcome = RowOutcome(Row("r", "what", ("us",), (bar,), reference=("them",)))
     outcome.ours, outcome.reference = [{"rate": rate}] * 8, [{"rate": 10.0}] * 8
     outcome.verdicts = [verdict(bar, outcome.ours, outcome.reference)]
     return dict(json.loads(json.dumps(report.to_json([outcome], 8))))
@@ -335,7 +335,7 @@ def test_the_model_over_one_node_is_what_its_cores_can_do() -> None:
     machine = Topology.bullion_s16()
     tuple_ns = 200 + 100 + 17 / 18 * 2 * (3 + 25 * 0.1)
     most = 18 / tuple_ns * 1e9
-    assert 0.97 * most < Model(aware(1, machine), machine, COSTS).throughput() < 1.03 * most
+    assert 0.97 * most < ReplicaModel(aware(1, machine), machine, COSTS).throughput() < 1.03 * most
 
 
 def test_the_model_grows_with_nodes_and_gains_by_awareness() -> None:

@@ -39,6 +39,17 @@ def test_trailing_windows() -> None:
     assert (found["value"], found["before"], found["at"]) == (50.0, 11.0, at(40)) and 11 < found["mean"] < 12
 
 
+def test_sql() -> None:
+    (code,) = blocks("docs/features/sql.md")
+    exec(code, {})
+
+
+def test_sql_statements() -> None:
+    statements, *_ = re.findall(r"```sql\n(.*?)```", (ROOT / "docs/features/sql.md").read_text(), re.DOTALL)
+    made = numa_cep.sql(statements)
+    assert [output.stream for output in made.outputs] == ["out"]
+
+
 def test_lookups(tmp_path: Path) -> None:
     """The rate that holds then; and once the file has been replaced, that of the file then."""
     (code,) = blocks("docs/features/lookups.md")

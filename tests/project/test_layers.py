@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -62,8 +63,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cep.world": {"cep.errors"},
     # the processes around it, which never import each other
     "instance_manager": {"cep"},
-    "orchestrator": {"cep"},
-    "driver": {"cep"},
+    "orchestrator": {"cep", "driver.streaming_sql"},  # a text of SQL becomes a query where POST /queries takes it
+    "driver": {"cep", "driver.builder", "driver.streaming_sql"},
+    "driver.builder": {"cep"},
+    "driver.streaming_sql": {"cep", "driver.builder"},  # makes what the builder makes, and knows of no cluster
     "numa_cep": {"cep", "driver"},
     "hibench": {"cep", "driver"},
 }
@@ -82,11 +85,8 @@ FEW: dict[str, dict[str, str]] = {
         "cep/world/zookeeper.py": "`Coordination` over it",
     },
     "numba": {
-        "cep/kernels/jit.py": "when and how kernels are compiled",
-        "cep/kernels/machine/libm.py": "functions of the C library",
-        "cep/kernels/machine/memory.py": "intrinsics: unaligned words, libc's memchr",
+        "cep/kernels/machine/instructions.py": "intrinsics: unaligned words, libc's memcmp, functions of the C library",
         "cep/kernels/machine/pipeline.py": "how kernels are compiled",
-        "cep/kernels/tables/table.py": "types of its arrays",
         "cep/kernels/machine/user_code.py": "compiles users' functions, which are no kernels",
     },
     "subprocess": {
@@ -127,8 +127,8 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/screen.py": "shows progress",
     },
     "os.environ": {
-        "cep/kernels/jit.py": "where compiled kernels are kept",
-        "cep/kernels/machine/pipeline.py": "which pipeline compiles kernels: it is decided where they are declared",
+        "cep/kernels/jit.py": "where compiled kernels are kept, and whether they are compiled",
+        "cep/kernels/machine/pipeline.py": "which pipeline compiles kernels: it is decided when the first is",
         "cep/transport/peers.py": "whose processes may speak",
         "driver/gateway.py": "the token, which no command line should show",
         "driver/processes/java.py": "JAVA_HOME and PATH",
@@ -144,7 +144,7 @@ FEW: dict[str, dict[str, str]] = {
         "hibench/engines/clusters.py": "the token, which no command line should show",
         "hibench/numa/report.py": "handed on to the processes that measure",
         "instance_manager/__main__.py": "which pipeline compiles kernels, before any is declared",
-        "orchestrator/__main__.py": "the token, which no command line should show",
+        "orchestrator/rest_process.py": "the token, which no command line should show",
     },
 }
 
@@ -161,10 +161,28 @@ def files() -> dict[str, Path]:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(parsed(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """What was parsed: looking for garbage among it takes time of the tests behind these."""
+    yield
+    nodes.cache_clear()
+    parsed.cache_clear()
+
+
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     """Full names of the modules that a file imports, wherever in it; `from cep.transport import wire` is `cep.transport.wire`."""
     found: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -204,7 +222,7 @@ def test_what_is_imported_in_few_places(wanted: str) -> None:
 
 def _uses(path: Path, wanted: str) -> bool:
     if wanted == "os.environ":
-        found = (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
+        found = (n for n in nodes(path) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name))
         return any(n.value.id == "os" and n.attr in ("environ", "getenv") for n in found)  # type: ignore[attr-defined]
     return any(name.split(".")[0] == wanted for name in imports(path))
 
@@ -219,7 +237,7 @@ def test_what_is_printed_is_text() -> None:
         (str(path.relative_to(ROOT)), call)
         for package in (*PACKAGES, "benchmarks", "simulation")
         for path in (ROOT / package).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
+        for call in nodes(path)
         if isinstance(call, ast.Call)
     ]
     assert {file for file, call in calls if _called(call) in MARKUP} == {"driver/terminal.py"}
@@ -231,15 +249,15 @@ def _called(call: ast.Call) -> str:
 
 
 def test_no_local_imports_and_no_imports_for_types_only() -> None:
-    """They hide cycles. The exceptions: the instance manager binds itself before it imports what touches memory, and Spark is loaded
-    where it runs, while type checkers want to know what comes back."""
+    """They hide cycles. The exceptions: the instance manager binds itself before it imports what touches memory, the orchestrator looks for
+    no garbage meanwhile, and Spark is loaded where it runs, while type checkers want to know what comes back."""
     found = []
     for module, path in files().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If)
             if inside and any(isinstance(each, ast.Import | ast.ImportFrom) for each in ast.walk(node)):
                 found.append(module)
-    allowed = {"instance_manager.__main__", "driver.engines"} | {
+    allowed = {"instance_manager.__main__", "orchestrator.__main__", "driver.engines"} | {
         m for m in found if m.startswith("hibench")
     }  # Spark is imported where it runs
     assert set(found) <= allowed
@@ -252,7 +270,7 @@ def test_all_is_complete(module: str) -> None:
     listed = loaded.__all__
     assert sorted(listed, key=lambda name: (not name.isupper(), name)) == list(listed) or sorted(listed) == list(listed)
     assert [name for name in listed if not hasattr(loaded, name)] == []
-    tree = ast.parse(files()[module].read_text())
+    tree = parsed(files()[module])
     if "__getattr__" in vars(loaded):  # it loads its names when they are asked for
         return
     if files()[module].name == "__init__.py":
@@ -261,6 +279,14 @@ def test_all_is_complete(module: str) -> None:
         public = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")}
     again = {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
     assert public <= set(listed) <= public | again
+
+
+@pytest.mark.parametrize("module", ["orchestrator.rest_process", "orchestrator.metrics.server", "driver.cli", "driver.local"])
+def test_what_runs_no_kernel_starts_without_numba(module: str) -> None:
+    """It takes a quarter of a second of a process's start."""
+    command = [sys.executable, "-c", f"import sys, {module}; print(*{{'numba', 'llvmlite'}} & set(sys.modules))"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100)
+    assert (done.stdout, done.stderr) == ("\n", "")
 
 
 #: A module takes 0.2 s.

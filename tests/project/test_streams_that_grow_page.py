@@ -9,11 +9,10 @@ from driver import LocalCluster, Query, col, stream
 from tests.support.paths import ROOT
 
 
-def test_the_example_of_the_page() -> None:
+def test_the_example_of_the_page(cluster: LocalCluster) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/features/streams_that_grow.md").read_text(), re.DOTALL)
-    with LocalCluster(instances=1) as cluster:
-        there: dict[str, Any] = {"cluster": cluster, "stream": stream, "Query": Query, "col": col}
-        exec(code, there)
-        old, new = ([row for batch in there[name] for row in batch.to_pylist()] for name in ("old", "new"))
+    there: dict[str, Any] = {"cluster": cluster, "stream": stream, "Query": Query, "col": col}
+    exec(code, there)
+    old, new = ([row for batch in there[name] for row in batch.to_pylist()] for name in ("old", "new"))
     assert sorted(row["ip"] for row in old) == ["10.0.0.1", "10.0.0.2"]
     assert sorted((row["ip"], row["price"]) for row in new) == [("10.0.0.1", None), ("10.0.0.2", 7)]

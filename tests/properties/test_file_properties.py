@@ -91,7 +91,7 @@ def test_ties_in_files_as_machine_code(case: FileCase, execution: Execution) -> 
 
 
 def test_where_no_record_begins_there_is_no_block() -> None:
-    """A record of several blocks stands between others, and what is sampled shows everybody's origin."""
+    """A record of several blocks stands between others, and what is sampled shows the origin of each."""
     files = TextFiles(("a.txt",), block_bytes=1024)
     stream = Stream("s", Schema.of({"t": "timestamp[us]", "n": "int64", "text": "string"}), ColumnRef("t"), 0, files)
     query = Query("sampled", (stream,), (Sample("half", "s", 0.5, seed=1),), (Output("out", "half"),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.schedule import SeededSchedule, Stuck, Task, Trace
+from simulation.schedule import ScheduleTrace, SeededSchedule, Stuck, Task
 
 
 def test_tasks_have_their_turns_when_they_want_them() -> None:
@@ -62,7 +62,7 @@ def test_what_goes_wrong_in_a_turn_ends_the_run() -> None:
 
 
 def test_traces_of_different_runs_have_different_hashes() -> None:
-    traces = [Trace(), Trace(keep=True), Trace()]
+    traces = [ScheduleTrace(), ScheduleTrace(keep=True), ScheduleTrace()]
     for trace, word in zip(traces, ("a", "a", "b"), strict=True):
         trace.note(1, "im-0", word)
     assert traces[0].digest == traces[1].digest != traces[2].digest

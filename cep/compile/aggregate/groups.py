@@ -19,7 +19,7 @@ _TOP, _OFFSET = np.uint64(56), np.uint64((1 << 56) - 1)
 
 @value
 class Groups:
-    """Entries `start` to `stop` of a table. `stays`: nobody will write its entries, so that what is read may be a view."""
+    """Entries `start` to `stop` of a table. `stays`: nothing will write its entries, so that what is read may be a view."""
 
     table: Table
     start: int

@@ -37,7 +37,7 @@ class Failure:
 
 
 @value
-class Result:
+class ChainResult:
     """What came out. `kept` are the rows handed in that `columns` are of, int64[m] ascending; None: all of them.
 
     `failures` are in the order of rows. Rows neither kept nor failed did not pass a filter.
@@ -55,11 +55,11 @@ class CompiledLoop:
     source: LoopSource
     kernel: Kernel | None
 
-    def run(self, columns: Columns, n: int, now_us: int, *more: np.ndarray | int) -> Result:
+    def run(self, columns: Columns, n: int, now_us: int, *more: np.ndarray | int) -> ChainResult:
         """Takes `n` rows through it. A failure's row is one of these `n`. `more`: what the kernel takes behind the rest."""
         source = self.source
         if self.kernel is None:
-            return Result(self._passed(columns, None), None, ())
+            return ChainResult(self._passed(columns, None), None, ())
         outputs = [_Output(f, n) for f in source.outputs]
         rows = np.empty(n, np.int64) if source.filters else _NO_ROWS
         failed_rows, failed_sites = np.empty((2, n), np.int64) if source.sites else (_NO_ROWS, _NO_ROWS)
@@ -73,12 +73,12 @@ class CompiledLoop:
         if failed or (source.filters and kept_count < n):
             kept = rows[:kept_count] if source.filters else np.delete(np.arange(n), failed_rows[:failed])
         elif source.same:
-            return Result(columns, None, ())
+            return ChainResult(columns, None, ())
         chosen = kept if kept is None or not source.filters else slice(0, kept_count)
         computed = {output.field.name: output.column(chosen) for output in outputs}
         passed = self._passed(columns, kept)
         failures = () if not failed else self._failures(failed_rows[:failed], failed_sites[:failed])
-        return Result(self._in_order(passed, computed) if passed else computed, kept, failures)
+        return ChainResult(self._in_order(passed, computed) if passed else computed, kept, failures)
 
     @cached_property
     def _reads(self) -> list[tuple[str, bool, bool]]:
@@ -139,7 +139,7 @@ class Chain:
     schema: Schema
     parts: tuple[ChainPart, ...]
 
-    def process(self, columns: Columns, n: int, now_us: int, cut: bool = False) -> Result:
+    def process(self, columns: Columns, n: int, now_us: int, cut: bool = False) -> ChainResult:
         """Takes `n` rows through the chain.
 
         Args:
@@ -170,7 +170,7 @@ class Chain:
             if result.kept is not None:
                 kept = result.kept if kept is None else kept[result.kept]
                 n = len(kept)
-        return Result(columns, kept, tuple(sorted(failures, key=lambda failure: failure.row)))
+        return ChainResult(columns, kept, tuple(sorted(failures, key=lambda failure: failure.row)))
 
     @cached_property
     def _only(self) -> CompiledLoop | None:
@@ -255,7 +255,7 @@ class _Builder:
             self.fields, self.steps = source.fields, []
 
 
-def _called(part: UserCall | Convert, columns: Columns, n: int) -> Result:
+def _called(part: UserCall | Convert, columns: Columns, n: int) -> ChainResult:
     """A user's function, as a loop that keeps all rows but those that failed; or texts of which some are too long, likewise."""
     if isinstance(part, Convert):
         made: Mapping[str, Column] = {}
@@ -265,7 +265,7 @@ def _called(part: UserCall | Convert, columns: Columns, n: int) -> Result:
         (made, failures), operator = part.run(columns, n), part.step.operator
     kept = np.delete(np.arange(n), [row for row, _ in failures]) if failures else None
     columns = with_columns(columns, made)
-    return Result(
+    return ChainResult(
         columns if kept is None else taken(columns, kept), kept, tuple(Failure(operator, row, reason) for row, reason in failures)
     )
 

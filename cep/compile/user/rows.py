@@ -11,7 +11,7 @@ from cep.compile.user.functions import called, check_callable_with, failure_text
 from cep.compile.user.values import WrongResult, check_of, column_of_values, python_values
 from cep.kernels.columns import Column
 from cep.kernels.jit import interpreting
-from cep.kernels.machine.user_code import LoopFunction, NotCompilable, array_of, out_of, row_loop
+from cep.kernels.loops import LoopFunction, NotCompilable, array_of, out_of, row_loop
 from cep.model.schema import DataType, Field
 
 #: How many times longer, at least, a row takes in plain Python than compiled; measured: docs/custom_functions.md.

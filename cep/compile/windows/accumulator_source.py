@@ -24,7 +24,7 @@ from cep.model.schema import DataType
 
 _IMPORTS = """from cep.kernels.jit import inlined
 from cep.kernels.windows.programs import ADD, COUNT, EMIT, FREE, GROUP, LAST, MERGE, RESET, SLOT, SLOTS_A_ROW, UPDATE, next_slot, slots_left
-from cep.kernels.tables.table import prefetch
+from cep.kernels.machine.memory import prefetch
 from cep.kernels.tables.group_table import number_block
 """
 

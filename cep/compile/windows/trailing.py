@@ -65,7 +65,7 @@ RowFilter = Callable[[Columns], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Answers:
+class RowAnswers:
     """The answers to rows `start` to before `stop` of a batch."""
 
     start: int
@@ -120,7 +120,7 @@ class TrailingState:
 
     # Rows in, answers out
 
-    def take(self, batch: Batch) -> Iterator[Answers | None]:
+    def take(self, batch: Batch) -> Iterator[RowAnswers | None]:
         """Rows in stream order, none before any that were taken; None where others may work. To be pulled to its end before anything
         else is called."""
         n, rows, desk = len(batch), self._numbered(batch), self._desk
@@ -159,14 +159,14 @@ class TrailingState:
             fitting = done * PIECE_BYTES // max(self.accumulator.written - written, 1)
             self._piece = max(1, min(2 * self._piece, fitting, PIECE_WORK))
 
-    def _answers(self, batch: Batch, start: int, stop: int) -> Answers:
+    def _answers(self, batch: Batch, start: int, stop: int) -> RowAnswers:
         rows = batch.take(slice(start, stop))
         failures: list[GroupFailure] = []
         made = Groups(self.accumulator.output, 0, stop - start)
         columns = results.answer_columns(self.spec, self.name, made, (rows.time, 0, 0), failures, rows.columns)
         self.failed += len(failures)
         self.failures += failures[: FAILURES_MAX - len(self.failures)]
-        return Answers(start, stop, {answer.field.name: columns[answer.field.name] for answer in self.spec.answers})
+        return RowAnswers(start, stop, {answer.field.name: columns[answer.field.name] for answer in self.spec.answers})
 
     def take_failures(self) -> tuple[list[GroupFailure], int]:
         """Results that could not be given since the last call: the first of them, and how many more there were."""

@@ -39,7 +39,7 @@ _OVER_MIN = 256
 _NONE = np.zeros(0, np.int64)
 
 
-class Block:
+class JoinBlock:
     """Rows of one input. `latest` is the greatest event time of them.
 
     Which are over is known piece by piece, a piece being what came together: (least event time of what is not over, first row, end,
@@ -110,7 +110,7 @@ class Side:
 
     def __init__(self, reach: int) -> None:
         self.reach, self.bounded = reach, reach < _FAR
-        self.blocks: list[Block] = []
+        self.blocks: list[JoinBlock] = []
 
     @property
     def bytes(self) -> int:
@@ -132,13 +132,13 @@ class Side:
 
     def add(self, batch: Batch, matched: np.ndarray) -> None:
         if not self.blocks or len(self.blocks[-1]) + len(batch) > BLOCK_ROWS:
-            self.blocks.append(Block(batch))
+            self.blocks.append(JoinBlock(batch))
         self.blocks[-1].add(batch, matched)
 
     def over(self, watermark: int, kept: bool) -> Iterator[tuple[HeldRows, np.ndarray]]:
         """(rows that are held, which of them met no partner) of what `watermark` has passed; where such rows are not `kept`, not of blocks
         that are over as a whole."""
-        left: list[Block] = []
+        left: list[JoinBlock] = []
         for block in self.blocks:
             if not kept and block.latest < watermark - self.reach:
                 continue
@@ -150,14 +150,14 @@ class Side:
         self.blocks = left
 
 
-def _keep(left: list[Block], block: Block) -> None:
+def _keep(left: list[JoinBlock], block: JoinBlock) -> None:
     """Puts it behind those that are `left`: as it is, made anew, or as a part of the last one."""
     crowded = bool(left) and len(left[-1]) + len(block) <= BLOCK_ROWS // 2
     if crowded:
         left[-1].add(*block.rest())
     elif block.over_rows > _OVER_MIN and 2 * block.over_rows > len(block):
         rest = block.rest()
-        left.append(Block(rest[0], len(block)))
+        left.append(JoinBlock(rest[0], len(block)))
         left[-1].add(*rest)
     else:
         left.append(block)

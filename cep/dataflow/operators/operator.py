@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from cep.compile.aggregate.results import describe_row
 from cep.compile.aggregate.window_state import AggregateSpec, GroupFailure, WindowState
-from cep.compile.chain.chain import Chain, Result
+from cep.compile.chain.chain import Chain, ChainResult
 from cep.compile.chain.text_room import TooMuch, long_rows, too_long
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX, DeadLetters, Letter
 from cep.dataflow.operators.pre_aggregation import Reduction
@@ -206,7 +206,7 @@ class SlowChainOperator(StatelessOperator):
         self.rows = max(1, self.rows // 2) if us > 2 * SLOW_US else 2 * self.rows if 2 * us < SLOW_US else self.rows
 
 
-def outcome(batch: Batch, result: Result, dead_letters: DeadLetters) -> Batch:
+def outcome(batch: Batch, result: ChainResult, dead_letters: DeadLetters) -> Batch:
     """The rows of `batch` that came out of a chain or loop; those that failed go to the dead letters."""
     for failure in result.failures:
         dead_letters.put(

@@ -98,7 +98,7 @@ class FileSink:
         return self.part - (self._file is not None)
 
     def go_on(self, part: int, waiting: Sequence[Staged]) -> None:
-        """Behind part `part`. What earlier attempts began, other than what is `waiting` to be finished, is of no use to anybody."""
+        """Behind part `part`. What earlier attempts began, other than what is `waiting` to be finished, is of no use any more."""
         self.part = part
         own = re.compile(rf"\.{re.escape(f'{self.stream}-{self.index:05}')}(-[0-9]+)?\.{re.escape(self.files.suffix)}")
         kept = {os.path.basename(each.path) for each in waiting}

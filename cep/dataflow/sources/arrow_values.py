@@ -16,7 +16,7 @@ from cep.model.schema import UNIT_US, Field
 
 
 @dataclass(frozen=True)
-class Taken:
+class ArrowValues:
     """A batch as it was given, and its columns as arrays of their fields' types; NULL where a value has no place there."""
 
     given: pa.RecordBatch
@@ -53,12 +53,12 @@ def _shown(value: pa.Scalar) -> str:
         return f"{value.cast(pa.int64())} of {value.type}"
 
 
-def taken(batch: pa.RecordBatch, fields: Sequence[Field]) -> Taken:
+def taken(batch: pa.RecordBatch, fields: Sequence[Field]) -> ArrowValues:
     """A column that is not there is NULL. Raises pa.ArrowException where one cannot be read at all."""
     there, names = set(batch.schema.names), [field.name for field in fields]
     columns = [_plain(batch.column(name)) if name in there else pa.nulls(batch.num_rows) for name in names]
     given = pa.RecordBatch.from_arrays(columns, names=names)
-    return Taken(given, {field.name: fitting(given.column(field.name), field) for field in fields})
+    return ArrowValues(given, {field.name: fitting(given.column(field.name), field) for field in fields})
 
 
 def check_type(given: pa.DataType, field: Field, where: str) -> None:

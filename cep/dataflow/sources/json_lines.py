@@ -16,7 +16,7 @@ import pyarrow.json
 
 from cep.compile.chain.chain import compile_chain
 from cep.compile.text import Bad, Parsed
-from cep.dataflow.sources.arrow_values import Taken, fitting
+from cep.dataflow.sources.arrow_values import ArrowValues, fitting
 from cep.dataflow.sources.event_time import line_parser, of_bad
 from cep.dataflow.sources.lateness import in_range
 from cep.dataflow.sources.lines import LineFormat, LineParser
@@ -76,14 +76,14 @@ class JsonLinesParser:
         times = times[times > MIN_TIME]
         return int(times[0]) if len(times) else None
 
-    def _taken(self, lines: _Lines) -> Taken:
+    def _taken(self, lines: _Lines) -> ArrowValues:
         """The objects of the lines that are some."""
         pieces: list[pa.RecordBatch] = []
         self._read(lines, 0, len(lines.starts), pieces)
         schema = self._options.explicit_schema
         given = pa.Table.from_batches(pieces, schema).combine_chunks().to_batches() if pieces else []
         batch = given[0] if given else pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
-        return Taken(batch, {field.name: self._fitting(batch.column(field.name), field) for field in self.fields})
+        return ArrowValues(batch, {field.name: self._fitting(batch.column(field.name), field) for field in self.fields})
 
     def _read(self, lines: _Lines, first: int, last: int, pieces: list[pa.RecordBatch]) -> None:
         """Lines [first, last)."""
@@ -137,7 +137,7 @@ class JsonLinesParser:
             return pa.ListArray.from_arrays(whole.offsets, self.iso.of(whole.values), field.type.arrow, mask=mask)
         return fitting(given, field)
 
-    def _times(self, found: Taken, lines: _Lines) -> np.ndarray:
+    def _times(self, found: ArrowValues, lines: _Lines) -> np.ndarray:
         """int64: the event time of every line, MIN_TIME where it has none."""
         times = np.full(len(lines.starts), MIN_TIME, np.int64)
         field = next((field for field in self.fields if field.name == self.event_time), None)
@@ -146,14 +146,14 @@ class JsonLinesParser:
             times[lines.taken] = np.where(in_range(values, self.times) & ~found.wrong(field), values, MIN_TIME)
         return times
 
-    def _bad(self, found: Taken, lines: _Lines, rows: np.ndarray) -> list[tuple[int, str]]:
+    def _bad(self, found: ArrowValues, lines: _Lines, rows: np.ndarray) -> list[tuple[int, str]]:
         bad: list[tuple[int, str]] = []
         for row in rows.tolist():
             field = next((field for field in self.fields if found.wrong(field)[row]), None)
             bad.append((int(lines.taken[row]), self._out_of_range(found, row) if field is None else found.reason(field, row)))
         return bad
 
-    def _out_of_range(self, found: Taken, row: int) -> str:
+    def _out_of_range(self, found: ArrowValues, row: int) -> str:
         field = next(field for field in self.fields if field.name == self.event_time)
         return f"{found.reason(field, row)}, which is out of its range: {odd_time(self.times)}"
 

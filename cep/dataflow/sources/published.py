@@ -370,14 +370,14 @@ class PublishedSource:
         if not self.publishers:
             gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
             if self.idle:
-                return f"nobody of stream {self.stream!r}, of which no publisher is open{gone}; it comes as far as what is read beside it"
+                return f"no publisher of stream {self.stream!r}: no publisher is open{gone}; it comes as far as what is read beside it"
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
         if full := [each for each in self.publishers.values() if each.waits_with]:
             keeps = f"it keeps {full[0].waits_with:,} bytes until then, and has no room for more"
             return f"a commit, as publisher {full[0].name} of stream {self.stream!r} does: {keeps}"
         idle = self.publishers.idle
         if len(idle) == len(self.publishers):
-            return f"nobody of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"
+            return f"no publisher of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"
         slowest = self.publishers[str(self.merge.slowest())]
         came = slowest.last_row_us
         ago = "no row yet" if came is None else f"last row {(now_us - came) / 1e6:.0f} s ago"

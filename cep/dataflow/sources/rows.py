@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX
-from cep.dataflow.sources.arrow_values import Taken, check_type, taken
+from cep.dataflow.sources.arrow_values import ArrowValues, check_type, taken
 from cep.dataflow.sources.blocks import BadRecord, Block, Extent, Piece
 from cep.dataflow.sources.event_time import ComputedTime, of_bad
 from cep.dataflow.sources.lateness import in_range
@@ -125,7 +125,7 @@ class RowFormat:
             pass
         return MIN_TIME
 
-    def times_of(self, found: Taken) -> np.ndarray:
+    def times_of(self, found: ArrowValues) -> np.ndarray:
         """int64[n], µs: the event times of all rows; MIN_TIME where a row has none."""
         columns: Columns = {field.name: from_arrow(found.arrays[field.name], field.type) for field in self.timed}
         if self.computed is not None:
@@ -211,12 +211,12 @@ class RowBlock:
         bad_rows, bad_times = of_bad(times, kept) if times is not None else (kept[:0], kept[:0])
         return Piece(columns, None if times is None else times[kept], kept, rows, place + rows, bad, len(wrong), bad_rows, bad_times)
 
-    def _bad(self, found: Taken, times: np.ndarray | None, row: int, place: int) -> BadRecord:
+    def _bad(self, found: ArrowValues, times: np.ndarray | None, row: int, place: int) -> BadRecord:
         record = found.record(row)[:RECORD_BYTES_MAX]
         field = next((field for field in self.format.fields if found.wrong(field)[row]), None)
         return BadRecord(place + row, self._untimed(found, row) if field is None else found.reason(field, row), record)
 
-    def _untimed(self, found: Taken, row: int) -> str:
+    def _untimed(self, found: ArrowValues, row: int) -> str:
         if self.format.computed is not None:
             return "event time: NULL, failed, or out of range"
         (field,) = self.format.timed

@@ -18,19 +18,23 @@ from __future__ import annotations
 import ctypes
 import operator
 import os
+import sys
 from collections.abc import Callable, Hashable, Mapping
+from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 import numba
+import numpy as np
 from numba import _dynfunc  # type: ignore[attr-defined]  # a module in C
 from numba.core import config as numba_config
-from numba.core import ir, types
+from numba.core import ir, sigutils, types
 from numba.core import typed_passes as typed
 from numba.core import untyped_passes as untyped
 from numba.core.codegen import JITCodeLibrary, get_host_cpu_features
 from numba.core.compiler import CompilerBase, _LowerResult
 from numba.core.compiler_machinery import register_pass
+from numba.core.errors import NumbaError as NumbaError  # for the other modules
 from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.ir_utils import build_definitions
 from numba.core.lowering import Lower
@@ -41,6 +45,9 @@ from numba.core.typing.templates import infer, infer_global, make_intrinsic_temp
 from numba.cpython.builtins import cast_int, do_minmax
 from numba.np.arrayobj import load_item, store_item
 
+from cep.kernels.jit import APART
+
+normalize_signature: Callable[[str], Any] = sigutils.normalize_signature
 config: Any = numba_config  # its attributes are made when it is imported, from NUMBA_* variables
 
 #: Is nothing of this used in this process?
@@ -54,6 +61,14 @@ if not STOCK:
     llvm.set_option("numba-cep", f"-force-vector-interleave={8 if _WIDE else 4}")
 if _WIDE and config.CPU_FEATURES is None and not STOCK:
     config.CPU_FEATURES = f"{get_host_cpu_features()},-prefer-256-bit"
+
+
+@cache
+def machine() -> bytes:
+    """What machine code depends on besides its sources."""
+    versions = (sys.version, numba.__version__, np.__version__, llvm.llvm_version_info)
+    cpu = (llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    return repr((versions, cpu, config.OPT, config.BOUNDSCHECK, *(["stock"] if STOCK else []))).encode()
 
 
 def _least(a: Any, b: Any) -> Any:
@@ -238,10 +253,6 @@ class Linkable(JITCodeLibrary):
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
-
-
-#: What the names of functions begin with that are not inlined.
-APART = "apart_"
 
 
 class Optimized(JITCodeLibrary):

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
-import numpy as np
 from numba.core import types as numba_types
 
 from cep.kernels.jit import count_compilation, generate
+from cep.kernels.loops import LoopFunction, NotCompilable
 from cep.model.schema import DataType, Field
-
-LoopFunction = Callable[..., None]
 
 types: Any = numba_types  # as `numba`, it says nothing of its types
 typeof: Any = numba.typeof
@@ -45,17 +43,8 @@ _PLAIN = "out[i] = result; valid[i] = 1"
 _OPTIONAL = "\n            ".join(("if result is not None:", "    out[i] = result", "    valid[i] = 1"))
 
 
-class NotCompilable(Exception):
-    """Why a function cannot be machine code, in one line."""
-
-
-def row_loop(function: Callable[..., Any], arguments: Sequence[DataType], result: Field) -> LoopFunction:
-    """A compiled `loop(start, n, called, at, *columns, out, valid)`: for each row i from `start` to before `n` where
-    `called[i]` (uint8[n]) is not 0 it sets `at[0]` (int64[1]) to i, calls, and sets `out[i]` and `valid[i]` (uint8[n], 0 before; left
-    0 for None). An error of the function is raised out of it. `columns` and `out` are as `array_of` makes them.
-
-    Raises NotCompilable: text or lists among the types, or Numba does not take it.
-    """
+def compiled_loop(function: Callable[..., Any], arguments: Sequence[DataType], result: Field) -> LoopFunction:
+    """As `cep.kernels.loops.row_loop`."""
     for type_ in (*arguments, result.type):
         if type_.name not in _SCALARS:
             raise NotCompilable(f"{type_} is not compiled: only bool, int32, int64, float64 and timestamp are")
@@ -65,27 +54,13 @@ def row_loop(function: Callable[..., Any], arguments: Sequence[DataType], result
         compiled.compile(tuple(_SCALARS[type_.name] for type_ in arguments))
         returned = compiled.overloads[tuple(_SCALARS[type_.name] for type_ in arguments)].signature.return_type
         optional = _check_returned(types.unliteral(returned), result)
-        loop = _compiled_loop(compiled, arguments, result.type, optional)
+        loop = _loop_around(compiled, arguments, result.type, optional)
     except NotCompilable:
         raise
     except BaseException as error:  # Numba's errors, and whatever else its compiler, or a user's code that it runs, ends with
         raise NotCompilable(_first_line(error)) from error
     count_compilation()
     return lambda *rest: loop(compiled, *rest)
-
-
-def array_of(values: np.ndarray, type_: DataType) -> np.ndarray:
-    """The values of a column as the loop takes them."""
-    return np.ascontiguousarray(values).astype(np.bool_ if type_.name == "bool" else _dtype(type_), copy=False)
-
-
-def out_of(type_: DataType, n: int) -> np.ndarray:
-    """Room for `n` results: bool[n], int64[n] or float64[n]."""
-    return np.zeros(n, np.bool_ if type_.name == "bool" else _dtype(type_))
-
-
-def _dtype(type_: DataType) -> type[np.generic]:
-    return np.float64 if type_.name == "float64" else np.int64
 
 
 def _check_returned(returned: Any, result: Field) -> bool:
@@ -99,7 +74,7 @@ def _check_returned(returned: Any, result: Field) -> bool:
     return optional
 
 
-def _compiled_loop(compiled: Any, arguments: Sequence[DataType], result: DataType, optional: bool) -> Any:
+def _loop_around(compiled: Any, arguments: Sequence[DataType], result: DataType, optional: bool) -> Any:
     names = [f"a{k}" for k in range(len(arguments))]
     source = _LOOP.format(
         arity=len(names),

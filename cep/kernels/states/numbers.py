@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import inlined
-from cep.kernels.machine.memory import load_word, store_word
+from cep.kernels.machine.memory import load_word, prefetch, store_word
 from cep.kernels.tables.hashing import hash64
-from cep.kernels.tables.table import prefetch
 
 #: Bytes of a slot.
 NUMBER = 8

@@ -1,4 +1,8 @@
-"""Arrays that grow without being copied: large ones lie in memory of their own, whose pages the system moves (mremap)."""
+"""Arrays that grow without being copied: large ones lie in memory of their own, whose pages the system moves (mremap).
+
+Memory that no array lies in any more may be kept for those to come (`keep`): the first touch of a page costs more than all that is
+written to it, on a virtual machine that has given its free memory back to the host many times as much (`benchmarks/log/memory.md`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,46 @@ import numpy as np
 LARGE = 4 << 20
 
 
+class _Kept(list["_Memory"]):
+    """Memory that is free, of `most` bytes together."""
+
+    most = 0
+
+    def put(self, memory: _Memory) -> None:
+        if sum(map(len, self)) + len(memory) <= self.most:
+            self.append(memory)
+
+    def take(self) -> _Memory | None:
+        """The largest: an array that is large before others becomes larger than they, mostly."""
+        if not self:
+            return None
+        return self.pop(max(range(len(self)), key=lambda i: len(self[i])))
+
+
+_KEPT = _Kept()
+
+
+class _Memory(mmap.mmap):
+    """Without attributes it is no object that garbage is looked for in: so it is asked again whenever it would be freed."""
+
+    __slots__ = ()
+
+    def __del__(self, kept: _Kept = _KEPT) -> None:  # at the end of the process the name may be gone
+        if not self.closed:
+            kept.put(self)
+
+
+def keep(most: int) -> None:
+    """Of what becomes free so many bytes are kept from now on; at first 0: all goes back to the system at once."""
+    _KEPT.most = most
+
+
+def let_go() -> None:
+    """What is kept goes back to the system."""
+    while (memory := _KEPT.take()) is not None:
+        memory.close()
+
+
 def grow(holder: object, name: str, length: int) -> None:
     """Makes the array `name` of `holder`, any[n], `length` >= n long; what is behind its old end is undefined.
 
@@ -17,12 +61,12 @@ def grow(holder: object, name: str, length: int) -> None:
     """
     array: np.ndarray = getattr(holder, name)
     memory = array.base.obj if isinstance(array.base, memoryview) else None
-    if isinstance(memory, mmap.mmap):
-        kind = array.dtype
+    if isinstance(memory, _Memory):
+        kind, before = array.dtype, len(array)
         setattr(holder, name, None)
         del array  # the last look at the memory
         grown = _resized(memory, length * kind.itemsize)
-        array = np.frombuffer(memory, kind)
+        array = np.frombuffer(memory, kind, length if grown else before)
         if grown:
             setattr(holder, name, array)
             return
@@ -35,14 +79,15 @@ def _empty(length: int, kind: np.dtype) -> np.ndarray:
     size = length * kind.itemsize
     if size < LARGE:
         return np.empty(length, kind)
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, kind)
+    memory = _KEPT.take() or _Memory(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    _resized(memory, size)
+    return np.frombuffer(memory, kind, length)
 
 
-def _resized(memory: mmap.mmap, size: int) -> bool:
+def _resized(memory: _Memory, size: int) -> bool:
+    """Makes it `size` bytes long at least; what is longer, from an array before, stays so."""
     try:
-        memory.resize(size)
+        memory.resize(max(size, len(memory)))
     except BufferError:  # an array looks at it
         return False
     memory.madvise(mmap.MADV_HUGEPAGE)

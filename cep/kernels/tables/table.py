@@ -22,12 +22,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
 
 from cep.kernels.jit import inlined, kernel
-from cep.kernels.machine.memory import copy_bytes
-from cep.kernels.machine.pipeline import as_instructions, field_of
+from cep.kernels.machine.memory import copy_bytes, prefetch
 from cep.kernels.states.exact_sum import POOL_WORDS
 from cep.kernels.tables.growing import grow
 from cep.kernels.tables.hashing import LONG, hash64, is_long
@@ -51,24 +48,6 @@ LONG_WORD = np.uint64(LONG << 56)
 _4, _56 = np.uint64(4), np.uint64(56)
 _LOW_56 = np.uint64((1 << 56) - 1)
 _LOW_8 = np.uint64(255)
-_BYTE, _INT, _VOID = ir.IntType(8), ir.IntType(32), ir.VoidType()
-
-
-def prefetch(array: np.ndarray, at: Any) -> None:
-    """Asks for the cache line of `array[at]`, which need not exist."""
-
-
-@as_instructions(prefetch)
-def _prefetch(typing: Any, array: Any, at: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        first = field_of(context, builder, signature.args[0], arguments[0], "data")
-        address = builder.bitcast(builder.gep(first, [arguments[1]]), _BYTE.as_pointer())
-        takes = ir.FunctionType(_VOID, [_BYTE.as_pointer(), _INT, _INT, _INT])
-        function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, takes, "llvm.prefetch.p0")
-        builder.call(function, [address, _INT(1), _INT(3), _INT(1)])  # to be written, to all levels, data
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64), generate
 
 
 # --- the loops that generated kernels are made of --------------------------------------------------------------------

@@ -9,12 +9,12 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.nexmark.generator import NUMBER, Events
+from benchmarks.nexmark.generator import NUMBER, DrawnEvents
 from benchmarks.nexmark.made import BATCH_EVENTS, event_files, read
-from benchmarks.nexmark.page import Circumstances, Outcome, line, page
+from benchmarks.nexmark.page import Circumstances, QueryRun, line, page
 from benchmarks.nexmark.queries import chosen
 
-AROUND = Circumstances(Events(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
+AROUND = Circumstances(DrawnEvents(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
 
 
 @pytest.mark.timeout(300)
@@ -35,7 +35,7 @@ def test_a_query_that_there_is_not_is_named() -> None:
 
 
 def test_files_are_cut_where_all_kinds_have_20_000_events(tmp_path: Path) -> None:
-    events = Events(50_001)
+    events = DrawnEvents(50_001)
     folder = event_files(events, tmp_path)
     for kind, table in events.tables().items():
         batches = list(read(folder, kind))
@@ -44,11 +44,11 @@ def test_files_are_cut_where_all_kinds_have_20_000_events(tmp_path: Path) -> Non
         assert all(pa.compute.unique(pa.compute.divide(batch[NUMBER], BATCH_EVENTS)).to_pylist() == [i] for i, batch in enumerate(batches))
 
 
-def outcome(name: str, seconds: list[float], beside: list[float] | None = None, unequal: str = "") -> Outcome:
+def outcome(name: str, seconds: list[float], beside: list[float] | None = None, unequal: str = "") -> QueryRun:
     def runs(each: list[float]) -> list[dict[str, object]]:
         return [{"seconds": s, "answers": 7, "cpu": {"im-0": s, "im-1": s, "subscriber": 9.0}} for s in each]
 
-    return Outcome(chosen([name])[0], 1_000_000, unequal, runs(seconds), runs(beside or []))
+    return QueryRun(chosen([name])[0], 1_000_000, unequal, runs(seconds), runs(beside or []))
 
 
 def test_the_run_in_the_middle_counts() -> None:

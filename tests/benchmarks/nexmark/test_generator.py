@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from benchmarks.nexmark.generator import AHEAD, BASE_MS, CHANNELS, FIRST_ID, HOT_CHANNELS, NUMBER, OPEN_AUCTIONS, Events
+from benchmarks.nexmark.generator import AHEAD, BASE_MS, CHANNELS, FIRST_ID, HOT_CHANNELS, NUMBER, OPEN_AUCTIONS, DrawnEvents
 
-EVENTS = Events(100_000)
+EVENTS = DrawnEvents(100_000)
 TABLES = EVENTS.tables()
 PERSON, AUCTION, BID = TABLES["person"], TABLES["auction"], TABLES["bid"]
 
@@ -40,12 +40,12 @@ def test_events_are_evenly_apart() -> None:
 
 
 def test_equal_arguments_equal_events() -> None:
-    assert Events(2_000).tables() == Events(2_000).tables()
-    assert Events(2_000).tables() != Events(2_000, seed=8).tables()
+    assert DrawnEvents(2_000).tables() == DrawnEvents(2_000).tables()
+    assert DrawnEvents(2_000).tables() != DrawnEvents(2_000, seed=8).tables()
 
 
 def test_who_begins_later_finds_those_before() -> None:
-    tables = Events(1_000, first=50_000).tables()
+    tables = DrawnEvents(1_000, first=50_000).tables()
     assert tables["person"]["id"][0].as_py() == FIRST_ID + 1_000
     assert tables["auction"]["id"][0].as_py() == FIRST_ID + 3_000
     assert tables["person"]["dateTime"].cast("int64")[0].as_py() == BASE_MS

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, Given, Nexmark
-from benchmarks.nexmark.generator import NUMBER, Events
+from benchmarks.nexmark.generator import NUMBER, DrawnEvents
 from benchmarks.nexmark.made import write_side_input
 from benchmarks.nexmark.queries import QUERIES, chosen
 from benchmarks.nexmark.witness import Witness
 from numa_cep import testing
 
-EVENTS = Events(5_000, rate=50, first=100_000)
+EVENTS = DrawnEvents(5_000, rate=50, first=100_000)
 """100 s of event time, so windows close while events come; persons whose ids are as great as those of bidders."""
 
 Tables = Mapping[str, pa.Table]
@@ -31,7 +31,7 @@ def witness(tables: Tables) -> Witness:
     return Witness(tables)
 
 
-def answers(query: Nexmark, events: Events, tables: Tables, folder: Path) -> dict[str, pa.Table]:
+def answers(query: Nexmark, events: DrawnEvents, tables: Tables, folder: Path) -> dict[str, pa.Table]:
     """What it puts out, by name of the output; `stamped` with event times."""
     given = Given(folder, events.open_ms_max, checked=True)
     write_side_input(given.side_input)
@@ -57,7 +57,7 @@ def test_its_answers_are_those_of_duckdb(query: Nexmark, tables: Tables, witness
 
 
 def test_q14_at_every_time_of_day(tmp_path: Path) -> None:
-    events = Events(5_000, rate=0.05)
+    events = DrawnEvents(5_000, rate=0.05)
     tables = events.tables()
     (query,) = chosen(["q14"])
     found = answers(query, events, tables, tmp_path)[ANSWERS]

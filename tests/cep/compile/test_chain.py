@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from cep.compile.chain.chain import Chain, Result, compile_chain, make_chain
+from cep.compile.chain.chain import Chain, ChainResult, compile_chain, make_chain
 from cep.errors import QueryError
 from cep.kernels.columns import Column, Columns, columns_from_arrow, to_arrow
 from cep.kernels.jit import compilations, interpreted
@@ -61,7 +61,7 @@ def rows_of(columns: Columns, schema: Schema) -> list[dict[str, Any]]:
     return [dict(zip(plain, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def run(operators: Chained, schema: Schema, *rows: Row) -> tuple[list[dict[str, Any]], Result]:
+def run(operators: Chained, schema: Schema, *rows: Row) -> tuple[list[dict[str, Any]], ChainResult]:
     chain = compile_chain(operators, schema)
     result = chain.process(columns_of(rows, schema), len(rows), NOW_US)
     return rows_of(result.columns, chain.schema), result
@@ -457,7 +457,7 @@ def test_batches_of_any_size(n: int) -> None:
 
 def test_no_operators_pass_everything() -> None:
     columns = columns_of(ROWS, PLAIN)
-    assert compile_chain((), PLAIN).process(columns, 3, NOW_US) == Result(columns, None, ())
+    assert compile_chain((), PLAIN).process(columns, 3, NOW_US) == ChainResult(columns, None, ())
 
 
 def test_columns_that_nobody_reads_may_be_left_out() -> None:

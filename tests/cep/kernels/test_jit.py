@@ -159,9 +159,11 @@ def test_cache_is_named_by_everything_a_kernel_imports(tmp_path: Path, monkeypat
     (package / "kernels" / "far.py").write_text("SHIFT = 1\n")
     (package / "kernels" / "near.py").write_text("from cep.kernels.far import SHIFT\n")
     (package / "other.py").write_text("")
+    (package / "compiler.py").write_text("")
     kernel = package / "kernels" / "kernel.py"
     kernel.write_text("from cep.kernels.near import SHIFT\n")
     monkeypatch.setattr(jit, "_PACKAGE", package)
+    monkeypatch.setattr(jit, "_COMPILER_FILES", [str(package / "compiler.py")])
 
     def digest() -> str:
         jit._source.cache_clear()
@@ -173,7 +175,9 @@ def test_cache_is_named_by_everything_a_kernel_imports(tmp_path: Path, monkeypat
     (package / "other.py").write_text("changed = 1\n")
     assert digest() == first
     (package / "kernels" / "far.py").write_text("SHIFT = 2\n")
-    assert digest() != first
+    second = digest()
+    (package / "compiler.py").write_text("changed = 1\n")
+    assert len({first, second, digest()}) == 3
     jit._files.cache_clear()
     jit._sources_digest.cache_clear()
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep.compile.chain.chain import Result, compile_chain, make_chain
+from cep.compile.chain.chain import ChainResult, compile_chain, make_chain
 from cep.errors import QueryError
 from cep.kernels.columns import Column
 from cep.kernels.jit import compilations, interpreted
@@ -34,7 +34,7 @@ SCHEMA = Schema.of(
 ROW = {"i": 0, "n": None, "f": 0.5, "s": "x", "m": None, "b": b"\xff", "t": 0, "w": ["a", None]}
 
 
-def interpret(expression: Expr, row: Row) -> tuple[list[dict[str, Any]], Result]:
+def interpret(expression: Expr, row: Row) -> tuple[list[dict[str, Any]], ChainResult]:
     """Machine code of all functions is compared elsewhere; here are many small chains, each of which would be compiled."""
     with interpreted():
         return run((mapped(x=expression),), SCHEMA, row)

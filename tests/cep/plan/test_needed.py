@@ -1,4 +1,4 @@
-"""What of a stream is needed below it: how fine its watermarks, how wide its origins, and whether somebody orders by them."""
+"""What of a stream is needed below it: how fine its watermarks, how wide its origins, and whether an operator orders by them."""
 
 from __future__ import annotations
 

@@ -234,6 +234,14 @@ def test_a_query_for_all_instance_managers_is_on_all_hosts_and_packed_on_one() -
     assert {worker.host for worker in in_turn_.workers} == {"h2"}
 
 
+def test_a_query_for_so_many_hosts_is_on_those_with_the_most_room() -> None:
+    there, machines = [*on_hosts("h1", capacity=0.2), *on_hosts("h2", "h3")], Machines(dict.fromkeys(("h1", "h2", "h3"), plans.one_node(2)))
+    for numa in (True, False):
+        made = plan(fixed_window(hosts=2), {}, there, machines, numa=numa)
+        assert {worker.host for worker in made.workers} == {"h2", "h3"}
+    assert {worker.host for worker in plan(fixed_window(hosts=9), {}, there, machines).workers} == {"h1", "h2", "h3"}
+
+
 def test_replicas_take_nodes_of_different_hosts() -> None:
     made = plan(fixed_window(replicas=2), {}, on_hosts("h1", "h2"), TWO_HOSTS)
     homes = {worker.im: worker.host for worker in made.workers}

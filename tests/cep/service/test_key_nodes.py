@@ -49,7 +49,7 @@ class Member:
                 self.sockets.rekey(ring)
 
     def hears(self) -> str | None:
-        """The name of who has spoken, if any has."""
+        """The name of what has spoken, if anything has."""
         self.look()
         if self.sockets.receive() is None:
             return None
@@ -90,7 +90,7 @@ def test_a_key_counts_when_it_is_handed_in_and_no_more_when_it_is_revoked(parts:
     until(lambda: member.look() or (member.rings and member.rings[-1] and pair.public in member.rings[-1].clients))
     mine = speak(member, pair, told["members"], tmp_path)
     try:
-        assert until(lambda: (mine.receive() and None) or member.hears()) == "me"  # who has links looks at them, or nothing leaves
+        assert until(lambda: (mine.receive() and None) or member.hears()) == "me"  # what has links looks at them, or nothing leaves
     finally:
         mine.close()  # or ZeroMQ waits for it for ever
     server.api.service.do(RevokeKey(pair.public)).result(HANG_S)

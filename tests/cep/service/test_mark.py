@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cep.service.mark import OPERATOR, PAGE_BYTES, Mark, Page, Seen, Work, label_of, make_page, read_page
-from driver.processes.watch import LoopHold, Watch, at_death
+from driver.processes.watch import LoopHold, OperatorWatch, at_death
 
 S = 1_000_000_000
 POISON = Work("q", "SQ1", 0, "poison")
@@ -75,7 +75,7 @@ def page(since_s: float, work: Work | None = POISON, prepared: Work | None = Non
 
 def looked(*looks: tuple[float, str, Page]) -> list[tuple[Work | None, float, bool] | None]:
     """(when, the state of the loop's thread, the page) -> what holds it, for how long, and whether it is prepared."""
-    watch = Watch()
+    watch = OperatorWatch()
     found = [watch.look(page, int(when * S), {1: state, 2: "R"}.__getitem__) for when, state, page in looks]
     return [None if hold is None else (hold.work, round(hold.held_s, 1), hold.prepared) for hold in found]
 

@@ -22,7 +22,7 @@ from cep.service.tls import Certificate, trusting
 from driver.cluster import Cluster
 from driver.processes.certificates import KeyMaker, ends, names_of
 from driver.processes.key_folder import KeyFolder
-from orchestrator.__main__ import rest_settings
+from orchestrator.rest_process import rest_settings
 from tests.support.waiting import HANG_S, until
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -1,4 +1,4 @@
-"""Links over ZeroMQ: who may call, what is told, and that what is wrong harms its own link alone."""
+"""Links over ZeroMQ: which end may call, what is told, and that what is wrong harms its own link alone."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ with socket.socket(socket.AF_UNIX) as speaking:
 
 @pytest.fixture
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalSockets]:
-    """In a folder that everybody may enter, as their user's own would not be."""
+    """In a folder that every user may enter, as their user's own would not be."""
     folder = Path(f"/tmp/cep-peers-{os.getpid()}")
     folder.mkdir(mode=0o755)
     made = LocalSockets(f"ipc://{folder}/s")
@@ -108,7 +108,7 @@ def test_who_comes_over_the_network_has_no_user() -> None:
 
 @pytest.fixture
 def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What the gateway is served by, on a socket that everybody may reach."""
+    """What the gateway is served by, on a socket that every user may reach."""
     folder = Path(tempfile.mkdtemp(prefix="cep-http-", dir="/tmp"))
     folder.chmod(0o755)
     peers.welcome.cache_clear()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cep.errors import ProtocolError
 from cep.transport import wire
-from cep.transport.connections import Inbound
+from cep.transport.connections import Inbound, Room, arrow_room, heap_room
 from cep.transport.keyring import Keyring
 from cep.transport.local import LocalSockets
 from cep.transport.sockets import Sockets, open_sockets
@@ -117,9 +117,10 @@ def test_a_body_lies_where_kernels_can_read_words_from(tmp_path: Path) -> None:
     there.close()
 
 
-def test_what_waits_is_taken_together_though_there_is_no_room_for_all_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [heap_room, arrow_room])
+def test_what_waits_is_taken_together_though_there_is_no_room_for_all_at_once(tmp_path: Path, room: Room) -> None:
     here, there = (LocalSockets(f"ipc://{tmp_path}/{name}") for name in ("a", "b"))
-    there.inbound = Inbound(np.empty(4096, np.uint8))
+    there.inbound = Inbound(np.empty(4096, np.uint8), room)
     sizes = [3000, 0, 9000, 1, 4000, 2000, 20_000, 5]
     for number, size in enumerate(sizes):
         here.send(there.endpoint, message(number), body(number, size) if size else None)
@@ -160,7 +161,7 @@ def test_a_peer_may_come_late_and_come_again(tmp_path: Path) -> None:
     there = LocalSockets(late)
     assert received(there, 1, here) == [(0, b"early")]
     there.close()
-    here.send(late, message(1), b"again")  # finds nobody
+    here.send(late, message(1), b"again")  # finds none there
     there = LocalSockets(late)
     assert received(there, 1, here) == [(1, b"again")]
     here.close()

@@ -193,8 +193,8 @@ def test_roles_form_a_cluster_and_end_in_order(roles: Roles, capfd: pytest.Captu
     token = RunFolder(roles.run).token()
     with Cluster(roles.url, token, patience_s=HANG_S) as cluster:
         until(lambda: _count(cluster) == 2)
-        asked = (["zookeeper"], ["orchestrator"], ["metric-server"], ["gateway"], ["instance-managers"])
-        until(lambda: all(roles.healthy(*each) for each in asked))
+        for role in ("zookeeper", "orchestrator", "metric-server", "gateway", "instance-managers"):
+            until(lambda role=role: roles.healthy(role))
 
         running = cluster.deploy(windows("roles", parallelism=2))
         found, given = running.subscribe("roles.per_ip"), rows(4000, groups=11)

@@ -15,30 +15,24 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults.namespaces import Network, NoNamespaces, network
+from benchmarks.faults.namespaces import HostNetwork
 from cep.world.zookeeper import connect
 from driver.cluster import Cluster
 from driver.processes.compose import read_compose
 from driver.processes.run_folder import RunFolder
+from tests.support.host_network import net
 from tests.support.joined_hosts import where
 from tests.support.paths import ROOT
 from tests.support.visits import answers, expected, rows, visits, windows
 from tests.support.waiting import HANG_S, until
 
+__all__ = ["net"]  # a fixture
+NETWORK = "rh"
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]  # nine processes, several of them with Java
 
 DOCKER = ROOT / "docker"
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])([^}]*))?\}")
 _CEP = (sys.executable, "-P", "-c", "from driver.cli import main; main()")
-
-
-@pytest.fixture(scope="module")
-def net() -> Iterator[Network]:
-    try:
-        with network("rh", 3) as made:
-            yield made
-    except NoNamespaces as error:
-        pytest.skip(f"no network namespaces: {error}")
 
 
 def said(text: str, told: Mapping[str, str]) -> str:
@@ -106,13 +100,13 @@ def services(*arguments: Any) -> Iterator[Services]:
         yield made
 
 
-def test_a_cluster_of_two_hosts(net: Network) -> None:
+def test_a_cluster_of_two_hosts(net: HostNetwork) -> None:
     """docker/first.yaml on h1, docker/host.yaml on h2, and a client on neither; then h2 leaves."""
     with TemporaryDirectory(prefix="rh-", dir="/tmp") as folder:  # short enough for sockets
         _run_two_hosts(net, Path(folder))
 
 
-def _run_two_hosts(net: Network, folder: Path) -> None:
+def _run_two_hosts(net: HostNetwork, folder: Path) -> None:
     for name in ("data", "work", "zookeeper"):
         (folder / name).mkdir(parents=True)
     run = RunFolder(folder / "run")
@@ -157,7 +151,7 @@ def _answers_are_right(client: Cluster) -> None:
     running.delete()
 
 
-def test_three_zookeepers_of_which_one_dies(net: Network, tmp_path: Path) -> None:
+def test_three_zookeepers_of_which_one_dies(net: HostNetwork, tmp_path: Path) -> None:
     """docker/three-zookeepers.env: what was written is there when one has gone, and more can be."""
     told = dict(line.split("=") for line in (DOCKER / "three-zookeepers.env").read_text().splitlines() if "=" in line)
     names = told["CEP_ZOOKEEPER_SERVERS"].split(",")

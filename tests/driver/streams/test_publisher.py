@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cep.world.clock import ManualClock
 from driver.gateway import GatewayPublisher
 from driver.streams.data_plane import DataPlane
 from driver.streams.publisher import Publisher, Wait
+from driver.streams.readers import StreamReader
 from driver.streams.small_batches import ROWS_MAX
 from tests.cep.transport.test_wire import VALUES
 from tests.driver.streams.test_data_plane import peer, plane
@@ -44,11 +45,17 @@ def publisher(plane: DataPlane, stream: Stream, name: str = "p") -> Publisher:
     return Publisher(plane, stream, name, True, lambda *_: None)
 
 
-def opened(made: Publisher, peer: LocalSockets, *readers: dict[str, Any], limit: int = LIMIT) -> Publisher:
-    """At `readers`, which have answered."""
+def opened(
+    made: Publisher,
+    peer: LocalSockets,
+    *readers: dict[str, Any],
+    limit: int = LIMIT,
+    said: Callable[[StreamReader], dict[str, Any]] = lambda _: {},
+) -> Publisher:
+    """At `readers`, which have answered, and `said` so much more."""
     usual = {"query": "q", "endpoint": peer.endpoint, "instance": 0, "replica": 0, "route": None, "epoch": 1}
     for reader in made.ask([usual | each for each in readers]):
-        answer = {"here": True, "limit": limit, "volatile": True}
+        answer = {"here": True, "limit": limit, "volatile": True, **said(reader)}
         made._heard(Header(wire.OPENED, reader.channel, watermark=MIN_TIME), wire.to_json(answer))
     return made
 
@@ -352,6 +359,36 @@ def test_a_query_of_the_same_name_deployed_anew_is_another_reader(plane: DataPla
     made.drop_gone([document])
     (anew,) = made.ask([document])
     assert list(made.core.readers.values()) == [anew] and not anew.opened
+
+
+# --- what is read ------------------------------------------------------------------------------------------------------
+
+WIDE = Stream("s", Schema.of({"k": str, "n": int, "ts": "timestamp[us]"}), col("ts"), 0)
+
+
+def test_a_reader_gets_of_many_rows_the_columns_that_it_reads_and_the_event_time(plane: DataPlane, peer: LocalSockets) -> None:
+    """Another query gets what it reads, and few rows go as they are."""
+    reads = {"one": {"reads": ["n"]}, "two": {"reads": []}, "all": {}}
+    made = opened(publisher(plane, WIDE), peer, *({"query": query} for query in reads), said=lambda reader: reads[reader.query])
+    channels = {reader.channel: reader.query for reader in made.core.readers.values()}
+    many = pa.table({"k": ["a"] * (ROWS_MAX + 1), "n": range(ROWS_MAX + 1), "ts": range(ROWS_MAX + 1)}).cast(WIDE.schema.arrow)
+    for data in (many, many.slice(0, ROWS_MAX)):
+        made.send(data)
+    found: dict[tuple[str, int], set[str]] = {}
+    whole = wire.Format.published(WIDE)
+    for header, body in arrived(peer, 6, (wire.BATCH,)):
+        query = channels[header.channel]
+        format_ = next(f for f in (whole, whole.of_columns(["n"]), whole.of_columns([])) if f.fingerprint == header.fingerprint)
+        batch = format_.decode(body)
+        found[query, len(batch)] = set(batch.columns)
+        assert batch.time.tolist() == list(range(len(batch)))
+    few, all_ = ROWS_MAX, {"k", "n", "ts"}
+    assert found == {
+        ("one", few + 1): {"n", "ts"},
+        ("two", few + 1): {"ts"},
+        ("all", few + 1): all_,
+        **{(query, few): all_ for query in reads},
+    }
 
 
 # --- in turns ----------------------------------------------------------------------------------------------------------

@@ -12,9 +12,11 @@ from cep.model.limits import KEPT_BYTES_MAX
 from cep.plan.channels import publisher_channel
 from cep.plan.route import Route
 from cep.transport import wire
+from cep.transport.wire import Header
 from cep.world.rings import Owner, Ring, Rings
 from driver.streams.commands import Send
 from driver.streams.publisher_core import PublisherCore
+from driver.streams.readers import reads_of
 from tests.support.publisher_cores import HERE, OURS, STREAM, THERE, core, document, hear, let_in, opened, said, send
 
 
@@ -43,6 +45,17 @@ def test_the_only_reader_is_found_at_once(more: dict[str, Any], only: bool) -> N
     reader.credit.sent, reader.credit.limit = 1000, 900
     assert made.readers.only(10) is None
     assert core().readers.only(10) is None and opened(document("a"), document("b"))[0].readers.only(10) is None
+
+
+def test_readers_that_have_not_all_said_what_they_read_get_all() -> None:
+    _, readers = opened(document("a", 0), document("a", 1))
+    assert reads_of(readers) is None
+    for reader, reads in zip(readers, (["x"], ["x"]), strict=True):
+        reader.open(Header(wire.OPENED, reader.channel), {"here": True, "reads": reads}, 0)
+    assert reads_of(readers) == {"x"} and reads_of(reversed(readers)) == {"x"}
+    for other in ({"reads": ["y"]}, {}):
+        readers[1].open(Header(wire.OPENED, readers[1].channel), {"here": True, **other}, 0)
+        assert reads_of(readers) is None is reads_of(reversed(readers))
 
 
 @pytest.mark.parametrize("state", ["gone", "closed", "not opened"])

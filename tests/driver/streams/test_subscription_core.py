@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from cep.transport import wire
 from cep.transport.wire import Format, Header
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.subscription_core import ANSWER_NS, SMALL_BYTES, Producer, SubscriptionCore, SubscriptionOptions
+from driver.streams.tokens import Position, Token
 
 OURS, OLD, NEW = "ipc:///us", "ipc:///old", "ipc:///new"
 SCHEMA = Schema.of({"i": "int64"})
@@ -335,3 +337,150 @@ def test_what_is_closed_before_its_end_has_not_ended() -> None:
 def test_options_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(QueryError, match=next(iter(wrong))):
         SubscriptionOptions(**wrong)
+
+
+# --- tokens ------------------------------------------------------------------------------------------------------------
+
+
+def found(**more: Any) -> dict[str, Any]:
+    """A query that recovers, with two instances that put the stream out."""
+    outputs = {"out": [{"endpoint": OLD, "instance": i, "epoch": 1} for i in range(2)]}
+    return {
+        "name": "q",
+        "epoch": 1,
+        "attempt": 0,
+        "recovers": True,
+        "state": "running",
+        "schemas": {},
+        "rows": {},
+        "outputs": outputs,
+    } | more
+
+
+def resumable(token: Token | None = None, holder: int = 0) -> SubscriptionCore:
+    """Whose instances have answered."""
+    made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
+    made.holder = holder
+    made.found(found(), 0)
+    for producer in list(made.asked.values()):
+        made.answered(producer.outlet, answer(lineage=f"0.{producer.instance + 1}"), 4)
+    return made
+
+
+def terms_of(commands: Iterable[StreamCommand]) -> list[dict[str, Any]]:
+    asked = [each for each in commands if isinstance(each, Send) and each.header.kind == wire.SUBSCRIBE]
+    return [wire.from_json(each.body) for each in asked]
+
+
+def test_a_token_says_where_the_program_is() -> None:
+    made = resumable()
+    first, second = made.producers.values()
+    assert made.position().positions == (Position(0, "0.1", 0), Position(1, "0.2", 0))
+    taken(made, [rows(first, 0), rows(first, 1), rows(second, 0), (Header(wire.END, second.channel, 1), None)])
+    assert made.position() == Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 2), Position(1, "0.2", 2, ended=True)))
+
+
+def test_what_came_and_was_not_given_to_the_program_is_behind_the_token() -> None:
+    made = resumable()
+    first, _ = made.producers.values()
+    made.held.append(rows(first, 1))
+    taken_, _ = made.take(*rows(first, 0))
+    assert taken_ is not None and made.position().positions[0].following == 1
+
+
+def test_another_process_goes_on_at_its_token_and_says_what_it_may_ask_for_again() -> None:
+    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 9, ended=True)))
+    made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
+    made.holder = 3
+    first, second = terms_of(made.found(found(), 0))
+    assert (first["next"], first["acknowledged"], first["lineage"], first["holder"], first["resumable"]) == (5, 5, "0.1", 3, True)
+    assert (second["next"], second["acknowledged"]) == (9, 9), "it waits to hear that its end was taken"
+    before, after = resumable(), resumable(token, 3)
+    assert not before.producers.keys() & after.producers.keys(), "a channel of its own"
+    first_of_all = next(iter(after.producers.values()))
+    assert taken(after, [rows(first_of_all, 5), rows(first_of_all, 6)]) == [5, 6]
+    assert taken(after, [(Header(wire.END, first_of_all.channel, 7), None)]) == [] and not after.goes_on and after.over is None
+
+
+def test_at_the_next_attempt_it_says_what_it_has_and_what_it_has_acknowledged() -> None:
+    made = resumable()
+    first, second = made.producers.values()
+    taken(made, [rows(first, 0)])
+    made.acknowledge(made.position())
+    taken(made, [rows(first, 1), rows(first, 2), (Header(wire.END, second.channel, 0), None)])
+    said = terms_of(made.recovered(found(attempt=1)))
+    assert [(each["next"], each["acknowledged"]) for each in said] == [(3, 1), (1, 0)]
+
+
+def test_acknowledging_tells_each_instance_once() -> None:
+    made = resumable()
+    first, second = made.producers.values()
+    early = made.position()
+    taken(made, [rows(first, 0), rows(first, 1), rows(second, 0)])
+    late = made.position()
+    assert made.acknowledge(late) == [Send(OLD, Header(wire.ACK, first.channel, 2)), Send(OLD, Header(wire.ACK, second.channel, 1))]
+    assert made.acknowledge(late) == made.acknowledge(early) == []
+    assert not made.is_settled
+    taken(made, [(Header(wire.END, first.channel, 2), None), (Header(wire.END, second.channel, 1), None)])
+    assert not made.is_settled
+    made.acknowledge(made.position())
+    assert made.is_settled
+
+
+def test_a_token_of_something_else_is_not_acknowledged() -> None:
+    made = resumable()
+    for other in (replace(made.position(), id="s-2"), replace(made.position(), epoch=2)):
+        with pytest.raises(QueryError, match="of another subscription"):
+            made.acknowledge(other)
+    with pytest.raises(QueryError, match="what has not been read here"):
+        made.acknowledge(replace(made.position(), positions=(Position(0, "0.1", 1),)))
+
+
+def test_one_that_does_not_acknowledge_hears_why_nothing_comes() -> None:
+    made = resumable()
+    first, _ = made.producers.values()
+    taken(made, [rows(first, 0)])
+    made.acknowledge(made.position())
+    made.full(first.channel, 0)  # said before it has heard
+    made.full(7, 0)  # of the process before
+    assert made.broken is None
+    made.full(first.channel, 1)
+    assert "since the last token that was acknowledged" in str(made.broken)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"recovers": False}, "query 'q' does not recover, so nothing of it is resumed"),
+        ({"epoch": 2}, "the token is of another deployment of query 'q'"),
+        ({"outputs": {"out": []}}, "it is over, and what was not read in time is gone"),
+    ],
+)
+def test_where_nothing_can_be_resumed_is_said_by_name(more: dict[str, Any], why: str) -> None:
+    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5),))
+    made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
+    made.found(found(**more), 0)
+    assert why in str(made.broken)
+
+
+def test_an_instance_that_keeps_nothing_for_it_says_why() -> None:
+    token = Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5), Position(1, "0.2", 2, ended=True)))
+    for number, broken in ((0, True), (1, False)):
+        made = SubscriptionCore("out", "s-1", OURS, SubscriptionOptions(resumable=True), token)
+        made.found(found(), 0)
+        refused = list(made.producers.values())[number]
+        made.answered(refused.outlet, {"here": True, "refused": "it was dropped"}, 1)
+        assert isinstance(made.broken, QueryError) == broken and refused.outlet not in made.asked
+
+
+def test_a_stream_that_a_program_had_taken_whole_has_nothing_more() -> None:
+    made = resumable(Token("q", 1, "out", "s-1", False, (Position(0, "0.1", 5, ended=True), Position(1, "0.2", 2, ended=True))))
+    assert not made.goes_on and made.over is None and made.broken is None and made.is_settled
+
+
+def test_there_are_no_tokens_where_none_were_asked_for() -> None:
+    made, _ = attached()
+    with pytest.raises(QueryError, match="subscribe with resumable=True"):
+        made.position()
+    with pytest.raises(QueryError, match="'drop' loses rows"):
+        core(resumable=True, on_slow="drop")

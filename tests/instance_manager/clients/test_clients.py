@@ -142,7 +142,7 @@ def say_goodbye(moving: Moving, publisher: Publisher, last: bool, *others: str) 
     ("last", "others", "state"), [(True, (), "ended"), (False, (), "running"), (True, ("two",), "running"), (True, ("one",), "ended")]
 )
 def test_the_last_word_of_one_that_counts_as_closed(moving: Moving, last: bool, others: tuple[str, ...], state: str) -> None:
-    """It ends the stream as it would have otherwise: if it was the last, and nobody else is open."""
+    """It ends the stream as it would have otherwise: if it was the last, and no other is open."""
     (one,) = publishers(moving, "one")
     fall_silent(moving)
     say_goodbye(moving, one, last, *others)

@@ -16,7 +16,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.transport import wire
 from cep.transport.wire import Format, Header
-from instance_manager.clients.doors import Door, door_of
+from instance_manager.clients.doors import StreamDoor, door_of
 
 COLUMNS: dict[str, Any] = {
     "ip": ["a", "bc"],
@@ -65,7 +65,23 @@ def test_what_comes_out_has_the_columns_of_the_query(sent: int, read: int, origi
 
 def test_one_that_knows_the_same_costs_nothing() -> None:
     read = declared(MIDDLE)
-    assert door_of(read, {"schema": read.schema.to_json()}) == door_of(read, {}) == Door(read, read)
+    assert door_of(read, {"schema": read.schema.to_json()}) == door_of(read, {}) == StreamDoor(read, read, read)
+
+
+@pytest.mark.parametrize("read", [NARROW, MIDDLE, WIDE])
+@pytest.mark.parametrize("sent", [NARROW, MIDDLE, WIDE])
+def test_rows_come_in_without_the_columns_that_nothing_reads_and_with_them(sent: int, read: int) -> None:
+    """What the publisher does not know is NULL; what it left out is not there."""
+    query, whole = declared(read), declared(sent)
+    wanted = {"ip", "n", "words"} & set(query.schema.names)
+    door, few = door_of(query, {"schema": whole.schema.to_json()}, wanted), whole.of_columns(wanted)
+    assert set(few.schema.names) == {"at"} | wanted & set(whole.schema.names) and door.few.fingerprint == few.fingerprint
+    unknown = set(query.schema.names) - set(whole.schema.names)
+    for come_as, expected in ((few, {"at"} | wanted | unknown), (whole, set(query.schema.names))):
+        batch = door.element(*message(come_as))
+        assert isinstance(batch, Batch) and batch.time.tolist() == [1, 2]
+        schema = Schema(tuple(field for field in query.schema.fields if field.name in expected))
+        assert expected <= set(batch.columns) and columns_to_arrow(batch.columns, schema).column("ip").to_pylist() == COLUMNS["ip"]
 
 
 def test_what_a_publisher_sends_is_checked_whole_also_where_nobody_reads_it() -> None:

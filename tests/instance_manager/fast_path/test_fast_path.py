@@ -136,7 +136,7 @@ class Station:
         self.settle()
 
     def settle(self) -> None:
-        for _ in range(3):  # who has not been heard of is let in first
+        for _ in range(3):  # what has not been heard of is let in first
             self.loop.next_tick = NEVER
             while self.loop.turn():
                 pass
@@ -428,7 +428,7 @@ def test_what_is_simple_takes_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize(("declared", "fast"), [(WIDER, True), (NARROWER, False)], ids=["a column more", "a column less"])
 def test_publishers_that_declare_other_columns(monkeypatch: pytest.MonkeyPatch, declared: Stream, fast: bool) -> None:
-    """A column that nobody reads costs nothing; one that is missing is made."""
+    """A column that is not read costs nothing; one that is missing is made."""
     monkeypatch.setattr("instance_manager.loop.SLICE_NS", NEVER)
     with interpreted(), script(True, 1 << 20, 1 << 20) as made:
         made.act("batch", [1, 0, 1], 0, 1_000)

@@ -55,6 +55,14 @@ def test_the_same_host_is_preferred_to_another() -> None:
     assert decided(on("h1", "h2", "h2"), 0.2) == (0, "im-2"), "none on its host: the idlest of all"
 
 
+def test_an_instance_whose_query_is_on_so_many_hosts_stays_on_its_host() -> None:
+    there = [ManagerLoad("im-0", 0, 0.9, "h1"), ManagerLoad("im-1", 0, 0.4, "h1"), ManagerLoad("im-2", 0, 0.0, "h2")]
+    assert chosen_move(there, there[0], [MovableInstance("packed", 0.2, stays=True)]) == ("packed", "im-1")
+    there[1] = ManagerLoad("im-1", 0, 0.9, "h1")
+    assert chosen_move(there, there[0], [MovableInstance("packed", 0.2, stays=True)]) is None
+    assert chosen_move(there, there[0], [MovableInstance("packed", 0.3, stays=True), MovableInstance("any", 0.2)]) == ("any", "im-2")
+
+
 @given(st.lists(st.lists(st.floats(0, 0.5), max_size=8), min_size=1, max_size=6), st.lists(st.integers(0, 1), min_size=6, max_size=6))
 def test_it_comes_to_rest(placed: list[list[float]], nodes: list[int]) -> None:
     """While the load stays as it is: no pair gets worse by a move, nothing moves back at once, and there are finitely many moves."""

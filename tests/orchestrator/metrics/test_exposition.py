@@ -53,8 +53,13 @@ def exposed() -> str:
     metrics = Metrics()
     metrics.take(full_report(), Now(100.0, 100.0))
     child = {"name": "im-0", "state": "up", "deaths": 1}
+    last = {"number": [1, 1, 7], "bytes": 1 << 20, "at": 98.5}
+    taken = {"interval_s": 2.5, "asked_s": 1.0, "took_us": 75_000, "error": "", "last": last}
+    recovery = {"recovering": True, "attempts": 2, "reason": "im-0 is gone", "checkpoints": taken}
+    queries: list[dict[str, Any]] = [{"name": name, "state": "running", "recovery": None} for name in ("first", "second")]
+    queries += [{"name": "third", "state": "recovering", "recovery": recovery}]
     return str(metrics.answer({"get": "metrics"}, Now(100.0, 100.0))["text"]) + "".join(
-        cluster_exposition(["running", "ended", "running"], [{"supervisor": "supervisor", "children": [child]}])
+        cluster_exposition(queries, [{"supervisor": "supervisor", "children": [child]}])
     )
 
 
@@ -99,8 +104,29 @@ def test_values_are_in_base_units_and_labels_come_back_as_they_went() -> None:
     assert found["cep_blocked_seconds_total"][0].value == 1.0
     assert found["cep_watermark_lag_seconds"][0].value == 95.0
     assert found["cep_rows_in_total"][0].labels == {"query": 'a "query"\\\n', "subquery": "SQ1", "instance": "0", "im": "im-0"}
-    assert {each.labels["state"]: each.value for each in found["cep_queries"]} == {"running": 2, "ended": 1}
+    assert {each.labels["state"]: each.value for each in found["cep_queries"]} == {"running": 2, "recovering": 1}
     assert found["cep_process_restarts_total"][0].value == 1
+
+
+def test_of_queries_that_recover_it_says_how() -> None:
+    found = {name: each for name, each in samples().items() if name.startswith(("cep_recover", "cep_checkpoint"))}
+    assert {sample.labels["query"] for each in found.values() for sample in each} == {"third"}
+    assert {name: sample.value for name, [sample] in found.items()} == {
+        "cep_recovering": 1,
+        "cep_recoveries_total": 2,
+        "cep_checkpoint_timestamp_seconds": 98.5,
+        "cep_checkpoint_bytes": 1 << 20,
+        "cep_checkpoint_interval_seconds": 2.5,
+        "cep_checkpoint_pause_seconds": 0.075,
+        "cep_checkpoint_failed": 0,
+    }
+
+
+def test_a_query_without_a_checkpoint_yet_says_nothing_of_the_last() -> None:
+    taken = {"interval_s": 1.0, "asked_s": 1.0, "took_us": 0, "error": "no room", "last": None}
+    query = {"name": "q", "state": "running", "recovery": {"recovering": False, "attempts": 0, "reason": "", "checkpoints": taken}}
+    text = "".join(cluster_exposition([query], []))
+    assert "timestamp" not in text and "checkpoint_bytes" not in text and 'cep_checkpoint_failed{query="q"} 1' in text
 
 
 def test_a_histogram_is_one() -> None:
@@ -121,7 +147,7 @@ def test_what_is_reported_in_full_is_believed() -> None:
 # --- the dashboard ---------------------------------------------------------------------------------------------------
 
 #: Words of PromQL that stand where metrics and labels do.
-_CALL = r"\b(?:sum|max|min|avg|rate|increase|histogram_quantile|by|label_values)\b"
+_CALL = r"\b(?:sum|max|min|avg|rate|increase|histogram_quantile|by|label_values|time)\b"
 
 
 def expressions() -> list[tuple[str, str, str]]:
@@ -150,7 +176,11 @@ def test_a_panel_asks_for_what_there_is(panel: str, expression: str, legend: str
 def test_the_dashboard_shows_what_one_looks_for() -> None:
     titles = {panel["title"] for panel in DASHBOARD["panels"]}
     wanted = {"Rows per second", "Latency", "Watermark lag", "Queued bytes", "Backpressure", "CPU per operator", "Late rows per second"}
-    assert wanted | {"Dead letters per second", "State", "Memory", "Restarts"} <= titles
+    assert (
+        wanted
+        | {"Dead letters per second", "State", "Memory", "Restarts", "Recoveries", "Age of the last checkpoint", "Cost of checkpoints"}
+        <= titles
+    )
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids)) and all(panel["fieldConfig"]["defaults"]["unit"] for panel in DASHBOARD["panels"])
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]

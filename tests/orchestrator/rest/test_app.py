@@ -30,7 +30,6 @@ from cep.service.serving import Patient
 from cep.transport import wire
 from cep.transport.sockets import open_sockets
 from cep.transport.wire import Header
-from orchestrator.__main__ import listen
 from orchestrator.file_sources import resolve_paths
 from orchestrator.metrics.client import MetricClient
 from orchestrator.metrics.server import LETTERS_MAX, SILENT_S_MAX, Metrics
@@ -39,7 +38,8 @@ from orchestrator.rest.api import VANISHED_S, Api
 from orchestrator.rest.app import make_rest_app
 from orchestrator.rest.gateway_proxy import GatewayProxy
 from orchestrator.rest.guard import check_exposure
-from orchestrator.rest.models import QUERY_EXAMPLE, STREAM_EXAMPLE
+from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
+from orchestrator.rest_process import listen
 from orchestrator.service import Service
 from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster, until
 from tests.support.paths import ROOT
@@ -114,6 +114,35 @@ class TestQueries:
         assert answer.json()["state"] == "ready"
         assert client.post("/queries/per-ip/start?wait=true").json()["state"] == "running"
         assert client.get("/queries/per-ip").json()["document"]["name"] == "per-ip"
+
+    def test_sql_is_as_good(self, client: httpx.Client) -> None:
+        headers = {"Content-Type": "text/sql; charset=utf-8"}
+        assert "aggregate" in client.post("/explain", content=SQL_EXAMPLE, headers=headers).json()["text"]
+        answer = client.post("/queries?name=per-ip&wait=true", content=SQL_EXAMPLE, headers=headers)
+        assert (answer.status_code, answer.json()["state"]) == (201, "running")
+        document = client.get("/queries/per-ip").json()["document"]
+        assert [(each["name"], each["schema"]) for each in document["streams"]] == [("visits", STREAM_EXAMPLE["schema"])]
+        assert [each["stream"] for each in document["outputs"]] == ["per-ip"]
+        # over what the cluster has by now: a declared stream, and the output of a query
+        text = (
+            "SELECT a.ip, b.visits FROM visits a JOIN \"per-ip\" b ON a.ip = b.ip AND b.rowtime BETWEEN a.ts AND a.ts + INTERVAL '1' MINUTE"
+        )
+        answer = client.post("/queries?name=joined&start=false&wait=true", content=text, headers=headers)
+        assert answer.json()["state"] == "ready"
+        assert client.get("/queries/joined").json()["document"]["streams"] == []
+
+    def test_wrong_sql_says_where(self, client: httpx.Client) -> None:
+        headers = {"Content-Type": "text/sql"}
+        client.put("/streams/visits", json=STREAM_EXAMPLE)
+        answer = client.post("/queries?name=q", content="SELECT ip\nFROM visit", headers=headers)
+        is_problem(answer, 422, "QueryError", "SQL-NAME at 2:6: there is no 'visit' (did you mean 'visits'?)", "")
+        is_problem(
+            client.post("/queries", content="SELECT ip FROM visits", headers=headers), 422, "QueryError", "does not name its query", "/name"
+        )
+        is_problem(client.put("/streams/s", content="CREATE STREAM s (a INT)", headers=headers), 415, "HTTPException", "POST /queries")
+        is_problem(client.post("/queries?name=q", content=b"SELECT \xff", headers=headers), 400, "ProtocolError", "not UTF-8")
+        is_problem(client.post("/queries?name=q", content="-" * 300_000, headers=headers), 413, "HTTPException", "of SQL")
+        assert client.get("/queries").json() == []
 
     def test_explain_before_and_after(self, client: httpx.Client) -> None:
         before = client.post("/explain", json=QUERY_EXAMPLE).json()["text"]

@@ -12,10 +12,10 @@ from cep.model.hosts import AgentProcess, Host, Machines
 from cep.model.topology import Topology
 from cep.plan.physical import Worker
 from cep.plan.planner import plan
-from orchestrator.records import InstanceManager, Status
+from orchestrator.records import InstanceManager, QueryRecord, Relocation, Status
 from orchestrator.rest import views
 from orchestrator.state.cluster_state import ClusterState
-from orchestrator.state.evacuations import LOOK_S, PATIENCE_S
+from orchestrator.state.evacuations import ENDED, LOOK_S, PATIENCE_S
 from orchestrator.state.events import EvacuateHost, HostsSeen, MoveInstance, StatusesSeen, SubmitQuery, Tick
 from tests.orchestrator.state.test_cluster_state import TIMEOUT_S, Cluster, query
 from tests.support.plans import files, group
@@ -61,13 +61,18 @@ class Hosts(Cluster):
             record = self.state.queries["per-ip"]
             if (move := record.move) is None or record.state != "running":
                 return
-            key = instance_node("per-ip", move.subquery, move.index)
-            for instance in self.state.plans["per-ip"].instances:
-                there = instance_node("per-ip", instance.subquery, instance.index)
-                state = "moved" if move.redirecting and there == key else "running"
-                self.do(StatusesSeen(instance.im, {there: Status(record.epoch, state, step=move.step)}))
-            self.do(StatusesSeen(move.target, {key: Status(record.epoch, "running" if move.redirecting else "ready", step=move.step)}))
+            self.say_step(record, move)
         raise AssertionError("moves without end")
+
+    def say_step(self, record: QueryRecord, move: Relocation, but: str = "") -> None:
+        """Every instance but one has done what is asked of it now."""
+        key = instance_node("per-ip", move.subquery, move.index)
+        for instance in self.state.plans["per-ip"].instances:
+            there = instance_node("per-ip", instance.subquery, instance.index)
+            state = "moved" if move.redirecting and there == key else "running"
+            if there != but:
+                self.do(StatusesSeen(instance.im, {there: Status(record.epoch, state, step=move.step)}))
+        self.do(StatusesSeen(move.target, {key: Status(record.epoch, "running" if move.redirecting else "ready", step=move.step)}))
 
 
 @pytest.fixture
@@ -118,6 +123,42 @@ def test_what_has_not_gone_in_time_fails_then(made: Hosts) -> None:
     assert record.state == "failed" and record.cause is not None
     assert "host 'h2' is leaving" in record.cause.text and "has not gone elsewhere within 20 s" in record.cause.text
     assert "is moving from" in record.cause.text
+
+
+def test_a_query_for_two_hosts_goes_to_the_second_before_a_third(made: Hosts) -> None:
+    made.managers["h3-im-0"] = on_host("h3", "h3-im-0")
+    made.see()
+    made.do(HostsSeen(made.hosts | {"h3": host("h3")}))
+    both = [worker for worker in made.state.workers() if worker.host != "h3"]
+    asked = replace(query(), options=replace(query().options, hosts=1))
+    made.do(SubmitQuery(replace(plan(query(), {}, both, Machines({"h1": ONE, "h2": ONE})), query=asked)))
+    for state in ("ready", "running"):
+        made.all_say(state, "per-ip")
+    assert made.where() == {"h1", "h2"}
+    made.do(EvacuateHost("h2"))
+    made.work()
+    assert made.where() == {"h1"}, "it is on one host, as it was to be"
+
+
+def test_an_instance_that_has_ended_keeps_no_other_from_going(made: Hosts) -> None:
+    """It may be that its query is over soon; if not, it says so."""
+    made.run(only="h2")
+    first = made.state.plans["per-ip"].instances[0]
+    ended = instance_node("per-ip", first.subquery, first.index)
+    made.do(StatusesSeen(first.im, {ended: Status(made.state.queries["per-ip"].epoch, "ended")}))
+    made.do(EvacuateHost("h2"))
+    for _ in range(40):
+        record = made.state.queries["per-ip"]
+        if (move := record.move) is None:
+            break
+        made.say_step(record, move, but=ended)
+    assert record.moves == len(made.state.plans["per-ip"].instances) - 1 and record.state == "running"
+    assert views.evacuated(made.state, "h2")["left"] == [{"query": "per-ip", "subquery": first.subquery, "instance": first.index}]
+    made.pass_time(LOOK_S)
+    assert made.state.queries["per-ip"].moves == record.moves, "it is not tried again and again"
+    made.pass_time(PATIENCE_S)
+    record = made.state.queries["per-ip"]
+    assert record.state == "failed" and record.cause is not None and record.cause.text.endswith(ENDED)
 
 
 def test_without_another_host_there_is_nowhere_to_go(made: Hosts) -> None:

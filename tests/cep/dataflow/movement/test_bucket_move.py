@@ -52,7 +52,7 @@ KEPT = [cell for cell in sound_cells() if cell.balancer == "point-to-point" and 
 
 
 @pytest.mark.parametrize("cell", [*KEYED, *KEPT], ids=lambda cell: f"{cell.kind}, {cell.balancer}")
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.data())
 def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> None:
     """Keyed by what its rows are routed by, or by what keeps the partitioning of the subquery before it, and moves with that."""
@@ -61,14 +61,14 @@ def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> Non
         check(case, *data.draw(moves(execution)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(cases(), executions().flatmap(moves))
 def test_answers_do_not_depend_on_moves(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
         check(case, *how)
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(tied_cases(), executions().flatmap(moves))
 def test_rows_that_tie_keep_their_order(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():

@@ -1,0 +1,148 @@
+"""What Numba makes of the functions of `cep.kernels.machine.memory` and `libm`; imported with Numba, when the first kernel is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import overload
+
+from cep.kernels.machine.libm import OF_ONE, OF_TWO
+from cep.kernels.machine.memory import (
+    BLOCK,
+    copy_bytes,
+    count_bits,
+    equal_bytes,
+    high_block,
+    load_word,
+    lowest_bit,
+    match_block,
+    prefetch,
+    store_word,
+)
+from cep.kernels.machine.pipeline import as_instructions, field_of
+
+_BYTE, _LANE, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_BYTES = ir.VectorType(_BYTE, BLOCK)
+_ALL = ir.Constant(ir.VectorType(_LANE, BLOCK), [0] * BLOCK)
+
+
+def _load(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kind: Any) -> Any:
+    first = field_of(context, builder, array_type, array, "data")
+    return builder.load(builder.bitcast(builder.gep(first, [at]), kind.as_pointer()), align=1)
+
+
+@as_instructions(load_word)
+def _load_word(typing: Any, data: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _load(context, builder, signature.args[0], arguments[0], arguments[1], _WORD)
+
+    return types.uint64(data, types.int64), generate
+
+
+@as_instructions(store_word)
+def _store_word(typing: Any, data: Any, at: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = field_of(context, builder, signature.args[0], arguments[0], "data")
+        builder.store(arguments[2], builder.bitcast(builder.gep(first, [arguments[1]]), _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.int64, types.uint64), generate
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> Any:
+    return builder.bitcast(builder.gep(field_of(context, builder, kind, array, "data"), [at]), _BYTE.as_pointer())
+
+
+def _function(builder: Any, name: str, returns: Any, takes: list[Any]) -> Any:
+    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(returns, takes), name)
+
+
+@as_instructions(copy_bytes)
+def _copy_bytes(typing: Any, source: Any, start: Any, target: Any, at: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        taken = _address(context, builder, signature.args[0], *arguments[:2])
+        put = _address(context, builder, signature.args[2], *arguments[2:4])
+        pointer = _BYTE.as_pointer()
+        copy = _function(builder, "llvm.memmove.p0.p0.i64", ir.VoidType(), [pointer, pointer, _WORD, ir.IntType(1)])
+        builder.call(copy, [put, taken, arguments[4], ir.IntType(1)(0)])
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
+
+
+@as_instructions(equal_bytes)
+def _equal_bytes(typing: Any, data: Any, at: Any, other: Any, other_at: Any, length: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        sides = [_address(context, builder, signature.args[k], *arguments[k : k + 2]) for k in (0, 2)]
+        compare = _function(builder, "memcmp", _LANE, [_BYTE.as_pointer(), _BYTE.as_pointer(), _WORD])
+        return builder.icmp_signed("==", builder.call(compare, [*sides, arguments[4]]), _LANE(0))
+
+    return types.boolean(data, types.int64, other, types.int64, types.int64), generate
+
+
+@as_instructions(match_block)
+def _match_block(typing: Any, data: Any, at: Any, byte: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = _load(context, builder, signature.args[0], arguments[0], arguments[1], _BYTES)
+        unset = ir.Constant(_BYTES, ir.Undefined)
+        one = builder.insert_element(unset, arguments[2], ir.Constant(_LANE, 0))
+        wanted = builder.shuffle_vector(one, unset, _ALL)
+        return builder.bitcast(builder.icmp_unsigned("==", block, wanted), _WORD)
+
+    return types.uint64(data, types.int64, types.uint8), generate
+
+
+@as_instructions(high_block)
+def _high_block(typing: Any, data: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        block = _load(context, builder, signature.args[0], arguments[0], arguments[1], _BYTES)
+        return builder.bitcast(builder.icmp_signed("<", block, ir.Constant(_BYTES, [0] * BLOCK)), _WORD)
+
+    return types.uint64(data, types.int64), generate
+
+
+@as_instructions(lowest_bit)
+def _lowest_bit(typing: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@as_instructions(count_bits)
+def _count_bits(typing: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
+
+
+@as_instructions(prefetch)
+def _prefetch(typing: Any, array: Any, at: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        first = field_of(context, builder, signature.args[0], arguments[0], "data")
+        address = builder.bitcast(builder.gep(first, [arguments[1]]), _BYTE.as_pointer())
+        takes = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _LANE, _LANE, _LANE])
+        function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(builder.module, takes, "llvm.prefetch.p0")
+        builder.call(function, [address, _LANE(1), _LANE(3), _LANE(1)])  # to be written, to all levels, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+def _called(name: str) -> Any:
+    function: Any = types.ExternalFunction(name, types.float64(types.float64))
+    return lambda x: lambda x: function(x)
+
+
+def _called_with_two(name: str) -> Any:
+    function: Any = types.ExternalFunction(name, types.float64(types.float64, types.float64))
+    return lambda x, y: lambda x, y: function(x, y)
+
+
+for _name, _function_of_one in OF_ONE.items():
+    overload(_function_of_one)(_called(_name))
+for _name, _function_of_two in OF_TWO.items():
+    overload(_function_of_two)(_called_with_two(_name))

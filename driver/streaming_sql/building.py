@@ -1,0 +1,117 @@
+"""The query as it grows: operators, the streams they read, outputs. Names of operators are what they are made of: `where`, `group_2`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from cep.errors import QueryError
+from cep.model import operator_documents
+from cep.model.expr import ColumnRef, Expr, check_nested
+from cep.model.operators import Map, Operator
+from cep.model.query import Output
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from driver.streaming_sql.catalog import Catalog
+from driver.streaming_sql.errors import SqlError
+from driver.streaming_sql.relation import Column, Relation, plain_columns, same
+
+Make = Callable[[str], Operator]
+
+
+class Building:
+    """A query under construction; `text`s of views and statements add to one."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.known = catalog.known
+        self.streams: dict[str, Stream] = {}
+        self.operators: list[Operator] = []
+        self.outputs: list[Output] = []
+        self.schemas: dict[str, Schema] = {}
+        self._made: dict[str, str] = {}  # an operator's document without its name -> its name
+
+    def read(self, stream: Stream) -> str:
+        """The name of a stream that is read."""
+        if stream.name.casefold() not in self.known:
+            self.streams.setdefault(stream.name, stream)
+        self.schemas[stream.name] = stream.schema
+        return stream.name
+
+    def add(self, kind: str, make: Make, text: str, start: int, fresh: bool = False) -> str:
+        """Adds what `make` makes of a free name that begins with `kind`; what is there already, of a WITH that is read twice for one, is
+        not made again, unless `fresh`. Raises SqlError: the engine refuses it."""
+        name, number = kind, 1
+        while name in self.schemas or any(each.name == name for each in self.operators):
+            number += 1
+            name = f"{kind}_{number}"
+        try:
+            operator = make(name)
+            schema = operator.output_schema(*(self.schemas[each] for each in operator.inputs))
+            document = operator_documents.to_json(operator)
+            check_nested(document, "")
+        except QueryError as error:
+            message = error.message.removeprefix(f"operator {name!r}").lstrip(":, ")
+            raise SqlError("SQL-QUERY", message, text, start) from None
+        except RecursionError:
+            raise SqlError("SQL-DEPTH", "operations are too deep inside each other", text, start) from None
+        written = json.dumps(document | {"name": ""}, sort_keys=True)
+        if written in self._made and not fresh:
+            return self._made[written]
+        self._made[written] = name
+        self.operators.append(operator)
+        for branch in operator.branches:
+            self.schemas[branch] = schema
+        return name
+
+    def mapped(self, kind: str, at: str, fields: tuple[tuple[str, Expr], ...], text: str, start: int, fresh: bool = False) -> str:
+        return self.add(kind, lambda name: Map(name, at, fields), text, start, fresh)
+
+    def materialised(self, relation: Relation, text: str, start: int, always: bool = False) -> Relation:
+        """The relation with its columns as an operator's, under their names."""
+        if relation.is_plain and not always:
+            return relation
+        fields = tuple((each.name, of_row(each, text, start)) for each in relation.columns)
+        at = self.mapped("select", relation.at, fields, text, start, always)
+        columns = tuple(Column(each.name, ColumnRef(each.name), each.of, each.kind) for each in relation.columns)
+        time = next((ColumnRef(each.name) for each in relation.columns if same(each.expr, relation.time)), None)
+        return Relation(at, self.schemas[at], columns, time, relation.window, relation.grouped, None, relation.running, relation.keys)
+
+    def with_columns(self, kind: str, relation: Relation, computed: list[tuple[str, Expr]], text: str, start: int) -> Relation:
+        """The relation whose operator has these fields too, behind all that it has."""
+        if not computed:
+            return relation
+        kept = tuple((name, ColumnRef(name)) for name in relation.schema.names)
+        at = self.mapped(kind, relation.at, (*kept, *computed), text, start)
+        return _moved(relation, at, self.schemas[at])
+
+
+def _moved(relation: Relation, at: str, schema: Schema) -> Relation:
+    return Relation(
+        at, schema, relation.columns, relation.time, relation.window, relation.grouped, relation.partition, relation.running,
+        relation.keys, relation.rank,
+    )  # fmt: skip
+
+
+def of_row(column: Column, text: str, start: int) -> Expr:
+    """Raises SqlError: the column has no value in a row."""
+    if column.expr is not None:
+        return column.expr
+    start = column.start if column.start >= 0 else start
+    if column.kind == "rank":
+        raise SqlError("SQL-ROW-NUMBER", f"{column.name}, a ROW_NUMBER without a bound", text, start)
+    raise SqlError("SQL-WINDOW-ROWS", f"the {column.name} of a row", text, start)
+
+
+def free(wanted: str, taken: object) -> str:
+    """`wanted`, or it with a number, that is not in `taken`."""
+    names = set(taken)  # type: ignore[call-overload]
+    number, name = 1, wanted
+    while name in names:
+        number += 1
+        name = f"{wanted}_{number}"
+    return str(name)
+
+
+def of_stream(stream: Stream, at: str, alias: str) -> Relation:
+    time = stream.event_time
+    return Relation(at, stream.schema, plain_columns(stream.schema, alias), time)

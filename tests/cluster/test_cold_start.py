@@ -1,0 +1,74 @@
+"""Everything is killed, and a cluster is started on the same folder: what recovers goes on from its last commit, subscriptions too."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from driver import TIME, ClusterError, LocalCluster, Query, count, files, sum_, window_start
+from tests.support.visits import visits
+from tests.support.waiting import HANG_S, until
+
+ROWS, KEYS = 200_000, 500
+BUDGET_BYTES = 1 << 16  # what is not acknowledged holds the query up: it cannot end before it is to
+
+
+@pytest.fixture
+def home() -> Iterator[str]:
+    with TemporaryDirectory(prefix="cep-cold-") as folder:  # short enough for sockets
+        yield f"{folder}/home"
+
+
+def query(folder: Path) -> Query:
+    (folder / "rows.txt").write_text("".join(f"{i},{i * 7919 % KEYS},{i % 1000}\n" for i in range(ROWS)))
+    paths = str(folder / "rows.txt")
+    read = files("rows", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 16)
+    made = Query("sums").source(read).aggregate("w", TIME("2s"), by="key", start=window_start(), n=count(), total=sum_("value"))
+    return made.output("totals").options(parallelism=2, recover="on-commit", checkpoint="100ms")
+
+
+def rows_of(batch: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> None:
+    with LocalCluster(instances=2, data=[tmp_path], lasting_home=home) as cluster:
+        first = cluster.processes()
+        running = cluster.deploy(query(tmp_path), start=False)
+        other = cluster.deploy(Query("plain").source(visits("plain.in")).output("plain.out"))
+        answers = running.subscribe("totals", resumable=True, budget_bytes=BUDGET_BYTES)
+        running.start()
+        taken: list[tuple[Any, ...]] = []
+        while len(taken) < ROWS // 20:
+            batch = answers.next_batch(HANG_S)
+            assert batch is not None
+            taken += rows_of(batch)
+            token = answers.token()
+            answers.acknowledge(token)
+        assert answers.next_batch(HANG_S) is not None  # and nothing is made of that
+        with pytest.raises(ClusterError, match=r"a cluster runs in .* already"):
+            LocalCluster(instances=1, lasting_home=home)
+        os.kill(cluster.supervisor.pid, signal.SIGKILL)
+        cluster.supervisor.wait(HANG_S)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for _, pid in first))
+    with LocalCluster(instances=2, data=[tmp_path], lasting_home=home) as cluster:
+        answers = cluster.subscribe("totals", resume=token)
+        for batch in answers:
+            taken += rows_of(batch)
+            answers.acknowledge(answers.token())
+        answers.acknowledge(answers.token())
+        running = cluster.query("sums")
+        running.wait()
+        assert running.status()["recovery"]["attempts"] == 1
+        assert len({place["im"] for place in running.status()["placed"]}) == 2, "all instance managers were waited for"
+        assert "was started anew" in str(cluster.query(other.name).status()["cause"]), "what does not recover fails, by name"
+        assert [each["name"] for each in cluster.queries()] == ["plain", "sums"]
+    assert len(taken) == len({row[:2] for row in taken}) == ROWS // 2000 * KEYS
+    assert sum(n for *_, n, _ in taken) == ROWS
+    assert sum(total for *_, total in taken) == sum(i % 1000 for i in range(ROWS))
