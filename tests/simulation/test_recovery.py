@@ -64,7 +64,7 @@ def test_one_whose_publishers_are_killed_as_well_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.faults["kill writer"]
 
 
-@pytest.mark.parametrize("seed", (9, 22, 221))
+@pytest.mark.parametrize("seed", (20, 22, 221))
 def test_a_cold_start_of_everything(seed: int) -> None:
     found = run_seed(seed, ScheduleTrace(), COLD)
     assert found.wrong == [] and found.recoveries
