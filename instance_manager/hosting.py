@@ -42,10 +42,11 @@ READER_HELD_BYTES = 8 << 20  # held for it by each producer beside what is under
 
 
 class Taken(NamedTuple):
-    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was."""
+    """Of a publisher's channel: the number of the first element that was not taken; `closed`: its last word was; which publisher it was."""
 
     sequence: int
     closed: bool
+    incarnation: str
 
 
 @dataclass
@@ -92,6 +93,7 @@ class Entry:
     gone_on: dict[str, str] = field(default_factory=dict)  # publishers that send to where it moves, and their endpoints
     early: list[tuple[Header, bytes]] | None = None  # what some have said before it had what it had at its old place; None: it has
     followers: frozenset[str] = frozenset()  # those that had gone on from there
+    lasting: int = 0  # its id, whatever the attempt
     refused: set[int] = field(default_factory=set)  # channels of publishers of which batches are missing for what they sent
 
 
@@ -312,6 +314,7 @@ class _Maker:
         entry = Entry(source, Format.published(reading.stream, int(numbered)), early=None if self.arriving is None else [])
         own = self.assignment.epoch, self.assignment.attempt
         source.is_restored = self.assignment.attempt > 0
+        entry.lasting = ChannelId.entry(self.plan.query.name, source.stream, reading.reader, self.assignment.epoch).id
         self.entries[ChannelId.entry(self.plan.query.name, source.stream, reading.reader, *own).id] = entry
 
     def attach(self, source: QuerySource, feed: Feed, reading: Reading) -> None:

@@ -24,6 +24,7 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
 from cep.world.clock import Clock, SystemClock
+from cep.world.rings import Rings
 from instance_manager.accounts import LoopAccounts, step_accounts
 from instance_manager.clients.clients import SILENCE_S, Clients
 from instance_manager.clients.rights import Rights
@@ -63,7 +64,7 @@ Report = Callable[[InstanceHost], None]
 
 class Loop:
     """Runs the subquery instances of this process until `stopping`. `identity`: which process of its id it is; `background` does what is
-    not for the engine's thread."""
+    not for the engine's thread; `rings`: those of clients of this host."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class Loop:
         fast_path: bool = True,
         identity: tuple[int, int] = (0, 0),
         background: Background = at_once,
+        rings: Rings | None = None,
     ) -> None:
         self.sockets, self.on_tick = sockets, on_tick
         self.telling = Telling(lambda: on_tick(self, True), report)
@@ -88,7 +90,7 @@ class Loop:
         self.meter = Meter(self.clock.steady_ns, self.slot.words)
         self.accounts, self.idle = LoopAccounts(), Account()  # what belongs to no instance; what was slept
         self.account = self.accounts.rest
-        self.clients = Clients(sockets, budget_bytes, silence_s, self.clock, process or int.from_bytes(os.urandom(6), "little"))
+        self.clients = Clients(sockets, budget_bytes, silence_s, self.clock, process or int.from_bytes(os.urandom(6), "little"), rings)
         self.rights = Rights(self.clients)
         handlers = self._on_control, self.clients.publishers.published, self._on_broken
         self.network = Network(sockets, *handlers, self.meter, self.rights.check)

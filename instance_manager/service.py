@@ -29,6 +29,7 @@ from cep.world.births import born, machine
 from cep.world.clock import SystemClock
 from cep.world.confined import confine
 from cep.world.memory import SystemMemory
+from cep.world.rings import Rings
 from cep.world.stalls import Stalls
 from cep.world.thread_usage import SystemThreadUsage
 from cep.world.usage import SystemUsage
@@ -81,6 +82,7 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
         fast_path=config.cluster.fast_path,
         identity=(own["pid"], own["started"]),
         background=partial(_beside, writing),
+        rings=_rings(config),
     )
     Watch(loop, stalls)
     cluster = config.cluster
@@ -102,6 +104,19 @@ def serve(config: InstanceManagerConfig, binding: Binding) -> int:
 
 def _beside(writing: ThreadPoolExecutor, work: Callable[[], None]) -> None:
     writing.submit(work)
+
+
+def _rings(config: InstanceManagerConfig) -> Rings | None:
+    """Of clients of this host. None: there is no folder for them."""
+    if config.cluster.rings is None:
+        return None
+    folder = Path(config.cluster.rings)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        LOG.warning("%s: clients keep what they send in their own memory: %s", folder, error)
+        return None
+    return Rings(folder)
 
 
 def _first_keyring(config: InstanceManagerConfig) -> Keyring | None:

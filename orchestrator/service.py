@@ -27,6 +27,7 @@ from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
 from cep.world.mailbox import Mailbox
+from cep.world.rings import Rings
 from cep.world.store import DiskStore, Store
 from orchestrator.answers import PendingAnswers, Request, StateQuestion
 from orchestrator.deploying import attempted, planned
@@ -34,6 +35,7 @@ from orchestrator.election import Candidate, Election
 from orchestrator.manifests import Manifests
 from orchestrator.records import InstanceManager, Now, Process, PublisherRecord
 from orchestrator.registry import Deposed, Registry
+from orchestrator.ring_sweep import RingSweep
 from orchestrator.state.blame import Deaths, deaths_in
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.desired_nodes import names_of
@@ -109,6 +111,7 @@ class Service:
         members: the members' key pair, where the cluster has none yet; None: its data plane has no keys.
         store: where checkpoints are.
         watch: is told which instance managers there are, and says by `manager_died` that one has ended.
+        rings: where clients of this host keep what they have sent.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Service:
         members: KeyPair | None = None,
         store: Store | None = None,
         watch: Callable[[Mapping[str, InstanceManager]], None] = lambda managers: None,
+        rings: Rings | None = None,
     ) -> None:
         self._watch = watch
         self._watched: Mapping[str, InstanceManager] | None = None
@@ -135,6 +139,7 @@ class Service:
         self._election = Election(coordination, candidate, lambda path: self.mailbox.put(_Wake()))
         self._state = ClusterState(config.session_timeout_s, self.quarantine, Quotas.of(config))
         self._manifests = Manifests(store or DiskStore(own=True), config.checkpoints)
+        self._rings = RingSweep(rings)
         self._fence = -1
         self._answers = PendingAnswers()
         self._unseen = Unseen()
@@ -284,6 +289,7 @@ class Service:
                 self._watch(self._watched)
             self._registry.flush(self._fence)
             self._manifests.confirmed()
+            self._rings.look(self._state, self.now())
 
     def _all_deaths(self) -> Deaths:
         """Those of other hosts come with their registrations."""
@@ -320,7 +326,8 @@ class Service:
         if not (self.connected and self.leads):
             return None
         try:
-            return self._state.deadline
+            due = self._state.deadline
+            return due if self._rings.rings is None else min(self._rings.due, due or self._rings.due)
         except Exception as error:
             self.quarantine.set_aside(node(), error)
             return self.now().steady + _LOOK_S

@@ -12,6 +12,7 @@ from cep.model.topology import Topology
 from cep.service.keys import read_pair
 from cep.service.reports import read_reports
 from cep.world.clock import SystemClock
+from cep.world.rings import Rings
 from cep.world.zookeeper import ZooKeeperSession
 from orchestrator.death_watch import DeathWatch
 from orchestrator.election import Candidate
@@ -36,7 +37,9 @@ class ServiceThread(threading.Thread):
 
         candidate = Candidate.here(config.rest)
         self._deaths = DeathWatch(lambda im, process: self.service.manager_died(im, process))
-        self.service = Service(config, topology, session, SystemClock(), candidate, deaths, members, watch=self._deaths.watch)
+        rings = None if config.rings is None else Rings(Path(config.rings))
+        given = config, topology, session, SystemClock(), candidate, deaths, members
+        self.service = Service(*given, watch=self._deaths.watch, rings=rings)
         self._deaths.start()
 
     def run(self) -> None:

@@ -31,7 +31,7 @@ class Numbers:
     """The elements of every channel are sent with numbers without a gap, and none follows the last one (rule 4.3)."""
 
     def __init__(self) -> None:
-        self._next: dict[int, int] = {}  # by channel
+        self._next: dict[int, tuple[str, int]] = {}  # by channel; who has sent the one before
         self._ended: set[int] = set()
         self._wrong: list[str] = []
 
@@ -39,14 +39,18 @@ class Numbers:
         if header.kind not in NUMBERED:
             return
         channel = header.channel
-        expected = self._next.get(channel, header.sequence)
+        _, expected = self._next.get(channel, ("", header.sequence))
         if header.sequence != expected:
             self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, expected {expected}")
         if channel in self._ended:
             self._wrong.append(f"{source} sent element {header.sequence} of channel {header.channel:x}, which has ended")
-        self._next[channel] = header.sequence + 1
+        self._next[channel] = source, header.sequence + 1
         if header.kind in ENDINGS:
             self._ended.add(channel)
+
+    def died(self, source: str) -> None:
+        """What comes in its place goes on behind what counts of what it has sent, which may be more than has left it."""
+        self._next = {channel: last for channel, last in self._next.items() if last[0] != source}
 
     def complaints(self) -> Iterator[str]:
         yield from self._wrong[:COMPLAINTS_MAX]

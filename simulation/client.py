@@ -6,17 +6,21 @@ A program is a task of its own. What a thread would wait for in the driver, a pr
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from cep.errors import CepError
+from cep.model.ids import name_id
 from cep.transport.wire import Header
+from cep.world.rings import Owner, Ring, Rings, place_of
 from driver.rest import NotLeading, Rest, Unreachable, error_of
 from driver.streams.background import Aside
 from driver.streams.data_plane import TICK_NS, DataPlane
+from driver.streams.own_rings import OwnRings
 from driver.streams.publisher import Steps
 from driver.streams.subscription import Subscription
 from driver.streams.subscription_core import SubscriptionOptions
@@ -35,6 +39,31 @@ Program = Callable[[], None]
 Heard = Callable[[Header, pa.RecordBatch], None]
 
 
+MACHINE = "simulated"
+
+
+class SimulatedRings(Rings):
+    """Those of a simulated machine, where a process is known by its endpoint. Where they are is told without what no two runs share."""
+
+    def __init__(self, folder: Path, network: SimulatedNetwork) -> None:
+        super().__init__(folder, lambda owner: network.is_gone(owner.born))
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"folder": MACHINE}
+
+
+class SimulatedOwnRings(OwnRings):
+    """Those of one of its processes."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        super().__init__(f"{name_id(endpoint):016x}", lambda: Owner(MACHINE, 0, endpoint))
+        self.folder = folder
+
+    def at(self, place: Mapping[str, Any]) -> Ring | None:
+        return super().at(place_of(self.folder))
+
+
 class LostAnswer(Exception):
     """The process that was asked is dead."""
 
@@ -42,12 +71,12 @@ class LostAnswer(Exception):
 class ClientProcess:
     """Its sockets, its way to the orchestrator, and its programs."""
 
-    def __init__(self, schedule: SeededSchedule, network: SimulatedNetwork, doors: list[FrontDoor], name: str) -> None:
+    def __init__(self, schedule: SeededSchedule, network: SimulatedNetwork, doors: list[FrontDoor], name: str, rings: Rings) -> None:
         self.schedule, self.name = schedule, name
         self.clock = ProcessClock(schedule)
         self.task = Task(schedule, self._turn, self.clock)
         sockets = network.open(f"ipc:///simulated/{name}", self.clock, self.task.wake)
-        self.plane = SimulatedPlane(network, sockets, self.clock)
+        self.plane = SimulatedPlane(network, sockets, self.clock, rings.folder)
         self.rest = SimulatedRest(self, doors)
         self.programs: list[Task] = []
 
@@ -114,9 +143,10 @@ class ClientProcess:
 class SimulatedPlane(DataPlane):
     """What waits in it is a program."""
 
-    def __init__(self, network: SimulatedNetwork, sockets: SimulatedSockets, clock: ProcessClock) -> None:
+    def __init__(self, network: SimulatedNetwork, sockets: SimulatedSockets, clock: ProcessClock, folder: Path) -> None:
         self.schedule = schedule = network.schedule
-        super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone)
+        rings = SimulatedOwnRings(folder, sockets.endpoint)
+        super().__init__(sockets, clock, lambda: f"{schedule.choose.getrandbits(48):012x}", network.is_gone, rings=rings)
 
     def next_of(self, messages: queue.SimpleQueue[Any], timeout: float) -> Any:
         self.current.wait(lambda: not messages.empty(), round(timeout * 1e9))

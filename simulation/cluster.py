@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 from cep.compile.user.functions import allowed
-from cep.config import ClusterConfig
+from cep.config import GRACE_S, ClusterConfig
 from cep.dataflow.reports import waits_for
 from cep.errors import CepError, Conflict
 from cep.kernels.jit import interpreted
@@ -35,7 +35,7 @@ from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from simulation.checkers import AnswersAgree, Checker, CountsAgree, Numbers, Promises, QueryOutcome, complaints
-from simulation.client import ClientProcess, HeardSubscription, LostAnswer
+from simulation.client import ClientProcess, HeardSubscription, LostAnswer, SimulatedRings
 from simulation.clock import PACES_NS, SLOW_PACES_NS
 from simulation.coordination import SimulatedZooKeeper
 from simulation.faults import Fault, Faults, drawn_faults
@@ -55,6 +55,7 @@ LONGEST_PACES_NS = (1 * S, 4 * S)  # while a host is left
 BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
 CALM = 0.6  # of the seeds in which hosts are left: nothing else happens
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
+PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
 KEEP_S = 20.0  # so long a subscriber may be silent
 OVER = ("ended", "failed", "stopped")
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class MovesMade(NamedTuple):
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen."""
 
-    def __init__(self, seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> None:
+    def __init__(self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None) -> None:
         self.work, self.schedule = workload(seed), SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
         expected = work.expected
@@ -78,13 +79,13 @@ class SimulatedCluster:
         self.answers, self.counts = AnswersAgree(work.query, expected), CountsAgree(expected)
         self.outcome = QueryOutcome()
         self.checkers: Sequence[Checker] = (self.numbers, self.promises, self.answers, self.counts, self.outcome)
-        self.store, self.folder = MemoryStore(), ""
+        self.store, self.folder = MemoryStore(), folder
         calm = bool(work.evacuations) and random.Random(f"calm {seed}").random() < CALM
-        drawn = tuple(faults) if faults is not None else () if calm else drawn_faults(seed)
-        # What a publisher keeps goes with its process.
-        self.drawn = tuple(each for each in drawn if not (work.recovers and each.kind == "kill writer"))
+        self.drawn = tuple(faults) if faults is not None else () if calm else drawn_faults(seed)
         self.network, self.zookeeper = SimulatedNetwork(schedule, 1 if self.drawn else work.hosts), SimulatedZooKeeper(schedule)
         self.network.sniff = self.numbers.sent
+        self.rings = SimulatedRings(Path(folder) / "sent", self.network)
+        self.rings.folder.mkdir()
         self.config, self.machine = config_of(work), Topology.one_node([0, 1])
         self.faults = Faults(self, self.drawn)
         self.at_hosts = [random.Random(f"host of {number} {seed}").randrange(work.hosts) for number in range(work.instance_managers)]
@@ -92,12 +93,19 @@ class SimulatedCluster:
         self.managers = [self._manager(number, 1) for number in range(work.instance_managers)]
         self.doors = [orchestrator.door for orchestrator in self.orchestrators]
         self.user, self.writer, self.mover, *self.readers = (
-            ClientProcess(schedule, self.network, self.doors, name) for name in ("user", "writer", "mover", "reader-0", "reader-1")
+            ClientProcess(schedule, self.network, self.doors, name, self.rings)
+            for name in ("user", "writer", "mover", "reader-0", "reader-1")
         )
         self.leaving = Evacuations(self, work.hosts, work.evacuations, ends=not self.drawn, calm=calm and not self.drawn)
         self.checkers = (*self.checkers, self.leaving)
         self.moved, self.recoveries = MovesMade(0, 0), 0
+        self.writers, self.publishes = 0, False
+        self.published: set[str] = set()  # the names that have been closed, as their program knows
         self.is_over = False
+
+    @property
+    def writer_comes_again(self) -> bool:
+        return self.work.recovers and not self.work.files
 
     @property
     def processes(self) -> Sequence[SimulatedProcess]:
@@ -105,13 +113,15 @@ class SimulatedCluster:
         return (*self.orchestrators, *self.managers, *clients, *self.leaving.agents)
 
     def _orchestrator(self, number: int) -> OrchestratorProcess:
-        return OrchestratorProcess(self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store)
+        own = self.schedule, self.zookeeper, self.config, self.machine, number, self.faults.known_deaths, self.store
+        return OrchestratorProcess(*own, SimulatedRings(self.rings.folder, self.network))
 
     def _manager(self, number: int, pid: int) -> InstanceManagerProcess:
         own = self.schedule, self.network, self.zookeeper, self.config, f"im-{number}", self._over, pid, self.store
         paces_ns = SLOW_PACES_NS if self.work.recovers else PACES_NS
         endpoint = endpoint_on(self.at_hosts[number], f"im-{number}") if self.work.evacuations else None
-        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, endpoint)
+        rings = SimulatedRings(self.rings.folder, self.network)
+        return InstanceManagerProcess(*own, paces_ns, self.work.read_bytes, endpoint, rings)
 
     def restart_orchestrator(self, number: int) -> None:
         self.orchestrators[number] = process = self._orchestrator(number)
@@ -121,6 +131,15 @@ class SimulatedCluster:
     def restart_manager(self, number: int) -> None:
         self.managers[number] = process = self._manager(number, self.managers[number].pid + 1)
         process.start()
+
+    def restart_writer(self) -> None:
+        """A program that was killed comes again, and goes on from the rows that count."""
+        self.writers += 1
+        self.numbers.died(self.writer.plane.endpoint)
+        self.writer = ClientProcess(self.schedule, self.network, self.doors, f"writer-{self.writers}", self.rings)
+        self.writer.start()
+        if self.publishes:
+            self.writer.run(self._publish)
 
     def run(self) -> list[str]:
         """Lets the query run to its end; what the checkers complain of. Raises Stuck, and whatever goes wrong in a turn."""
@@ -151,6 +170,7 @@ class SimulatedCluster:
             if not self.leaving.calm:
                 self.network.hosts.begin_cuts()
             if not self.work.files:
+                self.publishes = True
                 self.writer.run(self._publish)
             if self.work.moves:
                 self.mover.run(self._move)
@@ -298,7 +318,7 @@ class SimulatedCluster:
 
     def new_reader(self, name: str) -> ClientProcess:
         """Another process that reads."""
-        process = ClientProcess(self.schedule, self.network, self.doors, name)
+        process = ClientProcess(self.schedule, self.network, self.doors, name, self.rings)
         self.readers.append(process)
         process.start()
         return process
@@ -320,40 +340,46 @@ class SimulatedCluster:
         opened = []
         for stream in self.work.query.streams:
             for part, growth in zip(self.work.inputs[stream.name], self.work.growths[stream.name], strict=True):
+                if f"{stream.name}/{publisher_name(part)}" in self.published:
+                    continue
                 publisher = Publisher(writer.plane, growth.known(0), publisher_name(part), False, following.close)
                 opened.append((publisher, batches_of(growth, stream, part, self.work.batch_rows)))
         writer.finish(following.opens([publisher for publisher, _ in opened]))
-        writer.run(lambda: self._follow(following))
+        writer.run(lambda: self._follow(writer, following))
         for publisher, batches in opened:
-            writer.run(partial(self._send, following, publisher, batches))
+            writer.run(partial(self._send, writer, following, publisher, batches))
 
-    def _follow(self, following: Following) -> None:
+    def _follow(self, writer: ClientProcess, following: Following) -> None:
         while following.core.publishers:
             try:
-                self.writer.finish(following.turn(1.0))
+                writer.finish(following.turn(1.0))
             except CepError:  # the orchestrator is away, or has been, and what flows, flows
-                self.writer.pause(200 * MS)
+                writer.pause(200 * MS)
 
-    def _send(self, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]) -> None:
+    def _send(
+        self, writer: ClientProcess, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]
+    ) -> None:
         choose, work = self.schedule.choose, self.work
         pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves else SENDING_PACES_NS)
         try:
-            for known, batch in batches:
+            accepted = writer.finish(publisher.accepts()) if self.writers else 0
+            for known, batch in _from(accepted, batches):
                 if known is not publisher.stream:
                     publisher.grow(known)
-                self.writer.finish(publisher.sends(batch))
-                self.writer.pause(choose.randint(0, pace_ns))
-            self._close(following, publisher)
+                writer.finish(publisher.sends(batch))
+                writer.pause(choose.randint(0, pace_ns))
+            self._close(writer, following, publisher)
+            self.published.add(f"{publisher.stream.name}/{publisher.name}")
         except CepError as error:
             self._cannot_publish(error)
 
-    def _close(self, following: Following, publisher: Publisher) -> None:
+    def _close(self, writer: ClientProcess, following: Following, publisher: Publisher) -> None:
         while True:
             try:
-                self.writer.finish(following.closes([publisher]))
+                writer.finish(following.closes([publisher]))
                 return
             except Unreachable:  # it goes on, and can be closed later
-                self.writer.pause(100 * MS)
+                writer.pause(100 * MS)
 
     def _move(self) -> None:
         """Moves of buckets and of instances, one after the other or one while the other is under way; what cannot be is refused."""
@@ -392,6 +418,14 @@ class SimulatedCluster:
         return "\n".join(said)
 
 
+def _from(row: int, batches: Iterator[tuple[Stream, pa.RecordBatch]]) -> Iterator[tuple[Stream, pa.RecordBatch]]:
+    """What comes from that row on."""
+    for known, batch in batches:
+        if row < batch.num_rows:
+            yield known, batch.slice(row)
+        row = max(0, row - batch.num_rows)
+
+
 def _moves_made(state: ClusterState) -> MovesMade:
     record, plan = state.query(QUERY), state.plans[QUERY]
     return MovesMade(sum(state.table(record.name, head).version for head in heads(plan)), record.moves)
@@ -410,6 +444,7 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
         host=host_name(0) if work.evacuations else "",
         numa=False,
         data=("/",),
+        grace_s=PUBLISHED_GRACE_S if work.recovers else GRACE_S,
     )
 
 
@@ -417,10 +452,9 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 def simulated(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
     those that happen; None: those of the seed."""
-    with interpreted(), allowed(*MODULES):
-        cluster = SimulatedCluster(seed, trace, faults)
-        with TemporaryDirectory(prefix="cep-simulated-") as cluster.folder:
-            try:
-                yield cluster
-            finally:
-                cluster.close()
+    with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:
+        cluster = SimulatedCluster(seed, trace, folder, faults)
+        try:
+            yield cluster
+        finally:
+            cluster.close()

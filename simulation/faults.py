@@ -74,6 +74,12 @@ class Victims(Protocol):
 
     def restart_manager(self, number: int) -> None: ...
 
+    @property
+    def writer_comes_again(self) -> bool:
+        """When it was killed, for its query recovers."""
+
+    def restart_writer(self) -> None: ...
+
 
 class Faults:
     """Does `drawn`, one after the other, until the cluster has nothing more to do. `hit`: the instance managers whose instances are gone,
@@ -128,7 +134,7 @@ class Faults:
             EVERYTHING: self._kill_everything,
             "freeze instance manager": self._freeze_manager,
             "expire instance manager": self._expire_manager,
-            "kill writer": lambda: self._kill_client(self.cluster.writer),
+            "kill writer": self._kill_writer,
             "kill reader": lambda: self._kill_client(self.choose.choice(self.cluster.readers)),
         }
 
@@ -245,6 +251,12 @@ class Faults:
         said = self._expire(process)
         self.hit |= {process.name} if said else set()
         return said
+
+    def _kill_writer(self) -> str:
+        process = self.cluster.writer
+        if self.cluster.writer_comes_again and process not in self.lost:
+            self.schedule.at(self._lasts(self._drawn(RESTARTED_NS)), self.cluster.restart_writer)
+        return self._kill_client(process)
 
     def _kill_client(self, process: ClientProcess) -> str:
         if process in self.lost:

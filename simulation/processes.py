@@ -11,6 +11,7 @@ from cep.kernels.jit import nothing_compiles
 from cep.model.topology import Topology
 from cep.service.mark import Mark
 from cep.world.mailbox import Mailbox
+from cep.world.rings import Rings
 from cep.world.store import Store
 from instance_manager.control.control import Control
 from instance_manager.hosting import InstanceHost, Preparation
@@ -59,13 +60,14 @@ class OrchestratorProcess:
         number: int,
         deaths: Callable[[], Deaths] = dict,
         store: Store | None = None,
+        rings: Rings | None = None,
     ) -> None:
         name = f"orchestrator-{number}"
         self.name, self.zookeeper, self.schedule = name, zookeeper, schedule
         self.clock = ProcessClock(schedule)
         candidate = Candidate(config.rest, "simulated", number, "")
         self.session = zookeeper.connect(name, self.clock)
-        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store)
+        self.service = Service(config, topology, self.session, self.clock, candidate, deaths, store=store, rings=rings)
         api = Api(self.service, cast(MetricClient, NoMetrics()), GatewayProxy(None), config)
         self.door = FrontDoor(schedule, api, name, self.clock)
         self.task = Task(schedule, self._turn, self.clock)
@@ -115,6 +117,7 @@ class InstanceManagerProcess:
         paces_ns: Sequence[int] = PACES_NS,
         read_bytes: int = READ_BYTES,
         endpoint: str | None = None,
+        rings: Rings | None = None,
     ):
         self.schedule = schedule
         self.name, self._over, self.zookeeper, self.pid = name, over, zookeeper, pid
@@ -138,6 +141,7 @@ class InstanceManagerProcess:
             schedule.choose.getrandbits(48),
             identity=(pid, 0),
             background=self._beside,
+            rings=rings,
         )
         self.loop.clients.publishers.is_gone = network.is_gone
         preparation = Preparation(own, self.sockets, self.loop.inbox, self.loop.meter, self.clock, store, read_bytes)

@@ -1,10 +1,11 @@
-"""`python -m benchmarks faults`: processes of a cluster are killed while a query that recovers reads files, and its rows are counted.
+"""`python -m benchmarks faults`: processes of a cluster are killed while a query that recovers is at work, and its rows are counted.
 
 Rules:
-1. A round is a query over the same files, which ends when they have been read. Meanwhile processes of all kinds are killed, one after the
-   other, at moments drawn from the seed: most of them after the query goes on again, some while it recovers.
-2. What a subscriber got and what stands in the finished files are each, row for row, what the files ask for, counted apart with numpy:
-   none lost, none twice.
+1. A round is a query over the same rows, which ends when they are through: of files, or (`--published`) of programs that publish them.
+   Meanwhile processes of all kinds are killed, those programs too, one after the other, at moments drawn from the seed: most of them after
+   the query goes on again, some while it recovers. A program that was killed comes again, and goes on from what was accepted.
+2. What a subscriber got and what stands in the finished files are each, row for row, what the rows ask for, counted apart with numpy:
+   none lost, none twice. So are the counts of late rows and of dead letters: some rows are far behind, some are nonsense.
 3. A recovery lasts from the kill of an instance manager that the query was on until its subscriber has the first row of the next attempt.
 """
 
@@ -29,18 +30,23 @@ import pyarrow.csv
 import pyarrow.dataset
 import typer
 
+from benchmarks.faults.programs import GROUPS, NONSENSE, WINDOW_MS, Programs, declared, is_bad, is_late, records_of
 from cep.errors import CepError
 from driver import TIME, LocalCluster, Query, Running, count, files, sum_, window_start
 
-GROUPS, WINDOW_MS, FILES = 500, 20_000, 6
+FILES = 6
 HANGS_S = 120.0
 SOON_S = 0.05  # after which the next kill may come while the query recovers
 LATER_S = 1.0
+AGAIN_S = 0.05
+COUNTED_S = 10.0
+GRACE_S = 60.0  # in which a program that was killed has come again, however busy the machine is: later its rows would be late
 DEATHS_MAX = 3  # that a query may be blamed for without a checkpoint in between
 AT_ONCE = 0.2  # of the kills, which do not wait for the query
 
 #: What is killed, how often compared with others.
 VICTIMS = {"im": 10, "orchestrator": 2, "zookeeper": 2, "gateway": 1, "metric-server": 1}
+PROGRAM = "program"
 
 #: Rows as (window, key, n, total), packed: sorted, so that two of them compare.
 Rows = np.ndarray
@@ -50,14 +56,15 @@ def write_files(folder: Path, rows: int) -> str:
     """`t,key,value` lines, dealt to several files; what matches them."""
     i = np.arange(rows, dtype=np.int64)
     for part in range(FILES):
-        own = i[part::FILES]
-        table = pa.table({"t": own, "key": own * 7919 % GROUPS, "value": own % 1000})
+        table = records_of(i[part::FILES])
+        table = table.set_column(0, "t", table["t"].fill_null(NONSENSE))
         pa.csv.write_csv(table, folder / f"records-{part}.txt", pa.csv.WriteOptions(include_header=False))
     return str(folder / "records-*.txt")
 
 
 def expected(rows: int) -> Rows:
     i = np.arange(rows, dtype=np.int64)
+    i = i[~(is_late(i) | is_bad(i))]
     slot = i // WINDOW_MS * GROUPS + i * 7919 % GROUPS
     n, total = np.bincount(slot), np.bincount(slot, weights=(i % 1000).astype(np.float64)).astype(np.int64)
     there = np.flatnonzero(n)
@@ -78,12 +85,15 @@ def rows_of(table: pa.Table) -> Rows:
     return _sorted(key, n, total, start // unit // WINDOW_MS)
 
 
-def query(name: str, paths: str, folder: Path, checkpoint: str) -> Query:
-    read = files(f"{name}.in", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 20)
+def query(name: str, read: Any, folder: Path, checkpoint: str) -> Query:
     made = Query(name).source(read)
     made = made.aggregate("w", TIME(f"{WINDOW_MS // 1000}s"), by="key", start=window_start(), n=count(), total=sum_("value"))
     made = made.output(f"{name}.out", folder=str(folder), format="parquet")
     return made.options(parallelism=3, recover="on-commit", checkpoint=checkpoint)
+
+
+def read_files(name: str, paths: str) -> Any:
+    return files(f"{name}.in", t="timestamp[ms]", key=int, value=int, paths=paths, event_time="t", disorder="1s", block_bytes=1 << 20)
 
 
 @dataclass
@@ -96,6 +106,7 @@ class RecoveryReport:
     rows: int = 0
     lost: int = 0
     twice: int = 0
+    counts: int = 0
     wrong: list[str] = field(default_factory=list)
 
     def compare(self, what: str, found: Rows, wanted: Rows) -> None:
@@ -111,6 +122,7 @@ class RecoveryReport:
     def lines(self) -> Iterator[str]:
         yield f"{self.done.total()} kills: {', '.join(f'{what} {n}' for what, n in sorted(self.done.items()))}"
         yield f"{self.rounds} rounds, {self.rows:,} rows compared: lost {self.lost}, twice {self.twice}"
+        yield f"{self.counts:,} late rows and dead letters, counted exactly in each round but for what is said below"
         if self.recovered_s:
             p50, p95, worst = np.percentile(self.recovered_s, [50, 95, 100])
             yield f"{len(self.recovered_s)} recoveries, from kill to first row: p50 {p50:.2f} s, p95 {p95:.2f} s, worst {worst:.2f} s"
@@ -151,27 +163,35 @@ class RecoveryRound:
         self.faults, self.cluster, self.result, self.choose = faults, faults.cluster, faults.result, faults.choose
         self.name, self.folder = f"round{number}", folder
         self.committed, self.since_commit = list[int](), 0
-        self.running = self.cluster.deploy(query(self.name, faults.paths, folder, faults.checkpoint), start=False)
+        read = declared(f"{self.name}.in") if faults.published else read_files(self.name, faults.paths)
+        self.running = self.cluster.deploy(query(self.name, read, folder, faults.checkpoint), start=False)
         self.reader = AnswerReader(self.running, f"{self.name}.out")
         self.running.start()
+        self.programs = Programs(self.cluster.rest.url, f"{self.name}.in", faults.rows, faults.rate if faults.published else 0)
 
     def run(self, kills: int) -> None:
         while not self.reader.ended and self.result.done.total() < kills:
             self._pause(self.choose.random() * (SOON_S if self.choose.random() < AT_ONCE else LATER_S))
             if not self.reader.ended:
                 self._kill()
-        self.reader.thread.join(HANGS_S)
+        self._pause(HANGS_S)
         self._check()
+        self.programs.close()
 
     def _pause(self, seconds: float) -> None:
-        self.reader.thread.join(seconds)
+        """Meanwhile programs that were killed are started again."""
+        end = time.monotonic() + seconds
+        while not self.reader.ended and (left := end - time.monotonic()) > 0:
+            self.programs.keep_up()
+            self.reader.thread.join(min(left, AGAIN_S))
 
     def _kill(self) -> None:
-        kind = self.choose.choices(list(VICTIMS), list(VICTIMS.values()))[0]
+        victims = VICTIMS | ({PROGRAM: 8} if self.faults.published else {})
+        kind = self.choose.choices(list(victims), list(victims.values()))[0]
         name = f"im-{self.choose.randrange(self.faults.instances)}" if kind == "im" else kind
         if kind == "im":
             self._await_commit()
-        pid = dict(self.cluster.processes()).get(name)
+        pid = self.programs.victim(self.choose) if kind == PROGRAM else dict(self.cluster.processes()).get(name)
         if pid is None:
             return  # it is down already, or was not started yet
         before, began = self._attempts(), time.monotonic()
@@ -232,19 +252,38 @@ class RecoveryRound:
         wanted = self.faults.wanted
         self.result.compare(f"{self.name}, subscriber", rows_of(pa.Table.from_batches(self.reader.batches)), wanted)
         self.result.compare(f"{self.name}, files", rows_of(pa.dataset.dataset(self.folder, format="parquet").to_table()), wanted)
+        self._check_counts()
         counted = self.running.status()["rows"][f"{self.name}.out"]
         if counted != len(wanted):
             self.result.wrong.append(f"{self.name}: expected {len(wanted):,} rows out in its status, got {counted:,}")
 
+    def _check_counts(self) -> None:
+        """Reports come every half second: what was counted last may be on its way."""
+        i = np.arange(self.faults.rows, dtype=np.int64)
+        wanted = {"late rows": int(is_late(i).sum()), "dead letters": int(is_bad(i).sum())}
+        end = time.monotonic() + COUNTED_S
+        while (found := self._counts()) != wanted and time.monotonic() < end:
+            time.sleep(0.1)
+        self.result.counts += sum(wanted.values())
+        if found != wanted:
+            self.result.wrong.append(f"{self.name}: expected {wanted}, got {found}")
+
+    def _counts(self) -> dict[str, int]:
+        placed = [place.get("metrics") or {} for place in self.running.status()["placed"]]
+        return {what: sum(each.get(key, 0) for each in placed) for what, key in (("late rows", "late"), ("dead letters", "dead"))}
+
 
 class KillRounds:
-    """Rounds in one cluster, until there have been enough kills."""
+    """Rounds in one cluster, until there have been enough kills. `rate`: rows a second of programs that publish; 0: files are read."""
 
-    def __init__(self, folder: Path, rows: int, seed: int, instances: int, checkpoint: str, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, folder: Path, rows: int, seed: int, instances: int, checkpoint: str, say: Callable[[str], None], rate: int = 0
+    ) -> None:
         self.folder, self.instances, self.checkpoint, self.say = folder, instances, checkpoint, say
+        self.rows, self.rate, self.published = rows, rate, rate > 0
         self.choose, self.result = random.Random(seed), RecoveryReport()
-        self.paths, self.wanted = write_files(folder, rows), expected(rows)
-        self.cluster = LocalCluster(instances=instances, data=[folder])
+        self.paths, self.wanted = "" if self.published else write_files(folder, rows), expected(rows)
+        self.cluster = LocalCluster(instances=instances, data=[folder], grace_s=GRACE_S)
 
     def run(self, kills: int) -> RecoveryReport:
         with self.cluster:
@@ -264,15 +303,17 @@ def command(
     instances: Annotated[int, typer.Option(min=1, help="Instance managers.")] = 3,
     rows: Annotated[int, typer.Option(min=1000, help="That are read in a round.")] = 24_000_000,
     checkpoint: Annotated[str, typer.Option(help="The interval.")] = "1s",
+    published: Annotated[bool, typer.Option("--published", help="Programs publish the rows, and are killed too.")] = False,
+    rate: Annotated[int, typer.Option(min=1000, help="Rows a second of these programs together.")] = 200_000,
 ) -> None:
-    """Kills processes of a cluster while queries over files run that recover. Leaves status 1 if a row is lost or comes twice."""
+    """Kills processes of a cluster while queries run that recover. Leaves status 1 if a row is lost or comes twice, or a count is wrong."""
     began = time.monotonic()
 
     def say(what: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
 
     with TemporaryDirectory(prefix="cep-faults-") as folder:
-        result = KillRounds(Path(folder), rows, seed, instances, checkpoint, say).run(kills)
+        result = KillRounds(Path(folder), rows, seed, instances, checkpoint, say, rate if published else 0).run(kills)
     print("\n".join(result.lines()))
     if result.wrong:
         raise typer.Exit(1)

@@ -54,6 +54,7 @@ CHECKPOINT_US, CHECKPOINT_US_MIN, CHECKPOINT_US_MAX = 1_000_000, 10_000, 86_400_
 #: Recoveries of a query by its own doing, without a checkpoint between two of them, before it has failed.
 STRIKES_MAX = 3
 KEPT_BYTES_MAX = 256 << 20  # by a publisher for a reader whose query recovers, until a commit covers it
+RING_BYTES_MAX = 1 << 30  # of what all publishers of a process keep so, in shared memory
 
 #: Seconds: no wait is longer in one go. Code that waits for something later looks again; so no deadline is too far for a system call.
 WAIT_S_MAX = 3600.0

@@ -32,6 +32,7 @@ from cep.world.clock import Clock, SystemClock
 from driver.processes.process import Home
 from driver.streams.commands import Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.own_place import ALONE, OwnPlace
+from driver.streams.own_rings import OwnRings
 
 LOG = logging.getLogger(__name__)
 BEAT_NS = 1_000_000_000
@@ -51,7 +52,7 @@ class DataPlane:
     its channel may not be known yet. Close it, or it closes with the process.
 
     `unique` makes parts of names that no other has; `gone` says whether the process at an endpoint has ended; `on_close` takes down
-    what the sockets stood in.
+    what the sockets stood in; `rings`: where we keep what readers may ask for again.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class DataPlane:
         unique: Callable[[], str] = unique_name,
         gone: Callable[[str], bool] | None = None,
         on_close: Callable[[], None] = lambda: None,
+        rings: OwnRings | None = None,
     ) -> None:
         self.sockets, self.clock, self.unique, self.on_close = sockets, clock or SystemClock(), unique, on_close
         self.is_gone = gone or partial(is_gone, ours=sockets.endpoint)
@@ -81,6 +83,7 @@ class DataPlane:
         self.thread = threading.Thread(target=self._run, name="cep-data", daemon=True)
         self._tick_due = self._beat_due = 0
         self._incarnations = itertools.count()
+        self.rings = rings or OwnRings(f"{self.id:016x}")
 
     @staticmethod
     def open(place: OwnPlace = ALONE, keyring: Keyring | None = None) -> DataPlane:
@@ -164,6 +167,7 @@ class DataPlane:
     def _end(self) -> None:
         with self.reading:
             self.sockets.close()
+        self.rings.close()
         self.on_close()
 
     # Reading

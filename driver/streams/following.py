@@ -17,7 +17,7 @@ from cep.errors import CepError, ClusterError
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
 from driver.streams.following_core import FollowingCore
-from driver.streams.publisher import CLOSED_S, Publisher, Steps, finish
+from driver.streams.publisher import ANSWER_S, CLOSED_S, Publisher, Steps, finish
 from driver.streams.readers import Document, StreamReader
 
 LOG = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ AGAIN_S = 0.2
 
 def _is_known(publisher: Publisher) -> bool:
     return not publisher.core.readers.unknown
+
+
+def _is_let_in(publisher: Publisher) -> bool:
+    return not publisher.core.readers.awaited
 
 
 def _is_covered(publisher: Publisher) -> bool:
@@ -59,6 +63,17 @@ class Following:
         with self.learning:
             self.core.opened([(p.stream.name, p) for p in publishers], answer["after"])
             yield from self._learn({p: found["readers"] for p, found in zip(publishers, answer["opened"], strict=True)})
+        yield from self._until_let_in(publishers)
+
+    def _until_let_in(self, publishers: Sequence[Publisher]) -> Steps[None]:
+        """By queries that recover, too, wherever they are by now; at most as long as any reader is waited for."""
+        for _ in range(round(ANSWER_S / AGAIN_S)):
+            for publisher in publishers:
+                yield publisher.at_most(AGAIN_S, partial(_is_let_in, publisher))
+            if all(map(_is_let_in, publishers)):
+                return
+            with suppress(CepError):
+                yield from self.turn()
 
     def refresh(self) -> None:
         """Learns of new readers now: a query that this process has just deployed gets the very next row."""

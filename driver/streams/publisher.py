@@ -64,7 +64,7 @@ class Publisher:
     def __init__(self, plane: DataPlane, stream: Stream, name: str | None, keep_open: bool, closer: Closer) -> None:
         self.plane, self.stream, self.keep_open, self.closer = plane, stream, keep_open, closer
         self.name = name or f"publisher-{plane.unique()}"
-        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation())
+        self.core = PublisherCore(stream, self.name, plane.endpoint, plane.incarnation(), plane.rings.at)
         self.core.silence.ends(plane.clock.steady_ns())
         self.rows = PublishedRows(stream)
         self.lock = threading.RLock()  # of the core, until what it says has been sent
@@ -128,6 +128,25 @@ class Publisher:
         finally:
             self.busy = False
 
+    def accepted(self) -> int:
+        """How many rows queries that recover have of this name: those that were sent here, and by publishers before of the same name. A
+        program that was killed, and comes again, goes on with the row of this number: then none is missing, and none is there twice.
+
+        Raises:
+            ClusterError: the publisher is closed, or counts so; or the cluster is gone.
+        """
+        return finish(self.accepts())
+
+    def accepts(self) -> Steps[int]:
+        """The same in steps."""
+        core = self.core
+        core.check_open()
+        if core.readers.awaited:
+            yield Wait(self, lambda: not core.readers.awaited or core.closing or core.lost is not None)
+        core.check_open()
+        core.check_heard()
+        return core.numbering.record
+
     def advance(self, to: datetime | int | str) -> None:
         """Promises that it sends no row older than `to`, though it has none to send now: windows that end by then need not wait for it.
         What it sends later and is older, is late. Disorder is not subtracted; a time that has passed already changes nothing.
@@ -157,18 +176,18 @@ class Publisher:
 
     def _send_straight(self, written: Written, created_ns: int) -> bool:
         """As nearly always: to the only reader that there is, which has credit. False: it is not so."""
-        numbering, body = self.core.numbering, written.body
-        reader = self.core.readers.only(len(body))
+        core, body = self.core, written.body
+        numbering, reader = core.numbering, core.readers.only(len(body))
         if reader is None:
             return False
-        self.core.underway = True
+        core.underway = True
         before = numbering.advance(written.greatest)
         with self.lock:
             header = numbering.batch(reader, len(body), created_ns, before)
-            if reader.note(header, body):
+            if core.keep(reader, header, body):
                 self.plane.send(reader.endpoint, header, body)
         numbering.record += written.rows
-        self.core.underway = False
+        core.underway = False
         return True
 
     def _send_small(self, written: Written, created_ns: int) -> Steps[None]:
@@ -212,14 +231,18 @@ class Publisher:
 
     def _send_to(self, readers: Sequence[StreamReader], body: Any, created_ns: int, stamp: int, fingerprint: int) -> Steps[None]:
         """To the first of `readers` that has credit."""
-        core = self.core
-        if not core.settled(readers, len(body)):
-            yield Wait(self, lambda: core.settled(readers, len(body)))
-        with self.lock:
-            if (reader := core.choose(readers, len(body))) is not None:
-                header = core.numbering.batch(reader, len(body), created_ns, stamp, fingerprint)
-                if reader.note(header, body):
-                    self.plane.send(reader.endpoint, header, body)
+        core, is_settled = self.core, False
+        while not is_settled:
+            if not core.settled(readers, len(body)):
+                with self.lock:
+                    self._obey(core.press(readers, len(body)))
+                yield Wait(self, lambda: core.settled(readers, len(body)))
+            with self.lock:
+                is_settled = core.settled(readers, len(body))  # one may have lost its place in between
+                if is_settled and (reader := core.choose(readers, len(body))) is not None:
+                    header = core.numbering.batch(reader, len(body), created_ns, stamp, fingerprint)
+                    if core.keep(reader, header, body):
+                        self.plane.send(reader.endpoint, header, body)
 
     def _tell_watermark(self) -> None:
         with self.lock:
@@ -295,8 +318,9 @@ class Publisher:
 
     def opened(self, asked: Sequence[StreamReader]) -> Steps[None]:
         """Until those that were asked have answered, or are gone. One that takes longer, being busy or stopped, stays: rows wait for it as
-        for one without credit, so that it misses none."""
-        yield self.at_most(ANSWER_S, lambda: all(reader.opened or reader.gone or not reader.asked for reader in asked))
+        for one without credit, so that it misses none. Those of queries that recover may be elsewhere before they answer."""
+        waiting = [reader for reader in asked if reader.log is None]
+        yield self.at_most(ANSWER_S, lambda: all(reader.opened or reader.gone or not reader.asked for reader in waiting))
         with self.lock:
             self._obey(self.core.readers.forget_gone())
 

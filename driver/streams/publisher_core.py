@@ -12,27 +12,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cep.elements import MoveBarrier
 from cep.errors import ClusterError
 from cep.model.streams import Stream
+from cep.plan.channels import publisher_channel
 from cep.transport import wire
 from cep.transport.wire import Header
+from cep.world.rings import Ring, RingFull
+from cep.world.segments import Sealed
 from driver.streams.commands import NOTHING, Leave, Listen, Send, StreamCommand
 from driver.streams.numbering import Numbering
 from driver.streams.readers import Document, StreamReader, StreamReaders, first_with_credit
-from driver.streams.sent_log import Opening
+from driver.streams.sent_log import OPENING, Opening, SentLog
 from driver.streams.silence import Silence
+
+LOG = logging.getLogger(__name__)
+RingAt = Callable[[Document], Ring | None]
 
 
 class PublisherCore:
     """What is said to readers, and what they answer: opening, moving, closing. `endpoint`: where readers find us;
-    `incarnation`: that of all publishers of our name it is us."""
+    `incarnation`: that of all publishers of our name it is us; `ring_at`: our process's ring in the folder that is described so, or None
+    where we do not see it."""
 
-    def __init__(self, stream: Stream, name: str, endpoint: str, incarnation: str = "") -> None:
+    def __init__(self, stream: Stream, name: str, endpoint: str, incarnation: str = "", ring_at: RingAt = lambda place: None) -> None:
         self.stream, self.name, self.endpoint, self.incarnation = stream, name, endpoint, incarnation
+        self.ring_at = ring_at
         self.numbering = Numbering(stream)
         self.readers = StreamReaders(stream.name, name)
         self.silence = Silence(stream.idle_after, self.numbering, self.readers)
@@ -69,13 +78,27 @@ class PublisherCore:
         over = self.closing or self.lost or any(r.closed for r in readers) or all(r.gone for r in readers)
         return bool(over) or first_with_credit(readers, size) is not None
 
+    def press(self, readers: Iterable[StreamReader], size: int) -> Sequence[StreamCommand]:
+        """Where there is no room for a batch of so many bytes beside what is kept a commit is asked for, and status says who waits."""
+        full = [(each, each.log) for each in readers if each.log is not None and each.is_here and not each.has_room(size)]
+        said = {"publisher": self.name, "endpoint": self.endpoint}
+        return [Send(each.endpoint, Header(wire.OPEN, each.entry), wire.to_json(said | {"keeps": log.bytes})) for each, log in full]
+
+    def keep(self, reader: StreamReader, header: Header, body: Any) -> bool:
+        """A batch for a reader is kept, if its query recovers. Is it to be sent now? Raises Sealed: it does not count."""
+        try:
+            return reader.note(header, body)
+        except Sealed:
+            self.was_closed = True
+            raise
+
     def choose(self, readers: Sequence[StreamReader], size: int) -> StreamReader | None:
         """The first with credit; None: the query is over. Raises ClusterError: we are closed, or count so, or the cluster is gone."""
         if self.lost is not None:
             raise self.lost
         if self.closing:
             raise ClusterError(f"{self.described} was closed while it waited for credit")
-        if self.was_closed:
+        if self.was_closed or any(reader.closed for reader in readers):
             self.check_heard()
         return first_with_credit(readers, size)
 
@@ -133,7 +156,11 @@ class PublisherCore:
     def _ask_again(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
         """With what holds for the first element that is kept for it."""
         kept = ((reader, reader.log) for reader in list(readers) if reader.log is not None)
-        return [each for reader, log in kept for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first})]
+        return [
+            each
+            for reader, log in kept
+            for each in self._ask_to_open(reader, log.opening | {"kept_from": log.first, "volatile": reader.is_volatile})
+        ]
 
     def drop_gone(self, documents: Iterable[Document]) -> Sequence[StreamCommand]:
         """`documents` describe what reads the stream now: a reader that is not among them is gone, and one of a query that has recovered
@@ -201,8 +228,32 @@ class PublisherCore:
         listening = self._goes_on_at(said.get("endpoint", reader.endpoint), reader)  # it may have moved since we heard of it
         self.numbering.start_at(header.watermark)
         if reader.log is not None:
+            if reader.opened and not self._is_laid(reader, reader.log, said) and not said.get("volatile"):
+                reader.is_volatile, reader.was_let_in = True, False
+                reader.lose_place()
+                return self._ask_again([reader])
             return [*listening, *self._send_backlog(reader)] if reader.opened else NOTHING
         return [*listening, *(self.silence.say_idle([reader]) if self.silence.idle else NOTHING)]
+
+    def _is_laid(self, reader: StreamReader, log: SentLog, said: Document) -> bool:
+        """Is what it is sent kept in a ring, if its process sees that? One that has begun elsewhere stays there."""
+        if log.ring is not None or log.first != log.end:
+            return log.ring is not None
+        ring = None if said.get("ring") is None else self.ring_at(said["ring"])
+        if ring is None:
+            why = "it offers no ring" if said.get("ring") is None else f"{said['ring'].get('folder')} is not seen from here"
+            LOG.info("%s: what query %r is sent is kept in this process, and goes with it: %s", self.described, reader.query, why)
+            return False
+        query, epoch, instance = reader.place
+        about = {"query": query, "epoch": epoch, "instance": instance, "stream": self.stream.name, "publisher": self.name}
+        about["entry"] = reader.lasting
+        document = about | {"incarnation": self.incarnation, OPENING: log.openings[-1][1]}
+        try:
+            log.lay_in(ring.log(publisher_channel(reader.lasting, self.name), log.first, document))
+        except RingFull as full:
+            LOG.warning("%s: what query %r is sent is kept in this process, and goes with it: %s", self.described, reader.query, full)
+        reader.is_volatile = log.ring is None
+        return log.ring is not None
 
     def _send_backlog(self, reader: StreamReader) -> Sequence[StreamCommand]:
         """Once more, as far as it has credit; behind the last of it, what holds now."""

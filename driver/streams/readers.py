@@ -11,6 +11,7 @@ from cep.plan.channels import ChannelId, publisher_channel
 from cep.plan.route import Route
 from cep.transport import wire
 from cep.transport.wire import Header
+from cep.world.segments import Sealed
 from driver.streams.commands import Leave, StreamCommand
 from driver.streams.sent_log import SentLog
 
@@ -24,6 +25,7 @@ class StreamReader:
     """One source instance that reads the stream, and our channel to it."""
 
     def __init__(self, document: Document, stream: str, publisher: str) -> None:
+        self.stream = stream
         self.query, self.endpoint = str(document["query"]), str(document["endpoint"])
         self.place = self.query, int(document["epoch"]), int(document["instance"])
         self.attempt = int(document.get("attempt", 0))
@@ -35,6 +37,9 @@ class StreamReader:
         self.next = 0  # the number of the element that it is sent next
         self.reads: frozenset[str] | None = None  # the columns that it has use for, once it has said so; None: all
         self.is_covered = False  # our last word is
+        self.is_volatile = False  # what it is sent is kept in our process, and a commit has to know that
+        self.is_over = False  # the stream has ended there, of a query that recovers
+        self.was_let_in = False  # of a query that recovers; once
         self.is_known = False  # a commit covers that it has let us in
         self.told_all = False  # behind what it was sent once more, what holds now
         self.credit = Credit()
@@ -48,6 +53,12 @@ class StreamReader:
         self.refused = ""  # why it was closed, if what we sent was no batch
         self.taken: int | None = None  # it counts us as closed: the number of the first row that it did not take
         self.told_idle = False  # and has not answered since
+
+    @property
+    def lasting(self) -> int:
+        """Its entry, whatever the attempt."""
+        query, epoch, instance = self.place
+        return ChannelId.entry(query, self.stream, instance, epoch).id
 
     @property
     def is_here(self) -> bool:
@@ -86,13 +97,14 @@ class StreamReader:
         assert self.log is not None
         self.credit = Credit()
         if not self.opened:
-            self.gone = bool(said.get("over")) and self.log.first == self.log.end
+            self.gone = self.is_over = bool(said.get("over")) and self.log.first == self.log.end
             self.lose_place()
             return
         if self.sequence == 0 and not self.log.elements:
             self.log.begin_at(header.sequence)
             self.sequence = header.sequence
         self.is_known |= bool(said.get("known"))
+        self.was_let_in = True
         self.credit.limit, self.next = said.get("limit", 0), header.sequence
         self.credit.sent, self.credit.consumed = said.get("received", 0), said.get("consumed", 0)
         self.watermark = header.watermark
@@ -100,10 +112,14 @@ class StreamReader:
             self.opened, self.closed, self.taken = False, True, NOT_KNOWN
 
     def note(self, header: Header, body: Any = None) -> bool:
-        """It is sent that: is it to go now?"""
+        """It is sent that: is it to go now? Raises Sealed: it is not taken, for another publisher goes on in our place."""
         if self.log is None:
             return True
-        self.log.add(header, body)
+        try:
+            self.log.add(header, body)
+        except Sealed as error:
+            self.opened, self.closed, self.refused = False, True, str(error)
+            raise
         if not self.opened or self.next != header.sequence:
             return False
         self.next += 1
@@ -146,6 +162,7 @@ class StreamReader:
             return
         if self.log is not None and word.get("covered"):
             self.is_covered = True
+        if self.log is not None:  # what was not taken is told; it is to be sent again, by another publisher
             self.log.forget()
         self.refused = word.get("reason", self.refused)
         if said_goodbye and word and not word.get("heard"):
@@ -174,6 +191,7 @@ class StreamReaders(dict[int, StreamReader]):
         super().__init__()
         self.stream, self.publisher = stream, publisher
         self._turn = 0
+        self._over: set[tuple[str, int, int]] = set()  # places where the stream has ended for us
         self._left: list[int] = []  # channels of attempts that are over
 
     # Which of them gets a batch
@@ -200,7 +218,7 @@ class StreamReaders(dict[int, StreamReader]):
 
     def add(self, documents: Iterable[Document]) -> list[StreamReader]:
         """Those among them that are not known yet."""
-        kept = {reader.place for reader in self.values() if reader.log is not None}
+        kept = {reader.place for reader in self.values() if reader.log is not None} | self._over
         new = [reader for reader in self._described(documents) if reader.channel not in self and reader.place not in kept]
         self.update((reader.channel, reader) for reader in new)
         return new
@@ -229,9 +247,11 @@ class StreamReaders(dict[int, StreamReader]):
 
     def forget_gone(self) -> Sequence[StreamCommand]:
         """Those that are gone are no readers any more."""
+        self._over |= {reader.place for reader in self.values() if reader.is_over}
         gone = [channel for channel, reader in self.items() if reader.gone]
         for channel in gone:
-            del self[channel]
+            if (log := self.pop(channel).log) is not None:
+                log.forget()  # its query is over
         gone, self._left = gone + self._left, []
         return [Leave(channel) for channel in gone]
 
@@ -246,7 +266,7 @@ class StreamReaders(dict[int, StreamReader]):
     @property
     def awaited(self) -> bool:
         """Is there one of a query that recovers which has never let us in?"""
-        return any(each.log is not None and not (each.opened or each.log.end or each.gone or each.closed) for each in list(self.values()))
+        return any(each.log is not None and not (each.was_let_in or each.gone or each.closed) for each in list(self.values()))
 
     @property
     def asleep(self) -> dict[int, StreamReader]:

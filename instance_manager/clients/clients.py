@@ -13,6 +13,7 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Header
 from cep.world.clock import Clock
+from cep.world.rings import Rings
 from instance_manager.clients import client_documents
 from instance_manager.clients.forwarding import Forward, Forwarding
 from instance_manager.clients.peers import Peers
@@ -26,12 +27,14 @@ SILENCE_S = 10.0
 
 class Clients:
     """Handles the control messages of clients; used by the engine's thread. `process` tells clients this process from another that comes in
-    its place."""
+    its place; `rings`: where those of this host keep what they have sent."""
 
-    def __init__(self, sockets: Sockets, budget_bytes: int, silence_s: float, clock: Clock, process: int) -> None:
+    def __init__(
+        self, sockets: Sockets, budget_bytes: int, silence_s: float, clock: Clock, process: int, rings: Rings | None = None
+    ) -> None:
         self.sockets, self.silence_s, self.clock, self.process = sockets, silence_s, clock, process
         self.peers = Peers(self._now(), sockets.hang_up)
-        self.publishers = Publishers(sockets, self.peers, budget_bytes // 4, clock, process)
+        self.publishers = Publishers(sockets, self.peers, budget_bytes // 4, clock, process, rings)
         self.subscribers = Subscribers(sockets, self.peers, process)
         self.forwarding = Forwarding()
 

@@ -7,13 +7,12 @@ its process has ended, the stream does not end as if it were complete: its query
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Inbox
 from cep.dataflow.meter import Account
-from cep.dataflow.sources.published import PublishedSource
 from cep.dataflow.sources.publishers import Closing, Published, PublisherPartition, PublisherRefused
 from cep.elements import MIN_TIME, Batch, Element, Watermark
 from cep.errors import MessagesLost
@@ -22,13 +21,16 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets, is_gone
 from cep.transport.wire import Header
 from cep.world.clock import Clock
-from instance_manager.clients import client_documents
+from cep.world.rings import Rings
+from instance_manager.clients import client_documents, openings
 from instance_manager.clients.doors import StreamDoor, door_of
+from instance_manager.clients.heir import Heir
 from instance_manager.clients.peers import Peer, Peers
 from instance_manager.hosting import Entry, InstanceHost, Taken
 
 PARTITION_MASK = (1 << 47) - 1
 MAX_ID = 2**64 - 1  # of what a header names
+REPLACED = "another publisher of its name goes on in its place"
 
 LOG = logging.getLogger(__name__)
 
@@ -52,15 +54,17 @@ class Dropped(NamedTuple):
 
 
 class Publishers:
-    """`share`: bytes that each may have under way; `process` tells clients this process from another that comes in its place."""
+    """`share`: bytes that each may have under way; `process` tells clients this process from another that comes in its place;
+    `rings`: where those keep what they have sent, None: in their own memory."""
 
-    def __init__(self, sockets: Sockets, peers: Peers, share: int, clock: Clock, process: int) -> None:
+    def __init__(self, sockets: Sockets, peers: Peers, share: int, clock: Clock, process: int, rings: Rings | None = None) -> None:
         self.sockets, self.peers, self.share, self.clock, self.process = sockets, peers, share, clock, process
         self.is_gone: Callable[[str], bool] = partial(is_gone, ours=sockets.endpoint)
         self.entries: dict[int, tuple[InstanceHost, Entry]] = {}
         self.here: dict[int, Publishing] = {}  # by channel, like those that follow
         self.dropped: dict[int, Dropped] = {}
         self.answered: set[int] = set()  # those that know that they are open
+        self.heir = Heir(rings, self)
         self._expecting: dict[int, tuple[InstanceHost, Entry]] = {}  # entries that wait for publishers to open
 
     def add(self, hosted: InstanceHost) -> None:
@@ -69,10 +73,12 @@ class Publishers:
             self.entries[id_] = hosted, entry
             if entry.source.expected:
                 self._expecting[id_] = hosted, entry
+        self.heir.look({id_: (hosted, entry) for id_, entry in hosted.entries.items()})
 
     def remove(self, hosted: InstanceHost) -> None:
         for channel in [channel for channel, here in self.here.items() if here.hosted is hosted]:
             self.let_go(channel)
+        self.heir.forget(hosted)
         self.hand_over(hosted)
 
     def hand_over(self, hosted: InstanceHost) -> list[int]:
@@ -98,18 +104,41 @@ class Publishers:
         name, endpoint = client_documents.text(document, "publisher"), client_documents.endpoint(document, self.sockets.endpoint)
         channel = publisher_channel(header.channel, name)
         hosted, entry = self.entries.get(header.channel, (None, None))
-        if entry is not None and _is_covered(entry.source, name, document):
+        if entry is not None and openings.is_covered(entry.source, name, document):
             self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"heard": True, "covered": True}))
-        elif hosted is None or entry is None or hosted.instance.done or _is_over(entry.source, name):
-            self.sockets.send(endpoint, Header(wire.OPENED, channel), wire.to_json({"here": False}))
+        elif hosted is None or entry is None or hosted.instance.done or openings.is_over(entry.source, name):
+            over = entry is not None and (entry.source.ended or openings.is_over(entry.source, name))
+            record = entry.source.records.get(name, 0) if entry is not None else 0
+            self.sockets.send(endpoint, Header(wire.OPENED, channel, record=record), wire.to_json({"here": False, "over": over}))
         elif document.get("awakes"):
             self._wake(channel, hosted, entry, name, endpoint)
-        elif missing := _missing(entry.source, name, document):
+        elif "keeps" in document:
+            self._press(hosted, entry, name, client_documents.read_count(document, "keeps"))
+        elif hosted.recovery is not None and not self._is_next(header.channel, hosted, entry, name, document):
+            self.sockets.send(endpoint, Header(wire.CLOSED, channel), wire.to_json({"reason": REPLACED}))
+        elif missing := openings.missing(entry.source, name, document, self.heir.is_lost(entry, name, document.get("incarnation"))):
             hosted.instance.fail(missing)
             hosted.wake()
         else:
             self._let_in(channel, hosted, entry, name, endpoint, document)
             hosted.wake()  # it may have been the last that was waited for
+
+    def _press(self, hosted: InstanceHost, entry: Entry, name: str, keeps: int) -> None:
+        """A publisher waits for a commit, with so many bytes that it keeps until then."""
+        if hosted.recovery is not None and (known := entry.source.publishers.get(name)) is not None:
+            hosted.recovery.pressing, known.waits_with = True, keeps
+            hosted.wake()
+
+    def _is_next(self, id_: int, hosted: InstanceHost, entry: Entry, name: str, document: Mapping[str, Any]) -> bool:
+        """What another publisher of the name has kept comes before it. False: it is the one that another one has replaced."""
+        source, incarnation = entry.source, client_documents.text(document, "incarnation", "")
+        known = source.publishers.get(name)
+        if self.heir.has_replaced(entry, name, incarnation):
+            return False
+        owed = source.owed.get(name)
+        if incarnation != (known.incarnation if known is not None else owed.incarnation if owed is not None else ""):
+            self.heir.precede(id_, hosted, entry, name, incarnation)
+        return True
 
     def _let_in(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str, document: Mapping[str, Any]) -> None:
         sent_until, incarnation = client_documents.time(document, "sent_until"), client_documents.text(document, "incarnation", "")
@@ -119,9 +148,13 @@ class Publishers:
         if known is None:
             known = self.register(hosted, entry, name, sent_until)
         else:
-            _cancel_closing(entry, known)
+            openings.cancel_closing(entry, known)
         if own is not None:
-            known.incarnation = incarnation
+            volatile = client_documents.flag(document, "volatile", False)
+            if known.incarnation not in ("", incarnation) or (volatile and known.kept_at):  # a checkpoint has to know that
+                self.answered.discard(channel)
+            known.incarnation, known.kept_at = incarnation, "" if volatile else self.heir.place
+            source.owed.pop(name, None)
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
         self.file(channel, hosted, entry, known, endpoint, door)
@@ -132,14 +165,25 @@ class Publishers:
 
     def _answer_opening(self, channel: int, known: bool) -> None:
         """`known`: a commit covers it."""
-        _, entry, publisher, _, _ = self.here[channel]
+        hosted, entry, publisher, _, _ = self.here[channel]
         source, inbox, name = entry.source, publisher.inbox, publisher.name
         here = {"here": True, "endpoint": self.sockets.endpoint, "process": self.process, "known": known}
+        here |= self._ring(hosted) | {"volatile": not publisher.kept_at}
         credit = {"received": inbox.received, "consumed": inbox.consumed, "limit": inbox.grant()}
-        answer = Header(wire.OPENED, channel, inbox.sequence, watermark=source.watermark, record=source.records.get(name, 0))
+        until, record = max(source.watermark, publisher.promised), max(source.records.get(name, 0), publisher.behind)
+        answer = Header(wire.OPENED, channel, inbox.sequence, watermark=until, record=record)
         reads = {} if source.columns is None else {"reads": list(source.columns)}
         self.sockets.send(entry.endpoints[name], answer, wire.to_json(here | credit | reads))
         self.answered.add(channel)
+
+    def _ring(self, hosted: InstanceHost) -> dict[str, Any]:
+        """Where it is to keep what it sends."""
+        if hosted.recovery is None or self.heir.rings is None:
+            return {}
+        try:
+            return {"ring": self.heir.rings.place}
+        except OSError:  # the folder is gone: its home is being taken down
+            return {}
 
     def _wake(self, channel: int, hosted: InstanceHost, entry: Entry, name: str, endpoint: str) -> None:
         """A publisher that is open here was idle, and is about to send."""
@@ -168,12 +212,20 @@ class Publishers:
         """It is new here; `sent_until`: the greatest event time that it has sent."""
         inbox = Inbox(f"{hosted.instance.name}<{name}", self.share)
         inbox.on_arrival = hosted.wake
-        if name in entry.source.resumes:
-            inbox.go_on_from(*entry.source.resumes[name])
         publisher = PublisherPartition(name, wire.name_id(name) & PARTITION_MASK, inbox)
+        elements, size, publisher.taken_until = entry.source.left_off(name)
+        inbox.go_on_from(elements, size)
         entry.source.open(publisher, sent_until)
         entry.source.resumes.pop(name, None)
         return publisher
+
+    def adopt(self, channel: int, hosted: InstanceHost, entry: Entry, publisher: PublisherPartition, door: StreamDoor) -> None:
+        before, entry.endpoints[publisher.name] = self.here.get(channel), ""
+        self.here[channel] = Publishing(hosted, entry, publisher, Peer("", False, 0.0), door)
+        self.dropped.pop(channel, None)
+        if before is not None:
+            before.peer.publishers.discard(channel)
+            self.peers.part(before.peer)
 
     def close(self, header: Header, document: dict[str, Any]) -> None:
         """The last word of a publisher. What cannot be taken of it is the query's failure: its stream would never end."""
@@ -182,6 +234,8 @@ class Publishers:
         endpoint = client_documents.endpoint(document, self.sockets.endpoint)
         if header.channel in self.here:
             hosted, _, publisher, *_ = self.here[header.channel]
+            if header.sequence < publisher.inherited:
+                return
             try:
                 publisher.inbox.accept(Closing(publisher.name, last, others), 0, header.sequence, MIN_TIME, MIN_TIME)
             except MessagesLost as error:
@@ -215,9 +269,9 @@ class Publishers:
         _, entry, publisher, peer, _ = self.here.pop(channel)
         self.answered.discard(channel)
         endpoint = entry.endpoints.pop(publisher.name)
-        if told:
+        if told and endpoint:
             self.sockets.send(endpoint, Header(wire.CLOSED, channel), None if word is None else wire.to_json(word))
-        else:
+        elif not told:
             entry.gone_on[publisher.name] = endpoint
         peer.publishers.discard(channel)
         self.peers.part(peer)
@@ -233,6 +287,8 @@ class Publishers:
                 entry.source.vanished[name].missing = True
             return None
         hosted, entry, publisher, peer, door = self.here[header.channel]
+        if header.sequence < publisher.inherited:
+            return entry.account
         peer.heard = self._now()
         try:
             self._accept(entry, publisher, door, header, body)
@@ -286,7 +342,7 @@ class Publishers:
         for id_, entry in hosted.entries.items():
             for name, publisher in entry.source.publishers.items():
                 inbox = publisher.inbox
-                if inbox.credit_due and name in entry.endpoints:
+                if inbox.credit_due and entry.endpoints.get(name):
                     channel, watermark = publisher_channel(id_, name), entry.source.watermark
                     header = Header(wire.CREDIT, channel, sequence=inbox.consumed, record=inbox.grant(), watermark=watermark)
                     self.sockets.send(entry.endpoints[name], header)
@@ -296,20 +352,26 @@ class Publishers:
     def taken(self, hosted: InstanceHost) -> dict[int, Taken]:
         """How much it has taken of each of its publishers, by channel."""
         found = ((channel, here.entry.source, here.publisher) for channel, here in self.here.items() if here.hosted is hosted)
-        return {channel: Taken(known.inbox.taken, known.name not in source.publishers) for channel, source, known in found}
+        return self.heir.taken(hosted) | {
+            channel: Taken(known.inbox.taken, known.name not in source.publishers, known.incarnation) for channel, source, known in found
+        }
 
     def cover(self, taken: Mapping[int, Taken]) -> None:
         """A commit covers that: it will not be asked for once more, and what was opened there is open whatever happens."""
-        for channel, (sequence, closed) in taken.items():
-            if channel not in self.here:
-                continue
-            if closed:
+        for channel, each in taken.items():
+            self.heir.cover(channel, each)
+            if channel not in self.here or self.here[channel].publisher.incarnation != each.incarnation:
+                continue  # it has gone, or another one of its name has come behind that
+            _, entry, publisher, _, _ = self.here[channel]
+            publisher.waits_with = 0
+            if each.closed:
                 self.let_go(channel, word={"heard": True, "covered": True})
+            elif not (endpoint := entry.endpoints[publisher.name]):
+                continue  # its process is gone
             elif channel not in self.answered:
                 self._answer_opening(channel, known=True)
             else:
-                _, entry, publisher, _, _ = self.here[channel]
-                self.sockets.send(entry.endpoints[publisher.name], Header(wire.COVERED, channel, sequence=sequence))
+                self.sockets.send(endpoint, Header(wire.COVERED, channel, sequence=each.sequence))
 
     # Silence
 
@@ -330,14 +392,15 @@ class Publishers:
 
     def tick(self, silence_s: float, away_s: float) -> None:
         """`away_s`: this process did not listen for so long, which is no publisher's silence."""
+        self.heir.tick(self.entries, silence_s)
         for id_, (hosted, entry) in list(self._expecting.items()):
             source = entry.source
             source.expected_from_us += round(away_s * 1e6) if source.expected_from_us else 0
             gone = sorted(source.expected & source.resumes.keys())
             source.give_up_expected(self.clock.steady_ns() // 1000, round(silence_s * 1e6))
-            if gone and not source.expected:
+            if lost := [] if source.expected else [name for name in gone if not self.heir.stands_in(id_, hosted, entry, name)]:
                 hosted.instance.fail(
-                    f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {_gone(gone)}"
+                    f"stream {source.stream!r}: what its publishers sent behind the last checkpoint is lost: {openings.gone(lost)}"
                 )
             if not source.expected:
                 del self._expecting[id_]
@@ -356,39 +419,3 @@ class Publishers:
             hosted.instance.fail(entry.source.doubt())
         self._forget_dropped(hosted)
         hosted.wake()
-
-
-def _is_covered(source: PublishedSource, name: str, document: Mapping[str, Any]) -> bool:
-    """Has it closed before the checkpoint from which the source goes on, and not heard so?"""
-    incarnation = client_documents.text(document, "incarnation", "")
-    return bool(incarnation) and source.covered.get(name) == incarnation
-
-
-def _is_over(source: PublishedSource, name: str) -> bool:
-    """Has it no use for that publisher any more?"""
-    return source.ended or (source.ending and name not in source.resumes and name not in source.publishers)
-
-
-def _missing(source: PublishedSource, name: str, document: Mapping[str, Any]) -> str:
-    """What the publisher should send once more and has not kept; empty: nothing."""
-    wanted, _ = source.resumes.get(name, (0, 0))
-    first = client_documents.read_count(document, "kept_from", 0)
-    if first <= wanted or name in source.publishers:
-        return ""
-    return (
-        f"stream {source.stream!r}: publisher {name!r} has kept what it sent from element {first} on; the last checkpoint ends at {wanted}"
-    )
-
-
-def _gone(names: Sequence[str]) -> str:
-    return ", ".join(f"publisher {name!r} does not answer" for name in names)
-
-
-def _cancel_closing(entry: Entry, publisher: PublisherPartition) -> None:
-    """It comes again before its last word was taken, or that it was refused: that was not the last. Why it was is told all the same."""
-    queue = publisher.inbox.queue
-    last = queue[-1][0] if queue else None
-    if isinstance(last, Closing | PublisherRefused):
-        queue.pop()
-    if isinstance(last, PublisherRefused):
-        entry.source.tell_refused(publisher, last.reason)

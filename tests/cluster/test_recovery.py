@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cep.world.rings import Rings
 from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, stream, sum_, window_start
 from tests.support.visits import visits
 from tests.support.waiting import until
@@ -114,3 +117,66 @@ def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism
     assert sum(n * times for (_, _, n), times in answers.items()) == batches * rows
     assert set(answers.values()) == {1} and len(answers) == batches * rows // 1000 * 7
     assert running.status()["recovery"]["attempts"] >= 1
+
+
+PROGRAM = """
+import sys
+
+from driver import Cluster
+
+publisher, row = Cluster(sys.argv[1]).publisher(sys.argv[2], name="p"), 0
+while True:
+    publisher.send([{"t": i * 10, "key": i % 7} for i in range(row, row + 500)])
+    row += 500
+    print(row, flush=True)
+"""
+
+
+def killed_after(cluster: LocalCluster, stream_name: str, rows: int, others: Sequence[int] = ()) -> int:
+    """A program publishes and is killed, `others` with it; so many rows were accepted, as it has said."""
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, cluster.rest.url, stream_name], stdout=subprocess.PIPE, text=True)
+    assert program.stdout is not None
+    said = next(row for row in map(int, program.stdout) if row >= rows)
+    for pid in (program.pid, *others):
+        os.kill(pid, signal.SIGKILL)
+    rest, _ = program.communicate()
+    return max([said, *map(int, rest.split())])
+
+
+def rings_of(cluster: LocalCluster) -> Path:
+    home = Path(cluster.instance_managers()[0]["endpoint"].removeprefix("ipc://")).parent
+    return Path("/dev/shm", home.name, "sent")
+
+
+@pytest.mark.parametrize("with_it", [False, True], ids=["alone", "with an instance manager"])
+def test_what_a_killed_program_has_published_counts_and_it_goes_on_from_there(cluster: LocalCluster, with_it: bool) -> None:
+    name, more = f"killed-program-{with_it:d}", 5000
+    made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output(f"{name}.out")
+    running = cluster.deploy(made.options(parallelism=2, recover="on-commit", checkpoint="200ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    placed = running.status()["placed"][0]["im"]
+    im = next(int(manager["pid"]) for manager in cluster.instance_managers() if manager["id"] == placed)
+    accepted = killed_after(cluster, f"{name}.in", 40_000, [im] if with_it else [])
+    with cluster.publisher(f"{name}.in", name="p") as out:
+        come = out.accepted()
+        assert come - accepted in (0, 500), "of the batch that was being sent all or nothing"
+        out.send([{"t": i * 10, "key": i % 7} for i in range(come, come + more)])
+        assert out.accepted() == come + more
+    answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == come + more
+    assert set(answers.values()) == {1}
+    assert running.status()["recovery"]["attempts"] >= with_it
+
+
+def test_nothing_is_left_of_rings_of_queries_that_are_over(cluster: LocalCluster) -> None:
+    """Nor of the programs that had them; a cluster that is taken down takes its folder along."""
+    made = Query("left").source(stream("left.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", n=count()).output("left.out")
+    running = cluster.deploy(made.options(recover="on-commit", checkpoint="1h"))
+    killed_after(cluster, "left.in", 40_000)
+    rings = Rings(rings_of(cluster))
+    assert [log for ring in rings.orphaned() for log in rings.logs(ring)]
+    running.stop()
+    until(lambda: not rings.orphaned())

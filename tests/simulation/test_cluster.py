@@ -87,7 +87,7 @@ class TestPlanted:
 
 
 class TestFaults:
-    @pytest.mark.parametrize("seed", (1, 2, 6, 9))
+    @pytest.mark.parametrize("seed", (1, 6, 9, 10))
     def test_what_was_not_hit_answers_and_what_was_hit_says_so(self, seed: int) -> None:
         found = run_seed(seed, ScheduleTrace())
         assert found.faults and found.wrong == []

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cep.dataflow.sources.files import FileSource
+from cep.dataflow.sources.published import PublishedSource
+from cep.dataflow.sources.publishers import TakenUntil
 from cep.elements import End
 from cep.plan.channels import ChannelId
 from cep.plan.checkpoints import CheckpointNumber
 from driver.streams.inquiry import Inquiry
+from driver.streams.publisher_core import PublisherCore
 from driver.streams.readers import StreamReader, StreamReaders
+from instance_manager.clients.heir import Heir
 from instance_manager.clients.publishers import Publishers
 from instance_manager.recovery import checkpoints as taking
 from instance_manager.recovery import pieces
@@ -27,6 +31,8 @@ from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
+#: The program that publishes is killed right behind an instance manager, so that what it has sent since is in its ring alone.
+PROGRAMS = [Fault(("kill instance manager", "kill writer")[i % 2], ms * MS) for i, ms in enumerate((500, 10, 1200, 5, 900, 20, 700, 2))]
 #: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
 COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
 #: Seeds of queries that recover (`simulation.workload`).
@@ -51,7 +57,14 @@ def test_one_over_published_streams_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries
 
 
-@pytest.mark.parametrize("seed", (9, 22, 221))
+@pytest.mark.parametrize("seed", (209, 220))
+def test_one_whose_publishers_are_killed_as_well_does_too(seed: int) -> None:
+    """They come again, and go on from the rows that were accepted."""
+    found = run_seed(seed, ScheduleTrace(), PROGRAMS)
+    assert found.wrong == [] and found.recoveries and found.faults["kill writer"]
+
+
+@pytest.mark.parametrize("seed", (20, 22, 221))
 def test_a_cold_start_of_everything(seed: int) -> None:
     found = run_seed(seed, ScheduleTrace(), COLD)
     assert found.wrong == [] and found.recoveries
@@ -66,11 +79,12 @@ def test_many_seeds() -> None:
         for found in (killed(seed), run_seed(seed, ScheduleTrace()), run_seed(seed, ScheduleTrace(), COLD))
         if found.wrong
     ] == []
+    assert [found for seed in PUBLISHED if (found := run_seed(seed, ScheduleTrace(), PROGRAMS)).wrong] == []
 
 
-def _found(first: int, others: Iterable[int] = SEEDS) -> str:
+def _found(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS) -> str:
     """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
-    return next(found.wrong[0] for seed in (first, *others) if (found := killed(seed)).wrong)
+    return next(found.wrong[0] for seed in (first, *others) if (found := run_seed(seed, ScheduleTrace(), faults)).wrong)
 
 
 class TestPlanted:
@@ -223,3 +237,30 @@ class TestPlantedWithPublishers:
 
         monkeypatch.setattr(StreamReader, "backlog", stamped_anew)
         assert _found(305, PUBLISHED)
+
+
+class TestPlantedWithKilledPublishers:
+    """Likewise, in what outlives them."""
+
+    def test_rings_that_no_reader_looks_into(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(Heir, "look", lambda *given: None)
+        monkeypatch.setattr(Heir, "precede", lambda *given: None)
+        assert _found(220, PUBLISHED, PROGRAMS)
+
+    def test_the_last_element_of_a_ring_that_is_left_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        hear = Heir._hear
+
+        def all_but_one(self: Heir, channel: int, given: Any, known: Any, element: Any) -> None:
+            if element.number + 1 < given.log.end:
+                hear(self, channel, given, known, element)
+
+        monkeypatch.setattr(Heir, "_hear", all_but_one)
+        assert _found(209, PUBLISHED, PROGRAMS)
+
+    def test_what_is_sent_and_is_in_no_ring(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(PublisherCore, "_is_laid", lambda *given: False)
+        assert _found(220, PUBLISHED, PROGRAMS)
+
+    def test_numbers_that_begin_anew_with_each_publisher_of_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(PublishedSource, "left_off", lambda self, name: self.resumes.get(name) or TakenUntil(0, 0))
+        assert _found(220, PUBLISHED, PROGRAMS)

@@ -41,6 +41,9 @@ _BOUNDS, _LOGS, _EXPOSITION = "cep/world/test_memory.py", "cep/service/test_logs
 
 _SENT_LOG, _SENT_LOG_TEST = "driver/streams/sent_log.py", "driver/streams/test_sent_log.py"
 _READERS_OF = "driver/streams/readers.py"
+_SEGMENTS, _SEGMENTS_TEST = "cep/world/segments.py", "cep/world/test_segments.py"
+_RINGS, _RINGS_TEST = "cep/world/rings.py", "cep/world/test_rings.py"
+_HEIR, _HEIR_TEST = "instance_manager/clients/heir.py", "instance_manager/clients/test_heir.py"
 _KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
 _SUBSCRIPTION = "driver/streams/subscription_core.py"
 
@@ -1394,6 +1397,90 @@ OUTSIDE_BUGS = (
         "if registers[one * width + k] != registers[other * width + k]:",
         "if registers[one * width + k] != registers[one * width + k]:",
         (_PATTERNS,),
+    ),
+    Bug(
+        "what is written into a sealed segment counts for who writes it",
+        _SEGMENTS,
+        "if self._words[_SEALED]:",
+        "if False:",
+        (_SEGMENTS_TEST,),
+    ),
+    Bug(
+        "an element that was cut short is one",
+        _SEGMENTS,
+        "if at > end:",
+        "if at > end + 64:",
+        (_SEGMENTS_TEST,),
+    ),
+    Bug(
+        "a segment is let go one too early",
+        _RINGS,
+        "self.segments[1].first <= first",
+        "self.segments[0].first <= first",
+        (_RINGS_TEST,),
+    ),
+    Bug(
+        "a segment that is begun behind the seal takes what comes",
+        _RINGS,
+        "self.segments[-2].check_open()",
+        "self.segments[-1].check_open()",
+        (_RINGS_TEST,),
+    ),
+    Bug(
+        "a publisher removes what another process goes on with",
+        _RINGS,
+        "for segment in () if self._is_sealed else self.segments:",
+        "for segment in self.segments:",
+        (_RINGS_TEST,),
+    ),
+    Bug(
+        "the part of a log that is in a ring counts as the whole",
+        _RINGS,
+        "if self._segments[-1].is_partial:",
+        "if False:",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "what is inherited comes once more by itself",
+        "instance_manager/clients/publishers.py",
+        "        if header.sequence < publisher.inherited:\n            return entry.account",
+        "        if False:\n            return entry.account",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "a publisher that left nothing counts as one that has lost something",
+        _HEIR,
+        "bool(owed.kept_at)\n",
+        "False\n",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "a log goes when a commit covers its end, though a recovery would ask for it",
+        _HEIR,
+        "if each.log.end <= taken.sequence and is_over:",
+        "if each.log.end <= taken.sequence:",
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "a checkpoint forgets publishers that have not come back",
+        "cep/dataflow/sources/published.py",
+        '"open": self._resuming() | {',
+        '"open": {',
+        (_HEIR_TEST,),
+    ),
+    Bug(
+        "a batch is dealt to no reader where one has lost its place meanwhile",
+        "driver/streams/publisher.py",
+        "is_settled = core.settled(readers, len(body))  # one",
+        "is_settled = True  # one",
+        ("driver/streams/test_publisher.py",),
+    ),
+    Bug(
+        "rings of a query that was deployed anew stay",
+        "orchestrator/ring_sweep.py",
+        'record.epoch != document.get("epoch")',
+        "False",
+        ("orchestrator/test_ring_sweep.py",),
     ),
     # SQL
     Bug(

@@ -38,7 +38,7 @@ def opened(*documents: dict[str, Any], limit: int = LIMIT) -> tuple[PublisherCor
 
 
 def let_in(made: PublisherCore, reader: StreamReader, watermark: int = MIN_TIME, beaten: int = 4, **more: Any) -> Sequence[StreamCommand]:
-    said = {"here": True, "limit": LIMIT, "process": 1} | more
+    said = {"here": True, "limit": LIMIT, "process": 1, "volatile": True} | more  # it offers no ring
     header = Header(wire.OPENED, reader.channel, sequence=more.get("sequence", 0), watermark=watermark)
     return made.heard(header, wire.to_json(said), beaten)
 

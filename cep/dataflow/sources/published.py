@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,11 @@ from cep.dataflow.sources.lateness import NONE_BAD, LateRows, Range, in_range, j
 from cep.dataflow.sources.publishers import (
     Closing,
     OpenPublishers,
+    Owed,
     Published,
     PublisherPartition,
     PublisherRefused,
+    TakenUntil,
     Vanished,
     VanishedPublishers,
 )
@@ -81,7 +84,9 @@ class PublishedSource:
         self.vanished = VanishedPublishers()
         self.late = LateRows()
         self.is_restored = False  # it goes on from a checkpoint, and publishers send what came behind it once more
-        self.resumes: dict[str, tuple[int, int]] = {}  # of those that were open there: elements and bytes that were taken
+        self.resumes: dict[str, TakenUntil] = {}  # of those that were open there
+        self.owed: dict[str, Owed] = {}  # likewise, until it comes: which publisher of the name it was
+        self.left_at: dict[str, TakenUntil] = {}  # of those that have closed: another one of the name goes on from there
         self.closed: dict[str, str] = {}  # by name, which publisher has closed last
         self.covered: dict[str, str] = {}  # likewise at that checkpoint: one that has not heard of it sends nothing once more
 
@@ -97,6 +102,15 @@ class PublishedSource:
         self.had_any = True
         self._note_idle()
         return self.watermark
+
+    def left_off(self, name: str) -> TakenUntil:
+        """From where a publisher of that name goes on that is not open: behind the last one of the name."""
+        return self.resumes.get(name) or self.left_at.get(name) or TakenUntil(0, 0)
+
+    def has_come(self, name: str, incarnation: str) -> None:
+        """That publisher of the name, by itself or by what it has kept."""
+        if (owed := self.owed.get(name)) is not None and owed.incarnation == incarnation:
+            del self.owed[name]
 
     def wake(self, name: str) -> int:
         """A publisher that was idle is about to send again. The watermark that it is registered at."""
@@ -137,6 +151,8 @@ class PublishedSource:
 
     def close(self, name: str) -> None:
         """What it sent has been taken; its watermark binds nothing any more."""
+        if (known := self.publishers.get(name)) is not None and known.incarnation:
+            self.left_at[name] = known.taken
         self.publishers.leave(name)
         self._recombine()
         self.finish(last=False)
@@ -210,6 +226,8 @@ class PublishedSource:
             self._rouse(publisher.name)
         if self.is_restored and batch is not None and int(batch.time.min()) < self.watermark:
             raise ClusterError(f"{publisher.described}: rows that it sent once more come too late: others were not waiting for them")
+        if publisher.incarnation:
+            publisher.taken_until = max(publisher.taken_until, after)
         if self.merge.update(publisher.name, after):
             self.watermark = self.merge.combined
         if isinstance(element, Idle) and all(isinstance(behind[0], Barrier) for behind in publisher.inbox.queue):
@@ -304,8 +322,18 @@ class PublishedSource:
             "vanished": {name: asdict(each) for name, each in self.vanished.items()},
             "idle": self.publishers.idle,
             "closed": dict(self.closed),
-            "open": {name: [each.inbox.taken, each.inbox.consumed] for name, each in self.publishers.items()},
+            "open": self._resuming() | {name: [each.incarnation, each.kept_at, *each.taken] for name, each in self.publishers.items()},
+            "left_at": {name: list(each) for name, each in self.left_at.items()},
         }
+
+    def _resuming(self) -> dict[str, list[Any]]:
+        """Those that have not come yet are as open as they were."""
+        return {name: [*self.owed.get(name, Owed("", "")), *taken] for name, taken in self.resumes.items()}
+
+    def give_up(self, name: str) -> None:
+        """One that has not come will not, and has left nothing."""
+        self.resumes.pop(name, None)
+        self.owed.pop(name, None)
 
     def restore(self, positions: Sequence[Position]) -> None:
         """Publishers may have opened here before. Of several positions the least promise counts, and the greatest `since`."""
@@ -327,7 +355,9 @@ class PublishedSource:
     def expect_again(self, position: Position) -> None:
         """The publishers that were open there: each sends what was not taken then, and nothing is taken before all have come."""
         self.is_restored = True
-        self.resumes = {name: (sequence, consumed) for name, (sequence, consumed) in position["open"].items()}
+        self.resumes = {name: TakenUntil(*taken) for name, (_, _, *taken) in position["open"].items()}
+        self.owed = {name: Owed(incarnation, kept_at) for name, (incarnation, kept_at, *_) in position["open"].items()}
+        self.left_at = {name: TakenUntil(*taken) for name, taken in position["left_at"].items()}
         self.expected = set(self.resumes)
         self.closed = dict(position["closed"])
         self.covered = dict(self.closed)
@@ -342,6 +372,9 @@ class PublishedSource:
             if self.idle:
                 return f"no publisher of stream {self.stream!r}: no publisher is open{gone}; it comes as far as what is read beside it"
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
+        if full := [each for each in self.publishers.values() if each.waits_with]:
+            keeps = f"it keeps {full[0].waits_with:,} bytes until then, and has no room for more"
+            return f"a commit, as publisher {full[0].name} of stream {self.stream!r} does: {keeps}"
         idle = self.publishers.idle
         if len(idle) == len(self.publishers):
             return f"no publisher of stream {self.stream!r}: idle are {_some(idle)}; it comes as far as what is read beside it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cep.dataflow.channel import Inbox, WatermarkMerge
 from cep.elements import MIN_TIME, Batch
@@ -37,6 +38,21 @@ class PublisherRefused:
     reason: str
 
 
+class TakenUntil(NamedTuple):
+    """How much of a publisher's channel was taken."""
+
+    elements: int
+    bytes: int
+    watermark: int = MIN_TIME
+
+
+class Owed(NamedTuple):
+    """The publisher of a name that was open at a checkpoint, and where what it had sent outlives its process; empty: it does not."""
+
+    incarnation: str
+    kept_at: str
+
+
 @dataclass(slots=True)
 class PublisherPartition:
     """One open publisher, a partition of the stream."""
@@ -48,8 +64,27 @@ class PublisherPartition:
     last_row_us: int | None = None  # when its last batch came, by the clock; None: none yet
     watermark: int = MIN_TIME
     idle: bool = False
-    incarnation: str = ""  # which publisher of that name; empty: its query does not recover
+    incarnation: str = ""  # which publisher of that name; empty: its query does not recover, and the next three are not kept
+    kept_at: str = ""  # what it has sent outlives its process there; empty: it does not
+    taken_until: int = MIN_TIME  # its watermark behind what was taken
+    inherited: int = 0  # so many elements came of what another has kept: what comes of them by itself has come already
+    waits_with: int = 0  # bytes that it keeps until a commit, with room for no more
     gone_on: bool = False  # it sends to where the source has moved, and what it sent here has been taken
+
+    @property
+    def taken(self) -> TakenUntil:
+        return TakenUntil(self.inbox.taken, self.inbox.consumed, self.taken_until)
+
+    @property
+    def promised(self) -> int:
+        """Its watermark behind what has come."""
+        return self.inbox.queue[-1][2] if self.inbox.queue else self.taken_until
+
+    @property
+    def behind(self) -> int:
+        """The number of the row behind the last that has come and was not taken; 0: there is none."""
+        come = (each for each, _, _ in reversed(self.inbox.queue) if isinstance(each, Published))
+        return next((each.record + len(each.batch.time) for each in come), 0)
 
 
 class OpenPublishers(dict[str, PublisherPartition]):

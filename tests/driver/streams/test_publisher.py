@@ -27,7 +27,7 @@ from cep.transport.wire import Header
 from cep.world.clock import ManualClock
 from driver.gateway import GatewayPublisher
 from driver.streams.data_plane import DataPlane
-from driver.streams.publisher import Publisher
+from driver.streams.publisher import Publisher, Wait
 from driver.streams.readers import StreamReader
 from driver.streams.small_batches import ROWS_MAX
 from tests.cep.transport.test_wire import VALUES
@@ -55,7 +55,7 @@ def opened(
     """At `readers`, which have answered, and `said` so much more."""
     usual = {"query": "q", "endpoint": peer.endpoint, "instance": 0, "replica": 0, "route": None, "epoch": 1}
     for reader in made.ask([usual | each for each in readers]):
-        answer = {"here": True, "limit": limit, **said(reader)}
+        answer = {"here": True, "limit": limit, "volatile": True, **said(reader)}
         made._heard(Header(wire.OPENED, reader.channel, watermark=MIN_TIME), wire.to_json(answer))
     return made
 
@@ -459,6 +459,23 @@ def test_one_thread_sends_in_steps(still: DataPlane, reader: LocalSockets) -> No
     with pytest.raises(StopIteration) as done:
         next(steps)
     assert done.value.value == 1 and made.core.numbering.record == 2 and not made.busy
+
+
+def test_a_batch_waits_again_where_its_reader_has_lost_its_place_meanwhile(still: DataPlane, reader: LocalSockets) -> None:
+    """Of a query that recovers: its process was killed between the look and the sending."""
+    stream = Stream("s", Schema.of({"n": "int64"}))
+    made = opened(publisher(still, stream), reader, {"keeps": True}, limit=0)
+    (known,) = made.core.readers.values()
+    assert list(made.sends(one_row(stream))) == []
+    steps = made.sends(one_row(stream))
+    next(steps)
+    known.credit.grant(1 << 20, LIMIT, 0)
+    known.lose_place()
+    assert isinstance(next(steps), Wait)
+    known.opened = True
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert known.sequence == 2
 
 
 def test_where_no_thread_reads_the_one_that_waits_does(still: DataPlane, reader: LocalSockets) -> None:

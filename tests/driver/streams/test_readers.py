@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cep.errors import ClusterError
+from cep.model.limits import KEPT_BYTES_MAX
+from cep.plan.channels import publisher_channel
 from cep.plan.route import Route
 from cep.transport import wire
 from cep.transport.wire import Header
+from cep.world.rings import Owner, Ring, Rings
 from driver.streams.commands import Send
+from driver.streams.publisher_core import PublisherCore
 from driver.streams.readers import reads_of
-from tests.support.publisher_cores import HERE, STREAM, THERE, core, document, hear, let_in, opened, said, send
+from tests.support.publisher_cores import HERE, OURS, STREAM, THERE, core, document, hear, let_in, opened, said, send
 
 
 def test_a_query_of_the_same_name_deployed_anew_is_another_reader() -> None:
@@ -178,6 +184,47 @@ class TestOfQueriesThatRecover:
         made.drop_gone([document(keeps=True, attempt=1)])
         let_in(made, reader, sequence=9)
         assert reader.closed and "how many rows it took is not known" in made.unheard()
+
+    def test_one_that_offers_no_ring_hears_that_all_is_kept_here_before_it_lets_us_in(self) -> None:
+        """A commit has to know of it, for what was sent could not be told from nothing."""
+        made = core()
+        (reader,), _ = made.ask([document(keeps=True)])
+        *_, asked = let_in(made, reader, volatile=False)
+        assert isinstance(asked, Send) and wire.from_json(asked.body)["volatile"]
+        assert not reader.is_here and made.readers.awaited
+        let_in(made, reader)
+        assert reader.is_here and not made.readers.awaited
+
+    def test_one_whose_ring_we_see_is_sent_what_is_kept_there(self, tmp_path: Path) -> None:
+        ring = Ring(tmp_path, "r", Owner("here", 1, "0"), 1 << 30)
+        made = PublisherCore(STREAM, "p", OURS, "us#1", lambda place: ring if place["folder"] == "there" else None)
+        (reader,), _ = made.ask([document(keeps=True)])
+        let_in(made, reader, volatile=False, ring={"folder": "there"})
+        send(made, 1)
+        (log,) = Rings(tmp_path).logs("r", publisher_channel(reader.lasting, "p"))
+        found = Rings(tmp_path).document("r", log) or {}
+        assert reader.is_here and Rings(tmp_path).sealed("r", log).end == 1
+        assert (found["query"], found["publisher"], found["incarnation"], found["entry"]) == ("q", "p", "us#1", reader.lasting)
+
+    def test_one_for_which_nothing_more_has_room_is_asked_for_a_commit(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1, size=10)
+        assert made.press([reader], 100) == []
+        (asked,) = made.press([reader], KEPT_BYTES_MAX)
+        assert isinstance(asked, Send) and (asked.header.kind, asked.header.channel) == (wire.OPEN, reader.entry)
+        assert wire.from_json(asked.body) == {"publisher": "p", "endpoint": OURS, "keeps": 10}
+
+    def test_one_that_was_sealed_counts_as_closed_and_its_publisher_hears_why(self, tmp_path: Path) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        assert reader.log is not None
+        reader.log.lay_in(Ring(tmp_path, "r", Owner("here", 1, "0"), 1 << 30).log(1, 0, {}))
+        Rings(tmp_path).sealed("r", Rings(tmp_path).logs("r")[0])
+        header = made.numbering.batch(reader, 10, 7, 0)
+        with pytest.raises(ClusterError, match="another one goes on"):
+            made.keep(reader, header, bytes(10))
+        assert not reader.is_here
+        with pytest.raises(ClusterError, match="which could not take what it sent: another one goes on"):
+            made.choose([reader], 10)
 
     def test_a_publisher_waits_for_one_that_has_never_let_it_in(self) -> None:
         made = core()

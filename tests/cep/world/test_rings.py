@@ -1,0 +1,187 @@
+"""Rings: logs in segments that are taken as they are needed, released when they are covered, read by another process and swept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cep.world.rings import FIRST_BYTES, Owner, Ring, RingFull, RingLog, Rings, is_here, place_of
+from cep.world.segments import NoSegment, Sealed
+
+KEY, GONE = 7, Owner("here", 1, "long ago")
+BODY = b"x" * 1000
+
+
+def ring(folder: Path, name: str = "r", bytes_max: int = 1 << 30) -> Ring:
+    return Ring(folder, name, GONE, bytes_max)
+
+
+def rings(folder: Path) -> Rings:
+    return Rings(folder, lambda owner: owner == GONE)
+
+
+def filled(folder: Path, elements: int, first: int = 0, **about: Any) -> RingLog:
+    log = ring(folder, **about).log(KEY, first, {"publisher": "p"})
+    for number in range(first, first + elements):
+        log.append(number, b"head", BODY)
+    return log
+
+
+def numbers(folder: Path) -> list[int]:
+    there = rings(folder)
+    (name,) = there.logs("r", KEY)
+    return [element.number for element in there.sealed("r", name).elements() if not element.is_note]
+
+
+def test_it_takes_segments_as_it_needs_them(tmp_path: Path) -> None:
+    log = filled(tmp_path, 500)
+    assert 3 <= len(log.segments) <= 5 and log.segments[0].first == 0
+    assert numbers(tmp_path) == list(range(500))
+    assert log.ring.bytes == sum(segment.size for segment in log.segments)
+
+
+def test_an_element_may_be_larger_than_any_segment(tmp_path: Path) -> None:
+    log = filled(tmp_path, 2)
+    segment, at = log.append(2, b"head", bytes(5 << 20))
+    assert segment.body(at, 5 << 20) == bytes(5 << 20) and numbers(tmp_path) == [0, 1, 2]
+
+
+def test_segments_go_when_all_that_is_in_them_is_covered(tmp_path: Path) -> None:
+    log = filled(tmp_path, 500)
+    second, border = log.segments[1].first, log.segments[2].first
+    log.release(border - 1)
+    assert log.segments[0].first == second
+    log.release(border)
+    assert numbers(tmp_path) == list(range(border, 500))
+
+
+def test_the_last_one_stays_and_says_how_far_it_came(tmp_path: Path) -> None:
+    log = filled(tmp_path, 500)
+    log.release(500)
+    assert len(log.segments) == 1
+    assert rings(tmp_path).sealed("r", log.name).end == 500
+
+
+def test_one_whose_last_segment_is_empty_has_come_as_far(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3)
+    assert log.has_room(3, 4, 2 * FIRST_BYTES)
+    log.release(3)
+    assert (log.segments[0].first, rings(tmp_path).sealed("r", log.name).end) == (3, 3)
+
+
+def test_all_logs_of_a_ring_together_have_a_bound(tmp_path: Path) -> None:
+    made = ring(tmp_path, bytes_max=4 * FIRST_BYTES)
+    first, second = (made.log(key, 0, {}) for key in (1, 2))
+    number = 0
+    while first.has_room(number, 4, 1000):
+        first.append(number, b"head", BODY)
+        number += 1
+    assert number > 50 and not second.has_room(0, 4, 2 * FIRST_BYTES)
+    with pytest.raises(RingFull, match="expected at most"):
+        made.take("x", 2 * FIRST_BYTES, 0, {})
+    first.remove()
+    assert second.has_room(0, 4, FIRST_BYTES)
+
+
+def test_a_last_word_has_room_where_a_batch_has_none(tmp_path: Path) -> None:
+    log = ring(tmp_path, bytes_max=2 * FIRST_BYTES).log(KEY, 0, {})
+    number = 0
+    while log.has_room(number, 4, 1000):
+        log.append(number, b"head", BODY)
+        number += 1
+    log.append(number, b"head", BODY)
+    assert numbers(tmp_path)[-1] == number
+
+
+def test_what_does_not_fit_changes_nothing(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3, bytes_max=2 * FIRST_BYTES)
+    with pytest.raises(RingFull):
+        log.append(3, b"head", bytes(3 * FIRST_BYTES))
+    log.append(3, b"head", BODY)
+    assert numbers(tmp_path) == [0, 1, 2, 3]
+
+
+def test_what_is_said_in_between_holds_from_there(tmp_path: Path) -> None:
+    log = filled(tmp_path, 3)
+    log.note(3, "opening", {"columns": 2})
+    for number in range(3, 200):
+        log.append(number, b"head", BODY)
+    found = [element for segment in log.segments for element in segment.elements()]
+    assert [element.number for element in found if element.is_note] == [3]
+    log.release(log.segments[-1].first)
+    assert Rings(tmp_path).document("r", log.name) == {"publisher": "p", "opening": {"columns": 2}}
+    assert rings(tmp_path).sealed("r", log.name).end == 200
+
+
+class TestSealed:
+    def test_nothing_more_counts(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        assert rings(tmp_path).sealed("r", log.name).end == 3
+        with pytest.raises(Sealed):
+            log.append(3, b"head", BODY)
+
+    def test_not_in_a_segment_either_that_was_begun_behind_it(self, tmp_path: Path) -> None:
+        """The writer was stopped between its look for room and its writing."""
+        log = filled(tmp_path, 3)
+        for segment in log.segments:
+            segment.seal()
+        log._grow(3, FIRST_BYTES)
+        with pytest.raises(Sealed):
+            log.append(3, b"head", BODY)
+
+    def test_its_writer_removes_nothing_of_it(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 500)
+        rings(tmp_path).sealed("r", log.name)
+        log.release(500)
+        log.remove()
+        assert numbers(tmp_path) == list(range(500))
+
+    def test_one_of_a_process_that_lives_is_sealed_too(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        assert Rings(tmp_path, lambda owner: False).sealed("r", log.name).end == 3
+        assert Rings(tmp_path).is_sealed("r", log.name)
+
+    def test_what_lacks_a_segment_is_none(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 500)
+        log.segments[1].remove()
+        with pytest.raises(NoSegment, match="expected to begin at element"):
+            rings(tmp_path).sealed("r", log.name)
+
+
+class TestSwept:
+    def test_what_is_over_goes_and_the_rest_stays(self, tmp_path: Path) -> None:
+        made = ring(tmp_path)
+        for key, query in ((1, "over"), (2, "on")):
+            made.log(key, 0, {"query": query}).append(0, b"head", BODY)
+        rings(tmp_path).sweep(lambda document: document["query"] == "over")
+        assert [name[:16] for name in rings(tmp_path).logs("r")] == [f"{2:016x}"]
+        rings(tmp_path).sweep(lambda document: True)
+        assert not list(tmp_path.iterdir())
+
+    def test_those_of_processes_that_live_stay(self, tmp_path: Path) -> None:
+        filled(tmp_path, 3)
+        Rings(tmp_path, lambda owner: False).sweep(lambda document: True)
+        assert numbers(tmp_path) == [0, 1, 2]
+
+    def test_its_own_process_takes_down_what_is_empty(self, tmp_path: Path) -> None:
+        log = filled(tmp_path, 3)
+        log.ring.close()
+        assert numbers(tmp_path) == [0, 1, 2]
+        made = ring(tmp_path, "other")
+        made.log(KEY, 0, {}).remove()
+        made.close()
+        assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_a_process_is_known_by_its_birth() -> None:
+    ours = Owner.ours()
+    assert not ours.is_gone and replace(ours, born="0").is_gone and not replace(ours, machine="other", born="0").is_gone
+
+
+def test_a_folder_of_another_machine_is_not_this_one(tmp_path: Path) -> None:
+    place = place_of(tmp_path)
+    assert is_here(place)
+    assert not any(is_here(place | other) for other in ({"machine": "x"}, {"inode": 1}, {"folder": str(tmp_path / "none")}, {"more": 1}))
