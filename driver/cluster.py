@@ -23,7 +23,7 @@ from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.publisher import Publisher
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import BUDGET_BYTES, SubscriptionOptions
+from driver.streams.subscription_core import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.subscriptions import Subscriptions
 from driver.streams.tokens import ResumeToken
 
@@ -382,10 +382,14 @@ class Cluster:
         budget_bytes: int = BUDGET_BYTES,
         resumable: bool = False,
         resume: str | None = None,
+        window_bytes: int = WINDOW_BYTES,
     ) -> Subscription:
         """Answers of an output stream, whether its query is deployed already or will be: nothing that comes after is lost. Arguments as
-        those of `Running.subscribe`."""
-        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None)
+        those of `Running.subscribe`.
+
+        `window_bytes`: of what is held within the budget, how much each producing instance sends before it is taken; the rest waits there.
+        """
+        options = SubscriptionOptions(on_slow, keep_s, event_time, budget_bytes, resumable or resume is not None, window_bytes)
         if resume is not None:
             token = resumed(resume, stream, None, options)
             return Subscription(self.rest, self.data_plane(), stream, options, resume=token).attach(token.query)

@@ -49,6 +49,9 @@ PUBLISHERS_MAX = 256
 BUDGET_BYTES = 16 << 20
 """What is held for one reader, by each instance."""
 
+WINDOW_BYTES = 1 << 20
+"""What of that has been sent here. A reader that does not ask leaves it lying, and small messages take two or three times their bytes."""
+
 ANSWER_BYTES_MAX = 4 << 20
 """How much an answer holds at most, as Arrow has it."""
 
@@ -247,7 +250,7 @@ class Gateway:
 
     def _subscribe(self, stream: str) -> Subscription:
         # A small client that stops asking must not slow the query.
-        return self.cluster.subscribe(stream, on_slow="drop", budget_bytes=BUDGET_BYTES)
+        return self.cluster.subscribe(stream, on_slow="drop", budget_bytes=BUDGET_BYTES, window_bytes=WINDOW_BYTES)
 
     async def _drop(self, stream: str, reader: str) -> None:
         one = self.readers.pop((stream, reader), None)

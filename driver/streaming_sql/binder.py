@@ -28,16 +28,12 @@ from driver.streaming_sql.windows import windowed
 _REFUSED = {
     "limit": ("SQL-LIMIT", "LIMIT"),
     "offset": ("SQL-LIMIT", "OFFSET"),
-    "pivots": ("SQL-EXPRESSION", "PIVOT"),
-    "laterals": ("SQL-EXPRESSION", "LATERAL"),
-    "sample": ("SQL-EXPRESSION", "TABLESAMPLE"),
-    "connect": ("SQL-EXPRESSION", "CONNECT BY"),
-    "locks": ("SQL-EXPRESSION", "FOR UPDATE"),
-    "into": ("SQL-EXPRESSION", "SELECT INTO"),
     "sort": ("SQL-ORDER", "SORT BY"),
     "cluster": ("SQL-ORDER", "CLUSTER BY"),
     "distribute": ("SQL-ORDER", "DISTRIBUTE BY"),
 }
+_PARTS = ("with_", "expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "windows", "order", "emit")
+_PARTS_OF_UNION = ("with_", "this", "expression", "distinct", "order")
 VIEWS_MAX = 50
 
 
@@ -91,6 +87,7 @@ class Binder:
         if isinstance(node, WindowTable):
             return self._window_table(node)
         if isinstance(node, exp.Subquery):
+            self.nowhere.check_parts(node, "this", "alias")
             return self.query(node.this).named(node.alias)
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
@@ -100,6 +97,7 @@ class Binder:
             raise self.nowhere.error("SQL-FROM", f"{type(node).__name__.upper()} stands in FROM", node)
         if node.args.get("db") is not None:
             raise self.nowhere.error("SQL-NAME", f"{node.sql()}: the catalogue has no schemas", node, node.name)
+        self.nowhere.check_parts(node, "this", "alias", "version")
         return self._by_name(node).named(alias)
 
     def _by_name(self, node: exp.Table) -> Relation:
@@ -211,6 +209,7 @@ def _refuse(node: exp.Expr, scope: Scope) -> None:
         if node.args.get(key):
             given = node.args[key]
             raise scope.error(code, what, given[0] if isinstance(given, list) else given if isinstance(given, exp.Expr) else node)
+    scope.check_parts(node, *(_PARTS_OF_UNION if isinstance(node, exp.SetOperation) else _PARTS))
 
 
 def _select(binder: Binder, node: exp.Select) -> Relation:

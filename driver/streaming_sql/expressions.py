@@ -340,6 +340,7 @@ def _chosen(value: exp.Expr, type_: DataType | None, scope: Scope) -> Expr:
 
 
 def _cast(node: Any, scope: Scope) -> Expr:
+    scope.check_parts(node, "this", "to", "safe", "_type")
     type_ = engine_type(node.to, scope.text, scope.place(node))
     if isinstance(node.this, exp.Null):
         return Literal(None, type_)

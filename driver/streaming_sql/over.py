@@ -67,7 +67,8 @@ class Overs:
         self._computed: list[tuple[str, Expr]] = []
 
     def spec(self, node: exp.Window) -> exp.Window:
-        """With what WINDOW says by name."""
+        """With what WINDOW says by name. Raises SqlError."""
+        self.scope.check_parts(node, "this", "partition_by", "order", "spec", "alias", "over")
         alias = node.args.get("alias")
         if alias is None:
             return node
@@ -140,6 +141,7 @@ class Overs:
         frame = spec.args.get("spec")
         if frame is None:
             raise self.scope.error("SQL-OVER", "OVER without a frame", node)
+        self.scope.check_parts(frame, "kind", "start", "start_side", "end", "end_side")
         start, end = frame.args.get("start"), frame.args.get("end")
         if (frame.args.get("start_side") or "PRECEDING") != "PRECEDING" or str(end or "CURRENT ROW") != "CURRENT ROW":
             raise self.scope.error("SQL-OVER", "a frame that does not end with the current row", node)

@@ -61,6 +61,7 @@ def _pushed(
 def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp.Expr]) -> tuple[Relation, list[exp.Expr]]:
     scope = binder.scope(left)
     target, how = node.this, _how(node)
+    scope.check_parts(node, "this", "on", "using", "side", "kind", "method")
     if isinstance(target, exp.Unnest):
         return _unnested(binder, left, target), conjuncts
     if how not in ("inner", "left", "right", "full") or node.kind in ("SEMI", "ANTI") or node.method == "NATURAL":
@@ -69,10 +70,11 @@ def _joined(binder: Binding, left: Relation, node: exp.Join, conjuncts: list[exp
     entry = binder.catalog.find(target.name) if isinstance(target, exp.Table) and target.name.casefold() not in binder.ctes else None
     right = table_relation(entry, alias or entry.name) if isinstance(entry, Table) else binder.table(target)
     on = operands(node.args["on"], exp.And) if node.args.get("on") is not None else _using(node, left, right, scope)
-    if how == "inner":  # WHERE says more of how they meet, and of a comma all
+    last_row = version is not None or node.method == "ASOF" or (isinstance(entry, Table) and entry.versions is not None)
+    if how == "inner" and not last_row:  # WHERE says more of how they meet, and of a comma all; of the last row it judges what has met
         conjuncts, more = _about_both(binder, left, right, conjuncts)
         on = [*on, *more]
-    if how == "inner" and not isinstance(entry, Table) and right.rank is None and not right.running:
+    if how == "inner" and not last_row and not isinstance(entry, Table) and right.rank is None and not right.running:
         mine = [each for each in [*conjuncts, *on] if _is_of(each, binder.scope(right), scope)]
         if mine:
             right = filtered(binder, right, mine, None)

@@ -15,6 +15,15 @@ from driver.streaming_sql.dialect import start_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.relation import RANK, ROWTIME, Column, Relation
 
+_SAID = {
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "laterals": "LATERAL",
+    "locks": "FOR UPDATE",
+    "into": "SELECT INTO",
+    "exclude": "EXCLUDE of a frame",
+}
+
 Hook = Callable[[exp.Expr], Expr | None]
 
 
@@ -40,6 +49,14 @@ class Scope:
                 return found
             node = node.parent
         return 0
+
+    def check_parts(self, node: exp.Expr, *known: str) -> None:
+        """Raises SqlError: it has a part that is none of these; what is not understood is not left out."""
+        for key, part in node.args.items():
+            if part and key not in known:
+                place = part[0] if isinstance(part, list) else part
+                said = _SAID.get(key, key.rstrip("_").replace("_", " ").upper())
+                raise self.error("SQL-EXPRESSION", f"there is no {said}", place if isinstance(place, exp.Expr) else node)
 
     def with_hook(self, hook: Hook | None) -> Scope:
         return replace(self, hook=hook)

@@ -18,8 +18,6 @@ from driver.streaming_sql.relation import RANK, Column, Rank, Relation, same
 from driver.streaming_sql.scope import Scope
 from driver.streaming_sql.windows import is_event_time, time_named
 
-_GROUPINGS = ("grouping_sets", "cube", "rollup", "totals", "all")
-
 
 @dataclass(frozen=True)
 class Item:
@@ -100,9 +98,8 @@ def grouped(binder: Binding, node: exp.Select, scope: Scope, items: list[Item], 
     if relation.rank is not None:
         raise scope.error("SQL-ROW-NUMBER", "GROUP BY over a ROW_NUMBER without a bound", node)
     group = node.args.get("group")
-    for key in _GROUPINGS:
-        if group is not None and group.args.get(key):
-            raise scope.error("SQL-EXPRESSION", f"GROUP BY {key.replace('_', ' ').upper()}", group, "UNION ALL of several GROUP BYs")
+    if group is not None:
+        scope.check_parts(group, "expressions")
     grouping = Grouping(scope, binder.building, _aliases(items), {item.name.casefold(): item.node for item in items}, binder.settings)
     grouping.group_by(group.expressions if group is not None else [])
     within = grouping.within

@@ -132,6 +132,8 @@ class StatementParser(SqlParser):
 
     def parse_one(self, raw_tokens: list[Token], text: str) -> Statement:
         found: list[Any] = self._parse(lambda self: self._statement(), raw_tokens, text)  # type: ignore[attr-defined]
+        if not found:
+            raise _Unknown(f"{raw_tokens[0].text.upper()} begins no statement", raw_tokens[0].start)
         statement: Statement = found[0]
         return statement
 
@@ -206,7 +208,7 @@ class StatementParser(SqlParser):
 
     def _option(self) -> Any:
         token = self._curr
-        if token is None:
+        if not token:
             return None
         self._advance()
         words = [token.text]
@@ -216,7 +218,7 @@ class StatementParser(SqlParser):
         if not self._match(TokenType.EQ):
             self.raise_error(f"expected = and the value of option {token.text!r}")
         value = self._curr
-        if value is None:
+        if not value:
             self.raise_error(f"expected the value of option {token.text!r}")
         assert value is not None
         self._advance()
@@ -232,7 +234,8 @@ class StatementDialect(SqlDialect):
 def _create(self: StatementParser, start: int) -> Statement:
     token = self._curr
     kind = token.text.lower() if token else ""
-    self._advance()
+    if token:
+        self._advance()
     if kind in ("aggregate", "function"):
         if kind == "aggregate":
             self._match_text_seq("FUNCTION")
@@ -245,7 +248,7 @@ def _create(self: StatementParser, start: int) -> Statement:
         if not self._match(TokenType.ALIAS):
             self.raise_error("expected AS and a query")
         return CreateView(start, name, self._query())
-    has_columns = self._curr is not None and self._curr.token_type is TokenType.L_PAREN
+    has_columns = bool(self._curr) and self._curr.token_type is TokenType.L_PAREN
     columns, watermark = self.columns() if has_columns else ([], None)
     options = self.options()
     if kind == "source" or (kind == "table" and watermark is not None and "versions" not in {each.name for each in options}):
@@ -262,7 +265,7 @@ def _create_function(self: StatementParser, start: int, aggregate: bool) -> Stat
     if not isinstance(returns, exp.DataType):
         self.raise_error("expected the type that the function returns")
     assert isinstance(returns, exp.DataType)
-    if not self._match(TokenType.ALIAS) or self._curr is None or self._curr.token_type is not TokenType.STRING:
+    if not self._match(TokenType.ALIAS) or not self._curr or self._curr.token_type is not TokenType.STRING:
         self.raise_error("expected AS 'module:name'")
     reference = self._curr.text
     self._advance()
@@ -288,6 +291,8 @@ def _explain(self: StatementParser, start: int) -> Statement:
 
 def _set(self: StatementParser, start: int) -> Statement:
     found = self._option()
+    if found is None:
+        self.raise_error("expected SET name = value")
     return SetOption(found.start, found.name, found.value)
 
 

@@ -25,7 +25,10 @@ KNOWN = "BOOLEAN, INT, BIGINT, DOUBLE, VARCHAR, BYTES, TIMESTAMP(3), ARRAY<…>"
 def engine_type(given: exp.DataType, text: str, start: int | None = None) -> DataType:
     """Raises SqlError: the engine has no such type."""
     place = start if start is not None else start_of(given) or 0
-    name = given.args["kind"].upper() if given.this is exp.DType.USERDEFINED else given.this.value.upper()
+    kind = given.this
+    name = (
+        given.args["kind"].upper() if kind is exp.DType.USERDEFINED else kind.value.upper() if isinstance(kind, exp.DType) else given.sql()
+    )
     if name in _TYPES:
         return _TYPES[name]
     if name in _TIMESTAMPS:
@@ -42,9 +45,10 @@ def engine_type(given: exp.DataType, text: str, start: int | None = None) -> Dat
 
 
 def _timestamp(given: exp.DataType, text: str, place: int) -> DataType:
-    digits = int(given.expressions[0].name) if given.expressions else 6
+    written = given.expressions[0].name if given.expressions else "6"
+    digits = int(written) if written.isdecimal() and len(written) < 3 else -1
     if digits not in _UNITS:
-        raise SqlError("SQL-TYPE", f"a TIMESTAMP({digits})", text, place, "TIMESTAMP(0), TIMESTAMP(3) or TIMESTAMP(6)")
+        raise SqlError("SQL-TYPE", f"a TIMESTAMP({written})", text, place, "TIMESTAMP(0), TIMESTAMP(3) or TIMESTAMP(6)")
     return DataType("timestamp", _UNITS[digits])
 
 

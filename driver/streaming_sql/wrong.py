@@ -36,6 +36,7 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELEC auction FROM bid",
         "DELETE FROM bid WHERE price = 1",
         "CREATE STREM s (a BIGINT)",
+        "CREATE",
         "SELECT auction FROM bid; SELECT bidder FROM bid",
         "CREATE STREAM s (a BIGINT)",
     ),
@@ -175,6 +176,8 @@ WRONG: dict[str, tuple[str, ...]] = {
         "SELECT at AT TIME ZONE 'Europe/Madrid' AS x FROM bid",
         f"SELECT auction, count(*) AS n FROM {_TUMBLE} GROUP BY ROLLUP (auction, window_start, window_end)",
         "SELECT price & 1 AS x FROM bid",
+        "SELECT price FROM bid TABLESAMPLE (10 PERCENT)",
+        "SELECT * FROM bid PIVOT (sum(price) FOR channel IN ('a'))",
     ),
     "SQL-QUERY": ("SELECT __bits AS __bits FROM (SELECT price AS __bits FROM bid)",),
 }  # fmt: skip

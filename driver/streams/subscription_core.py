@@ -42,13 +42,14 @@ Message = tuple[Header, Any]
 
 @dataclass(frozen=True)
 class SubscriptionOptions:
-    """As `driver.cluster.Running.subscribe` has them."""
+    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken."""
 
     on_slow: str = "block"
     keep_s: float = 60.0
     event_time: bool | str = False
     budget_bytes: int = BUDGET_BYTES
     resumable: bool = False
+    window_bytes: int = WINDOW_BYTES
 
     def __post_init__(self) -> None:
         if self.on_slow not in ("block", "drop"):
@@ -93,7 +94,7 @@ class SubscriptionCore:
         self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
         self.token, self.holder = token, 0  # so many processes have had it before
         self.query, self.epoch = "", -1  # and which deployment of it
-        self.window = min(WINDOW_BYTES, options.budget_bytes)
+        self.window = min(options.window_bytes, options.budget_bytes)
         self.slack = slack(self.window)
         self.producers: dict[int, Producer] = {}  # by channel
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet

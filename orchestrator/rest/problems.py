@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route
 
 from cep.errors import (
     CepError,
@@ -144,7 +145,23 @@ async def _of_http(request: Request, error: HTTPException) -> JSONResponse:
         return _answer(problem_of(cause))
     answer = problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}", "HTTPException")
     answer.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return answer
+
+
+def _methods(request: Request) -> set[str]:
+    """All with which its path may be asked for; a router says those of one of its routes."""
+    there = (route for route in _routes(request.app.routes) if route.matches(request.scope)[0] is not Match.NONE)
+    return {method for route in there for method in route.methods or ()}
+
+
+def _routes(found: Iterable[BaseRoute]) -> Iterator[Route]:
+    for route in found:
+        if isinstance(route, Route):
+            yield route
+        elif (included := getattr(route, "original_router", None)) is not None:  # as newer versions of FastAPI list one
+            yield from _routes(included.routes)
 
 
 async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:

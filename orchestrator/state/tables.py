@@ -34,4 +34,4 @@ def sole_head(plan: PhysicalPlan, named: str | None) -> str:
     there = heads(plan)
     if named is None and len(there) != 1:
         raise QueryError(f"subquery: name one, for buckets are routed to {', '.join(there) or 'none of this query'}", "/subquery")
-    return named or there[0]
+    return there[0] if named is None else named

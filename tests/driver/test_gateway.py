@@ -128,3 +128,24 @@ async def test_a_slow_query_holds_up_its_publishers_and_no_other(cluster: LocalC
         assert slow.next_batch(timeout=60)
         running.stop()
     await gateway.settle()
+
+
+def test_what_a_reader_leaves_lying_waits_where_it_came_from(cluster: LocalCluster) -> None:
+    """Of each instance no more than its window is here; all of it comes when it is read."""
+    taken = stream("taken", n="int64", ts="timestamp[ms]", event_time="ts", disorder="0s")
+    running, window, sent = (
+        cluster.deploy(Query("as-it-is").source(taken).map("m", n=col("n"), text=col("n")).output("all")),
+        1 << 14,
+        20_000,
+    )
+    with cluster.subscribe("all", window_bytes=window) as answers:
+        with cluster.publisher("taken") as out:
+            for k in range(0, sent, 100):
+                out.send([{"n": n, "ts": n} for n in range(k, k + 100)])
+        running.wait()
+        lying = [answers.messages.get() for _ in range(answers.messages.qsize())]
+        assert 0 < sum(len(body or b"") for _, body in filter(None, lying)) <= 2 * 2 * window
+        for message in lying:
+            answers.messages.put(message)
+        assert sum(batch.num_rows for batch in answers) == sent
+    running.delete()

@@ -26,6 +26,12 @@ LINE = re.compile(r'cep_\w+(\{\w+="(\\.|[^"\\])*"(,\w+="(\\.|[^"\\])*")*\})? -?[
 
 
 @pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(instances=2) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
 def busy(cluster: LocalCluster) -> Iterator[tuple[Running, Publisher, Any]]:
     """The query `top`, two instances of each subquery, with GIVEN published and counted, and its publisher still open."""
     running = cluster.deploy(windows("top", parallelism=2))

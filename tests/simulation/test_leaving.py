@@ -12,25 +12,27 @@ from orchestrator.records import InstanceManager, QueryRecord
 from orchestrator.state import evacuations, moves
 from orchestrator.state.cluster_model import ClusterModel
 from simulation.__main__ import run_seed
-from simulation.schedule import Trace
+from simulation.schedule import ScheduleTrace
 
 _there, _check_now, _why_not = evacuations._there, moves._check_now, moves._why_not
 
 
 @pytest.mark.parametrize("seed", (63, 111))
 def test_a_query_goes_on_elsewhere(seed: int) -> None:
-    found = run_seed(seed, Trace())
+    found = run_seed(seed, ScheduleTrace())
     assert found.left and found.moved.instances and found.wrong == []
 
 
 def test_the_same_seed_leaves_the_same_hosts() -> None:
-    once, again = Trace(keep=True), Trace(keep=True)
+    once, again = ScheduleTrace(keep=True), ScheduleTrace(keep=True)
     assert run_seed(63, once).left == run_seed(63, again).left
     assert once.lines == again.lines and any("has left host" in line for line in once.lines or ())
 
 
-def wrong(seed: int) -> str:
-    return run_seed(seed, Trace()).wrong[0]
+def wrong(*likely: int) -> str:
+    """What is wrong first, with those seeds or any other."""
+    seeds = (*likely, *range(200))
+    return next(found.wrong[0] for seed in seeds if (found := run_seed(seed, ScheduleTrace())).wrong)
 
 
 def test_an_instance_on_its_way_that_counts_as_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,12 +56,12 @@ def test_a_move_to_a_host_that_is_being_left_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(moves, "_check_now", check)
     monkeypatch.setattr(moves, "_why_not", lambda *asked: "" if "is leaving" in (why := _why_not(*asked)) else why)
-    assert "there is again" in wrong(75)
+    assert "there is again" in wrong(55)
 
 
 def test_a_host_from_which_nothing_goes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evacuations, "onward", lambda model, record: record)
-    assert "nothing has gone" in wrong(51)
+    assert "nothing has gone" in wrong(53)
 
 
 def test_a_refuge_on_the_host_itself_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,4 +69,4 @@ def test_a_refuge_on_the_host_itself_is_found(monkeypatch: pytest.MonkeyPatch) -
         return iter(model.managers.values())
 
     monkeypatch.setattr(ClusterModel, "staying", staying)
-    assert "nothing has gone" in wrong(75)
+    assert "nothing has gone" in wrong(51)

@@ -59,3 +59,7 @@ WHERE coalesce(b.price, 1000) > a.category * 10 OR a.id IS NULL;
 -- : using, everything
 SELECT * FROM (SELECT bidder, price, at FROM bid) l JOIN (SELECT id AS bidder, at AS since FROM person) r USING (bidder)
 WHERE r.since BETWEEN l.at - INTERVAL '9' SECOND AND l.at;
+-- : WHERE judges the last row, and chooses no other
+SELECT b.auction, p.name FROM bid b ASOF JOIN person p ON b.bidder = p.id AND b.at >= p.at WHERE p.state = 'OR' AND length(p.name) > b.auction % 4;
+-- : equalities in WHERE are no keys of the last row
+SELECT b.auction, p.name FROM bid b ASOF JOIN person p ON b.bidder = p.id AND b.at >= p.at WHERE length(p.name) = b.auction + 2;

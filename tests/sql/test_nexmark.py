@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from benchmarks.nexmark.asked import ANSWERS, ROWS_OF, STREAMS, Given
-from benchmarks.nexmark.generator import Events
+from benchmarks.nexmark.generator import DrawnEvents
 from benchmarks.nexmark.made import write_side_input
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.texts import FOLDER, NO_TEXT, query_of
@@ -19,7 +19,7 @@ from benchmarks.nexmark.witness import Witness
 from driver import Query
 from numa_cep import testing
 
-EVENTS = Events(2500, rate=40)
+EVENTS = DrawnEvents(2500, rate=40)
 BY_NAME = {query.name: query for query in QUERIES}
 TEXTS = [query.name for query in QUERIES if query.name not in NO_TEXT]
 

@@ -1,8 +1,8 @@
 """One cluster for all tests that leave one as it was: starting one takes four seconds of CPU.
 
 These files are one share of the run (`tests/conftest.py`), one after the other in the same process. Each gets a cluster without queries
-and streams, and fails where it has ended, or changed, what others rely on. A test that kills processes, or needs other settings, starts a
-cluster of its own.
+and streams, and fails where it has ended, or changed, what others rely on. A test that kills processes, needs other settings,
+or looks at the figures of a whole cluster starts one of its own.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from urllib.parse import quote
 from cep.errors import Conflict, NotFound
 from driver import LocalCluster
 from driver.gateway import PUBLISHER
-from tests.support import functions_of_users, functions_that_stall, user_functions
+from tests.support import functions_of_users, user_functions
 from tests.support.waiting import until
 
 FILES = (
     *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-    *(f"tests/driver/test_{name}.py" for name in ("gateway", "top", "flame", "trace", "command")),
+    *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "command")),
     "tests/hibench/test_workloads.py",
     "tests/orchestrator/rest/test_openapi.py",
     "tests/project/test_streams_that_grow_page.py",
 )
-MODULES = (user_functions, functions_of_users, functions_that_stall)
+MODULES = (user_functions, functions_of_users)
 
 _open = contextlib.ExitStack()
 _cluster: list[LocalCluster] = []

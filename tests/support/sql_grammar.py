@@ -227,7 +227,8 @@ class Grammar:
     def as_of(self) -> str:
         how = self.word("", "LEFT ")
         key = self.word("auction", "bidder")
-        return f"SELECT b.auction, b.price, a.seller FROM bid b ASOF {how}JOIN auction a ON b.{key} = a.id AND b.at >= a.at"
+        where = self.word("", " WHERE a.category < 3", " WHERE b.price > a.seller * 10 AND b.auction <> 2", " WHERE a.seller = b.bidder")
+        return f"SELECT b.auction, b.price, a.seller FROM bid b ASOF {how}JOIN auction a ON b.{key} = a.id AND b.at >= a.at{where}"
 
     def union(self) -> str:
         parts = [

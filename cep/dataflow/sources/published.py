@@ -340,7 +340,7 @@ class PublishedSource:
         if not self.publishers:
             gone = f" (vanished: {', '.join(self.vanished)})" if self.vanished else ""
             if self.idle:
-                return f"no publisher of stream {self.stream!r}, for none is open{gone}; it comes as far as what is read beside it"
+                return f"no publisher of stream {self.stream!r}: no publisher is open{gone}; it comes as far as what is read beside it"
             return f"a publisher of stream {self.stream!r}: none is open{gone}"
         idle = self.publishers.idle
         if len(idle) == len(self.publishers):

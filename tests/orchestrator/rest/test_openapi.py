@@ -26,6 +26,7 @@ SOON_S = 30.0
 #: `wait=true` waits for so long, and a poll too.
 WAIT_S = 0.05
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+PLAIN = {**QUERY_EXAMPLE, "name": "plain", "operators": [], "outputs": [{"stream": "plain", "input": "visits"}]}
 NAMES = {"name": ("per-ip", "visits", "per_ip"), "publisher": ("p",), "subscription": ("s",)}
 
 
@@ -96,6 +97,20 @@ def test_the_examples_are_there_as_they_are(cluster: LocalCluster) -> None:
     document = httpx.get(f"{cluster.rest.url}/openapi.json", timeout=SOON_S, trust_env=False).json()
     content = document["paths"]["/queries"]["post"]["requestBody"]["content"]["application/json"]
     assert {name: content["examples"][name]["value"] for name in EXAMPLES} == EXAMPLES
+
+
+def test_what_a_path_may_be_asked_with_is_all_that_is_declared(cluster: LocalCluster) -> None:
+    found = httpx.request("OPTIONS", f"{cluster.rest.url}/streams/visits", timeout=SOON_S, trust_env=False)
+    assert found.status_code == 405 and found.headers["allow"] == "DELETE, GET, PUT"
+
+
+def test_a_subquery_without_a_name_is_none(cluster: LocalCluster) -> None:
+    """Of a query without buckets, too, where there is no other to be meant."""
+    made = cluster.deploy(PLAIN)
+    asked = {"subquery": "", "table": []}
+    found = httpx.post(f"{cluster.rest.url}/queries/{made.name}/rebalance", json=asked, timeout=SOON_S, trust_env=False)
+    assert found.status_code == 422 and found.json()["pointer"] == "/subquery"
+    made.delete()
 
 
 def test_wrong_documents_over_http(cluster: LocalCluster) -> None:
