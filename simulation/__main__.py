@@ -44,9 +44,9 @@ class SeedRun:
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
-def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> SeedRun:
-    """`faults`: those that happen; None: those of the seed."""
-    with simulated(seed, trace, faults) as cluster:
+def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None) -> SeedRun:
+    """`faults`: those that happen; `resumes`: do readers go on from tokens? None: as the seed says."""
+    with simulated(seed, trace, faults, resumes) as cluster:
         try:
             wrong = cluster.run()
         except Exception as error:

@@ -69,10 +69,15 @@ class MovesMade(NamedTuple):
 
 
 class SimulatedCluster:
-    """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen."""
+    """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen.
+    `resumes`: do its readers go on from tokens? None: as the seed says."""
 
-    def __init__(self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None) -> None:
-        self.work, self.schedule = workload(seed), SeededSchedule(seed, trace)
+    def __init__(
+        self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+    ) -> None:
+        drawn_work = workload(seed)
+        self.work = drawn_work if resumes is None else replace(drawn_work, resumes=resumes and drawn_work.recovers)
+        self.schedule = SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
         expected = work.expected
         self.numbers, self.promises = Numbers(), Promises(work.query)
@@ -449,11 +454,13 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 
 
 @contextmanager
-def simulated(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None) -> Iterator[SimulatedCluster]:
+def simulated(
+    seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
-    those that happen; None: those of the seed."""
+    those that happen, and `resumes` as of `SimulatedCluster`; None: those of the seed."""
     with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:
-        cluster = SimulatedCluster(seed, trace, folder, faults)
+        cluster = SimulatedCluster(seed, trace, folder, faults, resumes)
         try:
             yield cluster
         finally:

@@ -17,6 +17,7 @@ from cep.plan.checkpoints import CheckpointNumber
 from driver.streams.inquiry import Inquiry
 from driver.streams.publisher_core import PublisherCore
 from driver.streams.readers import StreamReader, StreamReaders
+from driver.streams.subscription_core import SubscriptionCore
 from instance_manager.clients.heir import Heir
 from instance_manager.clients.publishers import Publishers
 from instance_manager.recovery import checkpoints as taking
@@ -41,8 +42,9 @@ SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
 PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800) if seed // SEEDS_OF_A_QUERY % 3 == 1)
 
 
-def killed(seed: int) -> SeedRun:
-    return run_seed(seed, ScheduleTrace(), KILLS)
+def killed(seed: int, resumes: bool = False) -> SeedRun:
+    """`resumes`: its readers die too, and others go on from their tokens."""
+    return run_seed(seed, ScheduleTrace(), KILLS, resumes)
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251))
@@ -64,6 +66,12 @@ def test_one_whose_publishers_are_killed_as_well_does_too(seed: int) -> None:
     assert found.wrong == [] and found.recoveries and found.faults["kill writer"]
 
 
+@pytest.mark.parametrize("seed", (11, 46, 223))
+def test_readers_that_die_too_are_gone_on_from(seed: int) -> None:
+    found = killed(seed, resumes=True)
+    assert found.wrong == [] and found.recoveries
+
+
 @pytest.mark.parametrize("seed", (20, 22, 221))
 def test_a_cold_start_of_everything(seed: int) -> None:
     found = run_seed(seed, ScheduleTrace(), COLD)
@@ -76,15 +84,16 @@ def test_many_seeds() -> None:
     assert [
         found
         for seed in (*SEEDS, *PUBLISHED)
-        for found in (killed(seed), run_seed(seed, ScheduleTrace()), run_seed(seed, ScheduleTrace(), COLD))
+        for found in (killed(seed), killed(seed, resumes=True), run_seed(seed, ScheduleTrace()), run_seed(seed, ScheduleTrace(), COLD))
         if found.wrong
     ] == []
     assert [found for seed in PUBLISHED if (found := run_seed(seed, ScheduleTrace(), PROGRAMS)).wrong] == []
 
 
-def _found(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS) -> str:
+def _found(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS, resumes: bool | None = False) -> str:
     """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
-    return next(found.wrong[0] for seed in (first, *others) if (found := run_seed(seed, ScheduleTrace(), faults)).wrong)
+    runs = (run_seed(seed, ScheduleTrace(), faults, resumes) for seed in (first, *others))
+    return next(found.wrong[0] for found in runs if found.wrong)
 
 
 class TestPlanted:
@@ -96,7 +105,7 @@ class TestPlanted:
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
-        assert _found(251)
+        assert _found(58)
 
     def test_blocks_that_are_dealt_anew_to_a_reader_that_knows_of_its_own_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = FileSource.position
@@ -121,7 +130,7 @@ class TestPlanted:
             self._cover(hosted, CheckpointNumber(*stored.document["number"]).packed)
 
         monkeypatch.setattr(taking.Checkpoints, "note", hasty)
-        assert _found(68)
+        assert _found(248)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -212,7 +221,7 @@ class TestPlantedWithPublishers:
                 self.let_go(header.channel, word={"heard": True, "covered": True})
 
         monkeypatch.setattr(Publishers, "close", at_once)
-        assert _found(281, PUBLISHED)
+        assert _found(221, PUBLISHED)
 
     def test_nothing_that_is_sent_once_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reopen = StreamReader._reopen
@@ -264,3 +273,40 @@ class TestPlantedWithKilledPublishers:
     def test_numbers_that_begin_anew_with_each_publisher_of_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PublishedSource, "left_off", lambda self, name: self.resumes.get(name) or TakenUntil(0, 0))
         assert _found(220, PUBLISHED, PROGRAMS)
+
+
+class TestPlantedWithTokens:
+    """Likewise, in what other processes go on with."""
+
+    @pytest.mark.long
+    def test_what_is_let_go_by_credit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        sent = KeptChannel._sent
+
+        def forgetful(self: KeptChannel, *given: Any) -> bool:
+            gone = sent(self, *given)
+            if gone and len(self.unconfirmed) > 1:
+                self._confirm()
+            return gone
+
+        monkeypatch.setattr(KeptChannel, "_sent", forgetful)
+        assert _found(69, resumes=True)
+
+    def test_a_next_attempt_that_counts_as_acknowledged(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        resume = KeptChannel.resume
+        monkeypatch.setattr(KeptChannel, "resume", lambda self, following, _: resume(self, following, following))
+        assert _found(69, resumes=True)
+
+    def test_two_processes_on_one_channel(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ChannelId, "to", lambda self, subscription, holder=0: replace(self, receiver=subscription))
+        assert _found(8, resumes=True)
+
+    def test_a_token_that_is_ahead_of_its_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        position = SubscriptionCore.position
+
+        def ahead(self: SubscriptionCore) -> Any:
+            token = position(self)
+            ahead = (replace(each, following=each.following + bool(each.following and not each.ended)) for each in token.positions)
+            return replace(token, positions=tuple(ahead))
+
+        monkeypatch.setattr(SubscriptionCore, "position", ahead)
+        assert _found(11, resumes=True)
