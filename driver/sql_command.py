@@ -33,7 +33,7 @@ def sql(
     """
     given = _given(file, text)
     with Cluster(url, token, ca=ca) as cluster:
-        console = import_module("driver.sql_console").Console(cluster)  # the parser is loaded by this command alone
+        console = import_module("driver.sql_console").SqlConsole(cluster)  # the parser is loaded by this command alone
         if given is None:
             import_module("driver.sql_shell").interactive(console)
         else:

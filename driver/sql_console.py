@@ -44,7 +44,7 @@ _KINDS = {"STREAMS": "stream", "TABLES": "table", "VIEWS": "view", "SINKS": "sin
 _NULL = "NULL"
 
 
-class Console:
+class SqlConsole:
     """A session: what statements have said so far, and the cluster that they are for."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -236,7 +236,7 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     out.print(table)
 
 
-def words_of(console: Console) -> list[str]:
+def words_of(console: SqlConsole) -> list[str]:
     """What a shell completes: names of the catalogue, and their columns."""
     try:
         entries = list(console.refresh().catalog.entries.values())

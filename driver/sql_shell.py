@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cep.errors import CepError
-from driver.sql_console import Console, words_of
+from driver.sql_console import SqlConsole, words_of
 from driver.streaming_sql.errors import SqlError
 from driver.streaming_sql.functions import AGGREGATES, SCALARS
 from driver.streaming_sql.statements import statements
@@ -30,7 +30,7 @@ WORDS = (
 Read = Callable[[str], str]
 
 
-def shell(console: Console, read: Read = input) -> None:
+def shell(console: SqlConsole, read: Read = input) -> None:
     """Reads until Ctrl-D. An error is told, and the shell goes on."""
     out.print("SQL on a cluster: `help` says how, Ctrl-D leaves.")
     while True:
@@ -49,7 +49,7 @@ def shell(console: Console, read: Read = input) -> None:
         run(console, text)
 
 
-def run(console: Console, text: str) -> None:
+def run(console: SqlConsole, text: str) -> None:
     try:
         console.run(text)
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def is_whole(text: str) -> bool:
 class Completer:
     """Of readline: the words of the dialect, functions, and names of the catalogue as they are when a word is begun."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: SqlConsole) -> None:
         self.console = console
         self.found: list[str] = []
 
@@ -91,7 +91,7 @@ class Completer:
         return self.found[number] if number < len(self.found) else None
 
 
-def interactive(console: Console) -> None:
+def interactive(console: SqlConsole) -> None:
     """The shell on a terminal."""
     readline.set_completer(Completer(console))
     readline.parse_and_bind("tab: complete")

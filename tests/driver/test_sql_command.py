@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cep.errors import CepError
 from driver import LocalCluster
 from driver.cli import app
-from driver.sql_console import Console
+from driver.sql_console import SqlConsole
 from driver.sql_shell import Completer, shell
 from driver.streaming_sql.errors import SqlError
 from tests.support.waiting import HANG_S, until
@@ -116,7 +116,7 @@ def lines(*given: str) -> Callable[[str], str]:
 
 
 def test_the_shell_goes_on(cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(cluster)
+    console = SqlConsole(cluster)
     given = [
         "help",
         BIDS,
@@ -140,7 +140,7 @@ def test_the_shell_goes_on(cluster: LocalCluster, capsys: pytest.CaptureFixture[
 
 
 def test_completion(cluster: LocalCluster) -> None:
-    console = Console(cluster)
+    console = SqlConsole(cluster)
     console.run(f"{BIDS} CREATE VIEW bidders AS SELECT auction FROM bids")
     completer = Completer(console)
     found = [completer("bid", i) for i in range(3)]
