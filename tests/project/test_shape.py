@@ -46,9 +46,7 @@ TWICE: dict[str, str] = {
         ("Catalog", "Column", "Create", "Function", "Option", "Settings", "Sink", "Table", "Watermark"), "a word of SQL's, too"
     ),
     "Binding": "of a thread to its core, and of names in SQL to what they mean",
-    "Readers": "what REST tells of them, and what the simulation asks of a cluster",
     "Run": "a user's test, and one process that reads in the simulation",
-    "Token": "which lets a client in, and which says how far a subscription has read",
     "Checkpoints": "the orchestrator's part in them and an instance manager's",
     "Frame": "of a link, and what Spark calls a frame",
     "NotLeading": "the error that one side of REST raises and the other side raises for it",

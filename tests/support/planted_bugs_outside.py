@@ -597,8 +597,8 @@ OUTSIDE_BUGS = (
     Bug(
         "an instance moves to the idlest place, however far",
         f"{_BALANCE}/instance_load.py",
-        "return _best(near, source, worth) or _best(here, source, worth) or _best(others, source, worth)",
-        "return _best(others, source, worth)",
+        "return _best(near, source, worth) or _best(here, source, worth) or _best(others,",
+        "return _best(others,",
         ("orchestrator/balance/test_instance_load.py",),
     ),
     # what stands in ZooKeeper
@@ -929,8 +929,8 @@ OUTSIDE_BUGS = (
     Bug(
         "the gain of a cell is that over any cell without NUMA",
         "hibench/searching/searching.py",
-        "if each.cell == replace(on.cell, numa=False)), None)",
-        "if not each.cell.numa), None)",
+        "return other.numa and cell == replace(other, numa=False)",
+        "return other.numa and not cell.numa",
         ("hibench/test_search.py",),
     ),
     Bug(
