@@ -24,7 +24,6 @@ KINDS = (
     "over",
     "stateful_map",
     "stateful_map function",
-    "pattern",
 )
 
 

@@ -1,1 +1,0 @@
-"""The loops of patterns that know no condition."""

@@ -1,1 +1,0 @@
-"""What a pattern is made of, and what follows from it."""
