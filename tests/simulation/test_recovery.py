@@ -105,12 +105,12 @@ class TestPlanted:
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
-        assert _found(23)
+        assert _found(58)
 
     def test_blocks_that_are_dealt_anew_to_a_reader_that_knows_of_its_own_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = FileSource.position
         monkeypatch.setattr(FileSource, "position", lambda self: whole(self) | {"dealt": []})
-        assert _found(551)
+        assert _found(752)
 
     def test_rows_that_are_told_before_they_are_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -120,7 +120,7 @@ class TestPlanted:
             self._let_go(len(self.behind))
 
         monkeypatch.setattr(KeptChannel, "send", at_once)
-        assert _found(58)
+        assert _found(298)
 
     def test_a_checkpoint_that_counts_as_committed_when_an_own_piece_is_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         note = taking.Checkpoints.note
@@ -130,7 +130,7 @@ class TestPlanted:
             self._cover(hosted, CheckpointNumber(*stored.document["number"]).packed)
 
         monkeypatch.setattr(taking.Checkpoints, "note", hasty)
-        assert _found(190)
+        assert _found(248)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -145,7 +145,7 @@ class TestPlanted:
 
     def test_kept_rows_that_are_in_no_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(KeptChannel, "kept", lambda self: iter(()))
-        assert _found(21)
+        assert _found(897)
 
     def test_an_outlet_that_goes_on_from_its_first_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resume = KeptChannel.resume
@@ -162,11 +162,11 @@ class TestPlanted:
             self.pump()
 
         monkeypatch.setattr(KeptChannel, "restore", eager)
-        assert _found(32)
+        assert _found(897)
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))
-        assert _found(21)
+        assert _found(310)
 
     def test_a_recovery_that_begins_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
         next_attempt = recovery.next_attempt
@@ -191,7 +191,7 @@ class TestPlanted:
             return look(self, record, known, course, there, now)
 
         monkeypatch.setattr(Checkpoints, "_look", any_number)
-        assert _found(69)
+        assert _found(167)
 
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)
