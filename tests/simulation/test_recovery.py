@@ -107,10 +107,11 @@ class TestPlanted:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
         assert _found(58)
 
+    @pytest.mark.long  # rare: none of the first six hundred seeds finds it
     def test_blocks_that_are_dealt_anew_to_a_reader_that_knows_of_its_own_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = FileSource.position
         monkeypatch.setattr(FileSource, "position", lambda self: whole(self) | {"dealt": []})
-        assert _found(752)
+        assert _found(752, range(4000))
 
     def test_rows_that_are_told_before_they_are_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -291,10 +292,11 @@ class TestPlantedWithTokens:
         monkeypatch.setattr(KeptChannel, "_sent", forgetful)
         assert _found(69, resumes=True)
 
+    @pytest.mark.long  # rare; `tests/instance_manager/recovery/test_kept.py` has it without the simulation
     def test_a_next_attempt_that_counts_as_acknowledged(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resume = KeptChannel.resume
         monkeypatch.setattr(KeptChannel, "resume", lambda self, following, _: resume(self, following, following))
-        assert _found(69, resumes=True)
+        assert _found(69, range(4000), resumes=True)
 
     def test_two_processes_on_one_channel(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "to", lambda self, subscription, holder=0: replace(self, receiver=subscription))
