@@ -130,15 +130,16 @@ class SqlConsole:
 
     def _explain(self, statement: Explain, text: str) -> None:
         if statement.analyze:
-            return self._analyze(statement, text)
-        query = self.session.query("explained", [statement.of], text)
-        out.print(self.cluster.explain(query if query.outputs else query.output("rows")))
+            self._analyze(statement, text)
+        else:
+            query = self.session.query("explained", [statement.of], text)
+            out.print(self.cluster.explain(query if query.outputs else query.output("rows")))
 
     def _analyze(self, statement: Explain, text: str) -> None:
         """Runs a SELECT until its streams end, or for `ANALYZE_S`; prints its plan then, with what was observed of it."""
         if not isinstance(statement.of, Select):
-            writes = "EXPLAIN ANALYZE would run it, and INSERT INTO leaves rows behind"
-            raise SqlError("SQL-STATEMENT", writes, text, statement.start, "EXPLAIN ANALYZE of its SELECT, or INSERT INTO and `cep explain NAME`")
+            writes, advice = "EXPLAIN ANALYZE runs it, and INSERT INTO leaves rows behind", "EXPLAIN ANALYZE of its SELECT"
+            raise SqlError("SQL-STATEMENT", writes, text, statement.start, advice)
         with self._running(statement.of, text) as (running, answers):
             rows, began, has_ended = 0, time.monotonic(), False
             with suppress(TimeoutError):
