@@ -29,8 +29,8 @@ from cep.transport.wire import Header
 from cep.world.store import MemoryStore
 from driver.rest import Unreachable, path
 from driver.streams.following import Following
+from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Publisher
-from driver.streams.subscription_core import SubscriptionOptions
 from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
@@ -70,12 +70,18 @@ class MovesMade(NamedTuple):
 
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen.
-    `resumes`: do its readers go on from tokens? None: as the seed says."""
+    `resumes`: do its readers go on from tokens? `at_once`: are answers told as they are made? None: as the seed says."""
 
     def __init__(
-        self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+        self,
+        seed: int,
+        trace: ScheduleTrace,
+        folder: str,
+        faults: Sequence[Fault] | None = None,
+        resumes: bool | None = None,
+        at_once: bool | None = None,
     ) -> None:
-        drawn_work = workload(seed)
+        drawn_work = workload(seed) if at_once is None else workload(seed).telling(at_once)
         self.work = drawn_work if resumes is None else replace(drawn_work, resumes=resumes and drawn_work.recovers)
         self.schedule = SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
@@ -455,12 +461,12 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 
 @contextmanager
 def simulated(
-    seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+    seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None, at_once: bool | None = None
 ) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
-    those that happen, and `resumes` as of `SimulatedCluster`; None: those of the seed."""
+    those that happen, `resumes` and `at_once` as of `SimulatedCluster`; None: those of the seed."""
     with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:
-        cluster = SimulatedCluster(seed, trace, folder, faults, resumes)
+        cluster = SimulatedCluster(seed, trace, folder, faults, resumes, at_once)
         try:
             yield cluster
         finally:

@@ -13,7 +13,7 @@ number it waits for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from cep.dataflow.channel import Credit
@@ -22,6 +22,8 @@ from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 
+#: So much may wait for a commit at a subscription before it asks for one.
+EARLY_BYTES = 8 << 20
 DROPPED = "this subscription was silent for too long and was dropped"
 #: Header, body, rows.
 Message = tuple[Header, Any, int]
@@ -38,7 +40,7 @@ class KeptChannel(SubscriptionChannel):
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
         self.unconfirmed_bytes = 0
 
-    def begin_anew(self, attempt: int) -> None:
+    def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
         """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
         self.answered = attempt == 0
 
@@ -159,8 +161,8 @@ class KeptChannel(SubscriptionChannel):
                 self._keep(message)
         self.answered = True
 
-    def why_not_from(self, lineage: str, following: int) -> str:
-        """Why a client cannot go on from that number; empty: it can."""
+    def why_not_from(self, lineage: str, following: int, counted: int = 0) -> str:
+        """Why a client cannot go on from that number, as they were counted in attempt `counted`; empty: it can."""
         first = next((each[0].sequence for each in self.kept()), self.sequence)
         if following and lineage != self.lineage:
             return DROPPED
@@ -171,6 +173,11 @@ class KeptChannel(SubscriptionChannel):
                 f"what was sent before element {first} is not kept any more, for it was acknowledged, and element {following} is asked for"
             )
         return ""
+
+    @property
+    def presses(self) -> bool:
+        """Does so much wait for a commit that there should be one, whatever the interval?"""
+        return self.behind_bytes > EARLY_BYTES
 
     @property
     def is_covered(self) -> bool:
@@ -189,14 +196,21 @@ class KeptChannel(SubscriptionChannel):
 
     # In a checkpoint
 
+    def more(self) -> dict[str, Any]:
+        """What belongs to it beside what it keeps."""
+        return {}
+
+    def take_more(self, found: Mapping[str, Any]) -> None:
+        """The same, of the checkpoint."""
+
     def kept(self) -> Iterator[Message]:
         """All that its client may not have."""
         yield from (message for message, _ in self.unconfirmed)
         yield from self.held
         yield from (each for each in self.behind if not isinstance(each, int))
 
-    def restore(self, messages: Iterable[Message]) -> None:
-        """Those of a checkpoint that is committed."""
+    def restore(self, messages: Iterable[Message], attempt: int, number: int) -> None:
+        """Those of checkpoint `number`, which is committed and from which that attempt goes on."""
         for header, body, rows in messages:
             self.held.append((header._replace(channel=self.id), body, rows))
             self.held_bytes += len(body or b"")

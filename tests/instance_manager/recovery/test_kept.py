@@ -103,7 +103,7 @@ def test_one_that_goes_on_at_the_next_attempt_may_be_killed_before_it_acknowledg
     before, _ = made(resumable=True)
     covered(before, 4)
     kept, sent = made(resumable=True)
-    kept.restore(list(before.kept()))
+    kept.restore(list(before.kept()), 1, 5)
     kept.sequence = before.sequence
     kept.resume(3, 1)  # it has taken 0 to 2, and a token behind 0 is the last one acknowledged
     kept.grant(Header(wire.CREDIT, kept.id, 0, record=PLENTY))
