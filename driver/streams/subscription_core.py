@@ -277,8 +277,8 @@ class SubscriptionCore(ResumableSubscription):
             return
         watermark = min((each.promised for each in self.producers.values() if each.open), default=MAX_TIME)
         if missing := self.told.missing(watermark):
-            said = "was not made again after a recovery, though it had been told: the query is not a function of its input alone"
-            self.fail(ReplayMismatch(f"{self.described}: {counted(missing, 'row')} {said}"))
+            said = f"{counted(missing, 'row')} that had been told did not come again after a recovery"
+            self.fail(ReplayMismatch(f"{self.described}: {said}: the query is no function of its input alone, or that was changed"))
 
     def _owed(self, producer: Producer) -> Sequence[StreamCommand]:
         """Credit, if it owes that."""

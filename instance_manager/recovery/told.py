@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from cep.elements import MIN_TIME, Batch, CheckpointBarrier, Element
 from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
-from instance_manager.recovery.kept import KeptChannel, Message
+from instance_manager.recovery.kept import DROPPED, KeptChannel, Message
 
 #: So much may be told behind a checkpoint before there should be another one: its clients remember it.
 EARLY_TOLD_BYTES = 64 << 20
@@ -114,8 +114,10 @@ class ToldChannel(KeptChannel):
     def why_not_from(self, lineage: str, following: int, counted: int = 0) -> str:
         """Where the query began from nothing all is made once more, whatever was dropped meanwhile."""
         since = self._since(counted)
-        own = self.lineage if since is not None and not since.number else lineage
-        return super().why_not_from(own, self.following(following, counted), counted)
+        begins_anew = since is not None and not since.number
+        if following and lineage != self.lineage and not begins_anew:
+            return DROPPED
+        return super().why_not_from(self.lineage, self.following(following, counted), counted)
 
     # In a checkpoint
 
