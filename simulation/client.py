@@ -23,8 +23,8 @@ from driver.streams.data_plane import TICK_NS, DataPlane
 from driver.streams.own_rings import OwnRings
 from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Steps
+from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription import Subscription
-from driver.streams.tokens import ResumeToken
 from simulation.clock import ProcessClock
 from simulation.rest import BROKEN_OFF, REFUSED, FrontDoor
 from simulation.schedule import MS, S, SeededSchedule, Task

@@ -24,8 +24,8 @@ from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Answer, Inquiry
 from driver.streams.producers import Message, SubscriptionOptions
+from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, SubscriptionCore
-from driver.streams.tokens import ResumeToken
 
 IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 

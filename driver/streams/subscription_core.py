@@ -25,9 +25,9 @@ from cep.transport.wire import Format, Header
 from driver.streams.arrow import time_column, visible_schema
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.producers import Message, Producer, SubscriptionOptions
-from driver.streams.regenerated import RegeneratedRows
-from driver.streams.resumable import ResumableSubscription
-from driver.streams.tokens import Position, ResumeToken
+from driver.streams.resuming.regenerated import RegeneratedRows
+from driver.streams.resuming.resumable import ResumableSubscription
+from driver.streams.resuming.tokens import Position, ResumeToken
 
 SMALL_BYTES = 16 << 10  # a batch of more is not taken together with others
 ENOUGH_ROWS = 1024  # small batches are taken together up to so many rows

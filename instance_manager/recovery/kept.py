@@ -13,8 +13,8 @@ number it waits for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Credit
 from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
@@ -29,6 +29,14 @@ DROPPED = "this subscription was silent for too long and was dropped"
 Message = tuple[Header, Any, int]
 
 
+class Restored(NamedTuple):
+    """An attempt goes on from checkpoint `number`, whose mark is element `sequence`."""
+
+    attempt: int
+    number: int
+    sequence: int
+
+
 class KeptChannel(SubscriptionChannel):
     """What is kept for a commit never blocks its instance; only what is covered and finds no credit does."""
 
@@ -39,6 +47,7 @@ class KeptChannel(SubscriptionChannel):
         self.is_over = False  # it was stopped, or has failed
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
         self.unconfirmed_bytes = 0
+        self.restores: list[Restored] = []  # of one that is told at once
 
     def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
         """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
@@ -195,13 +204,6 @@ class KeptChannel(SubscriptionChannel):
         return bool(self.behind) and not isinstance(self.behind[-1], int)
 
     # In a checkpoint
-
-    def more(self) -> dict[str, Any]:
-        """What belongs to it beside what it keeps."""
-        return {}
-
-    def take_more(self, found: Mapping[str, Any]) -> None:
-        """The same, of the checkpoint."""
 
     def kept(self) -> Iterator[Message]:
         """All that its client may not have."""

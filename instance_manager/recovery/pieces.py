@@ -27,7 +27,7 @@ from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost
-from instance_manager.recovery.kept import KeptChannel
+from instance_manager.recovery.kept import KeptChannel, Restored
 
 _MAGIC = b"CEPPIECE"
 _LENGTH = struct.Struct("<Q")
@@ -60,7 +60,7 @@ def _states(hosted: InstanceHost) -> Iterator[State]:
 def _described(subscription: KeptChannel) -> dict[str, Any]:
     counts = [subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped]
     own = {"stream": subscription.name, "terms": asdict(subscription.terms), "time": subscription.format.time, "counts": counts}
-    return own | {"closed": subscription.closed, "lineage": subscription.lineage} | subscription.more()
+    return own | {"closed": subscription.closed, "lineage": subscription.lineage, "restores": subscription.restores}
 
 
 def _messages(subscription: KeptChannel) -> pa.RecordBatch:
@@ -169,4 +169,4 @@ def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
     subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
     subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped = found["counts"]
     subscription.closed = found["closed"]
-    subscription.take_more(found)
+    subscription.restores = [Restored(*each) for each in found["restores"]]

@@ -5,8 +5,8 @@ Rules:
 1. Checkpoints leave *marks* among its elements, so its client knows behind which one a row came. A mark also says which is committed.
 2. A restored subscription sends what its client had not confirmed at the checkpoint, with its numbers, then that checkpoint's mark, and
    then what is made once more, with numbers that begin anew behind the mark. What of it the client has had, by whichever instance, the
-   client knows (`driver.streams.regenerated`). So it is told from which checkpoint the attempt after the last it knows went on, and
-   numbers of before that count up to that checkpoint's mark only.
+   client knows (`driver.streams.resuming.regenerated`). So it is told from which checkpoint the attempt after the last it knows went
+   on, and numbers of before that count up to that checkpoint's mark only.
 3. One that came while the query ran is told nothing before a commit covers that it is there: else rows from before it came would be made
    once more for it, behind those that it has.
 4. The end is told when a commit covers it: what is over is not made once more.
@@ -14,26 +14,18 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 from cep.elements import MIN_TIME, Batch, CheckpointBarrier, Element
 from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
-from instance_manager.recovery.kept import DROPPED, KeptChannel, Message
+from instance_manager.recovery.kept import DROPPED, KeptChannel, Message, Restored
 
 #: So much may be told behind a checkpoint before there should be another one: its clients remember it.
 EARLY_TOLD_BYTES = 64 << 20
 #: Of so many recoveries with a commit in between a client may have slept through all.
 RESTORES_MAX = 64
-
-
-class Restored(NamedTuple):
-    """An attempt goes on from checkpoint `number`, whose mark is element `sequence`."""
-
-    attempt: int
-    number: int
-    sequence: int
 
 
 class ToldChannel(KeptChannel):
@@ -44,7 +36,6 @@ class ToldChannel(KeptChannel):
         self.format = Format(self.format.schema, self.format.origin, TIME)  # its client tells rows of the same values apart by their times
         self.tells = False  # it does, and does not wait for a commit
         self.committed = 0
-        self.restores: list[Restored] = []
         self.told_bytes = 0  # since the last mark
 
     def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
@@ -120,12 +111,6 @@ class ToldChannel(KeptChannel):
         return super().why_not_from(self.lineage, self.following(following, counted), counted)
 
     # In a checkpoint
-
-    def more(self) -> dict[str, Any]:
-        return {"restores": self.restores}
-
-    def take_more(self, found: Mapping[str, Any]) -> None:
-        self.restores = [Restored(*each) for each in found["restores"]]
 
     def restore(self, messages: Iterable[Message], attempt: int, number: int) -> None:
         super().restore(messages, attempt, number)

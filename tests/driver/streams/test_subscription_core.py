@@ -18,8 +18,8 @@ from cep.transport import wire
 from cep.transport.wire import Format, Header
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
 from driver.streams.producers import Producer, SubscriptionOptions
+from driver.streams.resuming.tokens import Position, ResumeToken
 from driver.streams.subscription_core import ANSWER_NS, SMALL_BYTES, SubscriptionCore
-from driver.streams.tokens import Position, ResumeToken
 
 OURS, OLD, NEW = "ipc:///us", "ipc:///old", "ipc:///new"
 SCHEMA = Schema.of({"i": "int64"})

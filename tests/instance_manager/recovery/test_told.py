@@ -14,8 +14,8 @@ from cep.transport import wire
 from cep.transport.sockets import Sockets
 from cep.transport.wire import Format, Header
 from instance_manager.clients.subscriptions import Terms
-from instance_manager.recovery.kept import DROPPED
-from instance_manager.recovery.told import Restored, ToldChannel
+from instance_manager.recovery.kept import DROPPED, Restored
+from instance_manager.recovery.told import ToldChannel
 from tests.instance_manager.recovery.test_kept import PLENTY, Sent
 
 OUTLET = ChannelId.outlet("q", "out", 0, 1, 0)
@@ -55,7 +55,7 @@ def next_attempt(before: ToldChannel, number: int, attempt: int = 1) -> tuple[To
     """As the piece of checkpoint `number` has it, which was taken just now."""
     told, sent = made(attempt, number, is_first=False)
     told.sequence, told.closed, told.lineage = before.sequence, before.closed, before.lineage
-    told.take_more({"restores": [list(each) for each in before.more()["restores"]]})
+    told.restores = list(before.restores)
     told.restore(list(before.kept()), attempt, number)
     return told, sent
 

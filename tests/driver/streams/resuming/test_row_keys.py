@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from driver.streams.row_keys import KEY_BYTES, keys_of, salt_of
+from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 
 SALT = salt_of("s-1")
 NAN = struct.unpack("<d", struct.pack("<Q", 0x7FF8000000000001))[0]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from driver.streams import regenerated
-from driver.streams.regenerated import RegeneratedRows
+from driver.streams.resuming.regenerated import RegeneratedRows
 
 
 def rows(*values: int) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from cep.transport import wire
 from cep.transport.wire import Header
 from driver.streams.commands import Send, StreamCommand
 from driver.streams.producers import Producer, SubscriptionOptions
-from driver.streams.tokens import Position, ResumeToken
+from driver.streams.resuming.tokens import Position, ResumeToken
 
 
 class ResumableSubscription:

@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from driver.streams.row_keys import KEY_BYTES, keys_of, salt_of
+from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
 
 #: Batches are noted as they are up to so many bytes together, then as the keys of their rows.
 NOTED_BYTES_MAX = 64 << 20
 
 
-class Keyed(NamedTuple):
+class KeyedRows(NamedTuple):
     """Rows as `keys_of` has them, and their event times."""
 
     keys: bytes
@@ -38,7 +38,7 @@ class RegeneratedRows:
         self._salt = salt_of(salt)
         self.ahead: Counter[bytes] = Counter()  # none of them is there 0 times
         self._times: dict[bytes, int] = {}  # of those
-        self._notes: dict[int, list[pa.RecordBatch | Keyed]] = {}  # by mark
+        self._notes: dict[int, list[pa.RecordBatch | KeyedRows]] = {}  # by mark
         self._noted_bytes = 0
 
     def new_of(self, mark: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -62,13 +62,13 @@ class RegeneratedRows:
     def committed(self, number: int) -> None:
         """What came before the marks of that checkpoint does not come again."""
         for mark in [mark for mark in self._notes if mark < number]:
-            self._noted_bytes -= sum(each.nbytes for each in self._notes.pop(mark) if not isinstance(each, Keyed))
+            self._noted_bytes -= sum(each.nbytes for each in self._notes.pop(mark) if not isinstance(each, KeyedRows))
 
     def go_back(self, number: int) -> None:
         """The query goes on from that checkpoint."""
         for mark, noted in self._notes.items():
             for each in noted if mark >= number else ():
-                keyed = each if isinstance(each, Keyed) else self._keyed(each)
+                keyed = each if isinstance(each, KeyedRows) else self._keyed(each)
                 keys = keyed.each()
                 self.ahead.update(keys)
                 self._times.update(zip(keys, keyed.times.tolist(), strict=True))
@@ -79,13 +79,13 @@ class RegeneratedRows:
         """So many rows should have come again by now, for nothing older than `watermark` comes any more."""
         return sum(self.ahead[key] for key, time in self._times.items() if time < watermark)
 
-    def _keyed(self, batch: pa.RecordBatch) -> Keyed:
+    def _keyed(self, batch: pa.RecordBatch) -> KeyedRows:
         times = batch.column(batch.num_columns - 1).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return Keyed(keys_of(batch, self._salt), times)
+        return KeyedRows(keys_of(batch, self._salt), times)
 
-    def _note(self, mark: int, noted: pa.RecordBatch | Keyed, size: int) -> None:
+    def _note(self, mark: int, noted: pa.RecordBatch | KeyedRows, size: int) -> None:
         self._notes.setdefault(mark, []).append(noted)
         self._noted_bytes += size
         if self._noted_bytes > NOTED_BYTES_MAX:
-            self._notes = {at: [n if isinstance(n, Keyed) else self._keyed(n) for n in there] for at, there in self._notes.items()}
+            self._notes = {at: [n if isinstance(n, KeyedRows) else self._keyed(n) for n in there] for at, there in self._notes.items()}
             self._noted_bytes = 0
