@@ -30,7 +30,9 @@ BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
 RECOVERING = 2  # of three queries, these over files
 PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
-AT_ONCE_FROM = 250  # from this query on, half of the seeds of those that recover tell their answers at once
+#: From this query on, half of the seeds of those that recover tell their answers at once; and some of their instances move, or leave hosts.
+AT_ONCE_FROM = 250
+MOVES_WHILE_RECOVERING = (0, 0, 1, 3)
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
 EVACUATIONS = (0, 0, 1, 2)
@@ -57,6 +59,8 @@ class DrawnWorkload:
     read_bytes: int = READ_BYTES
     #: Its readers save tokens, and others go on from them.
     resumes: bool = False
+    #: Its readers do something else for longer than a recovery takes, now and then.
+    dawdles: bool = False
 
     @property
     def recovers(self) -> bool:
@@ -82,8 +86,12 @@ def publisher_name(partition: Partition) -> str:
 
 
 def workload(seed: int) -> DrawnWorkload:
-    at_once = seed // SEEDS_OF_A_QUERY >= AT_ONCE_FROM and random.Random(f"at once {seed}").random() < 0.5
-    return _drawn_workload(seed).telling(at_once)
+    choose, work = random.Random(f"at once {seed}"), _drawn_workload(seed)
+    if seed // SEEDS_OF_A_QUERY < AT_ONCE_FROM or not work.recovers:
+        return work
+    work = replace(work.telling(choose.random() < 0.5), moves=choose.choice(MOVES_WHILE_RECOVERING))
+    hosts, dawdles = 1 if work.moves else choose.choice(HOSTS), choose.random() < 0.3
+    return replace(work, hosts=hosts, dawdles=dawdles, evacuations=choose.choice(EVACUATIONS) if hosts > 1 else 0)
 
 
 def _drawn_workload(seed: int) -> DrawnWorkload:

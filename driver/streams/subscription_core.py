@@ -286,7 +286,8 @@ class SubscriptionCore(ResumableSubscription):
 
     def _grant(self, producer: Producer) -> Send:
         producer.granted = producer.consumed
-        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
+        following, room = producer.sequence, producer.consumed + self.window
+        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=room, created=following)
         return Send(producer.endpoint, header)
 
     def _end(self, producer: Producer, header: Header, body: Any) -> None:

@@ -132,8 +132,14 @@ class KeptChannel(SubscriptionChannel):
 
     def grant(self, header: Header) -> None:
         super().grant(header)
-        while not self.terms.resumable and self.unconfirmed and self.unconfirmed[0][1] <= self.client.consumed:
+        while not self.terms.resumable and self.unconfirmed and self._is_confirmed(header.created):
             self._confirm()
+
+    def _is_confirmed(self, following: int) -> bool:
+        """Has the client the oldest of what was sent? It says the number of the element that it takes next, for an element without rows
+        costs no credit; a query that reads this one says what it has consumed."""
+        (header, *_), sent = self.unconfirmed[0]
+        return sent <= self.client.consumed if self.terms.reader else header.sequence < following
 
     def acknowledge(self, following: int) -> None:
         while self.unconfirmed and self.unconfirmed[0][0][0].sequence < following:

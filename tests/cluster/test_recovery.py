@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cep.world.rings import Rings
-from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
+from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
 from tests.support.visits import visits
 from tests.support.waiting import until
 
@@ -257,3 +257,44 @@ def test_answers_that_could_not_be_made_again_are_refused_by_name(cluster: Local
     made = Query("clocked").source(read).map("stamp", t=col("t"), at=now()).output("clocked.out")
     with pytest.raises(QueryError, match=r"operator 'stamp' uses now\(\).*take 'on-commit'"):
         cluster.deploy(made.options(recover="at-once"))
+
+
+# --- moves ---------------------------------------------------------------------------------------------------------------
+
+
+def moved(running: Running, place: dict[str, Any], im: str) -> bool:
+    """False: it could not now, for the query recovers just then, or no process is there."""
+    try:
+        running.move(place["subquery"], place["instance"], im)
+    except (Conflict, QueryError) as error:
+        assert any(why in str(error) for why in ("only while it is running", "its process is gone", "there is no instance manager"))
+        return False
+    return True
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_instances_move_while_rows_come_and_their_managers_die(cluster: LocalCluster, recover: str) -> None:
+    name, rows = f"moved-{recover}", 500
+    running = cluster.deploy(per_key(name).options(recover=recover, checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    with cluster.publisher(f"{name}.in") as out:
+        for batch in range(60):
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+            if batch % 20 == 10:
+                place = running.status()["placed"][0]
+                there = sorted(each["id"] for each in cluster.instance_managers())
+                target = there[(there.index(place["im"]) + 1) % len(there)]
+                until(lambda place=place, target=target: moved(running, place, target))
+                if batch == 30:
+                    kill(cluster, target)
+    answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == 60 * rows and set(answers.values()) == {1}
+    assert running.status()["recovery"]["attempts"] >= 4
+
+
+def test_buckets_stay_and_it_is_said_why(cluster: LocalCluster) -> None:
+    running = cluster.deploy(per_key("stays"))
+    with pytest.raises(Conflict, match="its buckets stay where they are; its instances move"):
+        running.rebalance([0] * 4096)
+    running.stop()

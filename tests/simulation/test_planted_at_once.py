@@ -13,9 +13,13 @@ from driver.streams.producers import Producer
 from driver.streams.resuming import regenerated
 from driver.streams.resuming.regenerated import RegeneratedRows
 from driver.streams.subscription_core import SubscriptionCore
+from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.told import ToldChannel
+from orchestrator.state import recovery
+from simulation.__main__ import run_seed
 from simulation.faults import Fault
-from tests.support.recovering import KILLS, SEEDS, told_at_once
+from simulation.schedule import ScheduleTrace
+from tests.support.recovering import KILLS, OFTEN, SEEDS, told_at_once
 
 
 def _found(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS) -> str:
@@ -67,7 +71,7 @@ class TestPlanted:
             self.ahead = Counter(dict.fromkeys(self.ahead, 1))
 
         monkeypatch.setattr(RegeneratedRows, "go_back", once)
-        assert _found(0)
+        assert _found(95, faults=OFTEN)
 
     def test_elements_of_the_attempt_before_that_are_taken_yet(self, monkeypatch: pytest.MonkeyPatch) -> None:
         go_on = SubscriptionCore._go_on
@@ -84,18 +88,6 @@ class TestPlanted:
     def test_numbers_of_the_attempt_before_that_count_behind_the_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "following", lambda self, number, counted: number)
         assert _found(11)
-
-    def test_an_attempt_that_leaves_no_mark_where_it_begins(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        restore = ToldChannel.restore
-
-        def unmarked(self: ToldChannel, *given: Any) -> None:
-            restore(self, *given)
-            if not self.closed:
-                self.held.pop()
-                self.sequence -= 1
-
-        monkeypatch.setattr(ToldChannel, "restore", unmarked)
-        assert _found(0)
 
     def test_marks_that_are_not_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = ToldChannel.send
@@ -124,7 +116,7 @@ class TestPlanted:
 
     def test_a_client_that_is_told_of_the_last_attempt_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "_since", lambda self, attempt: next((r for r in self.restores[-1:] if r.attempt > attempt), None))
-        assert _found(0)
+        assert _found(572, faults=OFTEN)
 
     def test_a_mark_that_names_a_checkpoint_as_committed_that_was_only_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         mark = ToldChannel._mark
@@ -140,3 +132,12 @@ class TestPlanted:
         keys_of = regenerated.keys_of
         monkeypatch.setattr(regenerated, "keys_of", lambda batch, salt: keys_of(batch.select(batch.schema.names[-1:]), salt))
         assert _found(70)
+
+    def test_elements_without_rows_that_are_confirmed_by_what_was_consumed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Found by programs on a real cluster that did not read for a while."""
+        monkeypatch.setattr(KeptChannel, "_is_confirmed", lambda self, following: self.unconfirmed[0][1] <= self.client.consumed)
+        assert _found(0)
+
+    def test_a_host_that_is_left_and_gets_something_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recovery, "refuges", lambda model: model.living())
+        assert run_seed(1184, ScheduleTrace()).wrong

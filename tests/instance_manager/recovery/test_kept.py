@@ -74,7 +74,17 @@ def test_what_a_client_has_taken_is_kept_until_it_is_acknowledged() -> None:
 
 
 def test_credit_confirms_where_nothing_is_resumed() -> None:
+    """By the number of the element that the client takes next: what has no rows costs no credit, and may be on its way."""
     kept, _ = made()
+    covered(kept, 3)
+    kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY, created=2))
+    assert not kept.is_delivered and kept.first_unconfirmed == 2
+    kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY, created=3))
+    assert kept.is_delivered
+
+
+def test_a_query_that_reads_this_one_confirms_by_what_it_has_consumed() -> None:
+    kept, _ = made(reader="v")
     covered(kept, 3)
     kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY))
     assert kept.is_delivered

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from driver.streams import regenerated
+from driver.streams.resuming import regenerated
 from driver.streams.resuming.regenerated import RegeneratedRows
 
 
