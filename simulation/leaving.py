@@ -209,7 +209,8 @@ class Evacuations:
         hosts = {each.name: host_of(each.endpoint) for each in self.cluster.managers}
         empty = {left.host for left in self._empty if there[left.host] == left.agent}
         back = [f"{i.subquery}/{i.index} at {i.im}" for i in self.cluster.current_plan().instances if hosts[i.im] in empty]
-        if back:
+        may_come_back = self.cluster.work.recovers and not self.calm  # for nothing else was alive
+        if back and not may_come_back:
             self._wrong.append(f"of hosts that were empty and are being left, {sorted(empty)}, there is again {back}")
 
     def judge(self, cause: str, subquery: str, plan: PhysicalPlan) -> bool:

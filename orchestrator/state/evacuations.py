@@ -4,8 +4,8 @@
 2. What it has moves away, of each query one instance at a time, to where there is least.
 3. A query with an instance that cannot move at all fails at once, for waiting would not help. One with an instance that could move
    and is still there at the end of `PATIENCE_S` fails then. Both say so, and why. One that has ended does not move, and nothing waits
-   for it but the end of its query. A query that recovers goes as a whole, from its last checkpoint (`recovery`), and waits where there
-   is no other host.
+   for it but the end of its query. A query that recovers goes as a whole, from its last checkpoint (`recovery`), and stays while there
+   is no other host; after a loss it may be there again for as long.
 4. It is over when the host is gone, with its instance managers, or has joined anew, as another agent.
 """
 

@@ -42,10 +42,9 @@ def why(model: ClusterModel, record: QueryRecord, now: Now) -> str:
 
 
 def refuges(model: ClusterModel) -> dict[str, InstanceManager]:
-    """The instance managers where a next attempt may be: those of hosts that are not being left; where all are, of any."""
+    """The instance managers where a next attempt may be: those of hosts that are not being left; where there are none now, of any."""
     living = model.living()
-    staying = {im: manager for im, manager in living.items() if manager.host not in model.leaving}
-    return staying if staying or model.hosts.keys() - model.leaving.keys() else living
+    return {im: manager for im, manager in living.items() if manager.host not in model.leaving} or living
 
 
 def _hosts_left(model: ClusterModel, record: QueryRecord) -> list[str]:

@@ -15,10 +15,7 @@ from driver.streams.resuming.regenerated import RegeneratedRows
 from driver.streams.subscription_core import SubscriptionCore
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.told import ToldChannel
-from orchestrator.state import recovery
-from simulation.__main__ import run_seed
 from simulation.faults import Fault
-from simulation.schedule import ScheduleTrace
 from tests.support.recovering import KILLS, OFTEN, SEEDS, told_at_once
 
 
@@ -137,7 +134,3 @@ class TestPlanted:
         """Found by programs on a real cluster that did not read for a while."""
         monkeypatch.setattr(KeptChannel, "_is_confirmed", lambda self, following: self.unconfirmed[0][1] <= self.client.consumed)
         assert _found(0)
-
-    def test_a_host_that_is_left_and_gets_something_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(recovery, "refuges", lambda model: model.living())
-        assert run_seed(1184, ScheduleTrace()).wrong
