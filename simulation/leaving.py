@@ -29,6 +29,7 @@ from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedZooKeeper
 from simulation.processes import InstanceManagerProcess, next_turn
 from simulation.schedule import MS, S, SeededSchedule, Task
+from simulation.workload import DrawnWorkload
 
 STANDSTILL_NS = 3 * S  # so long nothing leaves where nothing keeps it from going, and something is wrong
 LOOK_NS = 300 * MS
@@ -85,6 +86,7 @@ class Leavable(Protocol):
     managers: list[InstanceManagerProcess]
     mover: ClientProcess
     machine: Topology
+    work: DrawnWorkload
     is_over: bool
 
     def restart_manager(self, number: int) -> None: ...
