@@ -216,7 +216,8 @@ def _round_up(whole: np.ndarray, half: Any, odd: Any) -> bool:
 
 
 @inlined
-def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> Any:
+def rounded_sum(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> Any:
+    """The bits of the float64 nearest to the sum at `words[at]`; `whole`, int64[POOL_WORDS], is worked in."""
     tag = words[at]
     if tag & NAN or tag & (PLUS | MINUS) == PLUS | MINUS:
         return _NAN_BITS
@@ -246,7 +247,7 @@ def round_exact(words: np.ndarray, first: int, stride: int, pool: np.ndarray, ou
     """Rounds the n sums at `words[first]`, `words[first + stride]`, ...: `out`, int64[n], gets the bits of float64s."""
     whole = np.zeros(POOL_WORDS, np.int64)
     for i in range(len(out)):
-        out[i] = _result(words, first + i * stride, pool, whole)
+        out[i] = rounded_sum(words, first + i * stride, pool, whole)
 
 
 @kernel("void(int64[:], int64[:, :], const int64[:])", on_demand=True)
