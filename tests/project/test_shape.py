@@ -42,10 +42,6 @@ LARGE: dict[str, str] = {
 
 #: Public class that stands in two modules -> why one name is right.
 TWICE: dict[str, str] = {
-    **dict.fromkeys(
-        ("Catalog", "Column", "Create", "Function", "Option", "Settings", "Sink", "Table", "Watermark"), "a word of SQL's, too"
-    ),
-    "Binding": "of a thread to its core, and of names in SQL to what they mean",
     "Run": "a user's test, and one process that reads in the simulation",
     "Checkpoints": "the orchestrator's part in them and an instance manager's",
     "Frame": "of a link, and what Spark calls a frame",

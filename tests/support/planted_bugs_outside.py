@@ -1316,23 +1316,23 @@ OUTSIDE_BUGS = (
     # patterns
     Bug(
         "a pattern's absence is over a moment early",
-        "cep/compile/patterns/ways_source.py",
-        "t - ways[way, TIME] <= waits[k, 1]",
-        "t - ways[way, TIME] < waits[k, 1]",
+        "cep/kernels/patterns/loop.py",
+        "here[1] - ways[way, TIME] <= waits[k, 1]",
+        "here[1] - ways[way, TIME] < waits[k, 1]",
         (_SEMANTICS,),
     ),
     Bug(
         "a pattern skips a row that another way with its rows takes",
-        "cep/compile/patterns/ways_source.py",
+        "cep/kernels/patterns/loop.py",
         "        ways[way, PASSED] = 1\n",
         "        pass\n",
         (_PATTERNS,),
     ),
     Bug(
         "a row that a pattern forbids is forgotten",
-        "cep/compile/patterns/ways_source.py",
-        "ways[way, BROKEN] |= 1 << v",
-        "ways[way, BROKEN] |= 0",
+        "cep/kernels/patterns/loop.py",
+        "ways[way, BROKEN] |= _which_hold(",
+        "ways[way, BROKEN] |= 0 * _which_hold(",
         (_SEMANTICS,),
     ),
     Bug(

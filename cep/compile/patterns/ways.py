@@ -14,8 +14,10 @@ import numpy as np
 from cep.compile.patterns.conditions import WaysLoop
 from cep.errors import StateLimitExceeded
 from cep.kernels.jit import warm
+from cep.kernels.machine.addresses import Callee
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, take_rows_of
+from cep.kernels.patterns.loop import advance
 from cep.kernels.patterns.ways import let_pass, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
 from cep.model.operators import PatternWays
@@ -47,8 +49,8 @@ class Ways:
 
     def __init__(self, operator: PatternWays, loop: WaysLoop) -> None:
         self.operator, self.loop = operator, loop
-        self.automaton = _arrays(operator)
-        self.edges_most = max((len(state.edges) for state in operator.automaton.states), default=0)
+        self.automaton = _arrays(operator, loop)
+        self.sums = np.array(loop.registers.sums, np.int64)
         self.clear()
         warm(*KERNELS, watch_groups)
 
@@ -111,10 +113,9 @@ class Ways:
         """
         self.desk[places.AT_ROW], self.desk[places.OVERFULL] = 0, places.NONE
         while True:
-            given = (bits, self.registers, self.registers.view(np.float64), self.pool, self.whole, now, *arguments)
-            stopped = self.loop.kernel(
-                *self.tables, *self.automaton, len(time), numbers, time, first, self.takes, *given, *self.loop.literals
-            )
+            called = self._called(now, arguments)
+            conditions = (bits, self.registers, self.pool, self.sums, called.function, called.arrays)
+            stopped = advance(*self.tables, *self.automaton, *conditions, len(time), numbers, time, first, self.takes)
             if stopped != 1 or self.desk[places.EMITTED]:
                 yield self._collected()
             if stopped == 0:
@@ -122,6 +123,11 @@ class Ways:
             if stopped == 2:
                 raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
             self._make_room()
+
+    def _called(self, now: int, columns: Sequence[np.ndarray | None]) -> Callee:
+        """The conditions over rows of the match, as the loop calls them while no table is made anew."""
+        own = (self.registers, self.registers.view(np.float64), self.pool, self.whole, np.array([now]))
+        return self.loop.judging.called(own, columns)
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         """Time passes until right before `before`; `FAR`: for ever."""
@@ -246,7 +252,7 @@ def _longer(table: np.ndarray, lines: int) -> np.ndarray:
 # --- the automaton as arrays ------------------------------------------------------------------------------------------
 
 
-def _arrays(operator: PatternWays) -> tuple[np.ndarray, ...]:
+def _arrays(operator: PatternWays, loop: WaysLoop) -> tuple[np.ndarray, ...]:
     """As the loops have them: edges, states, waits, arrive, arriving, initial, parameters."""
     automaton, numbers = operator.automaton, {name: number for number, (name, _) in enumerate(operator.define)}
     edges: list[tuple[int, ...]] = []
@@ -274,7 +280,7 @@ def _arrays(operator: PatternWays) -> tuple[np.ndarray, ...]:
         _table(arrive, 3),
         np.array(arriving, np.int64),
         np.array(automaton.initial, np.int64),
-        _parameters(operator, automaton, numbers),
+        _parameters(operator, loop, numbers),
     )
 
 
@@ -286,8 +292,8 @@ def _bits(names: frozenset[str], numbers: dict[str, int]) -> int:
     return sum(1 << numbers[name] for name in names)
 
 
-def _parameters(operator: PatternWays, automaton: Automaton, numbers: dict[str, int]) -> np.ndarray:
-    how, _, variable = operator.after.partition(" ")
+def _parameters(operator: PatternWays, loop: WaysLoop, numbers: dict[str, int]) -> np.ndarray:
+    automaton, (how, _, variable) = operator.automaton, operator.after.partition(" ")
     found = np.zeros(places.PARAMETERS, np.int64)
     ttl = operator.time_to_live
     found[places.WITHIN] = places.FAR if operator.within is None else operator.within
@@ -299,7 +305,17 @@ def _parameters(operator: PatternWays, automaton: Automaton, numbers: dict[str, 
     found[places.LIMIT], found[places.DROPS] = operator.limit, operator.on_limit == DROP_OLDEST
     bounded = any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states)
     found[places.SIMPLE] = operator.within is not None and not bounded
+    found[places.REGISTERS] = loop.registers.width
+    found[places.CORRELATED], found[places.REMEMBERED] = loop.judging.conditions, loop.judging.takings
+    found[places.FAN], found[places.FAN_FIRST] = _fans(automaton)
     return found
+
+
+def _fans(automaton: Automaton) -> tuple[int, int]:
+    """How many ways at most a row makes of one, and of none; at least the edges of a state."""
+    arriving = [len(items) for items in automaton.arrive]
+    fans = [max(len(state.edges), sum(arriving[edge.target] for edge in state.edges)) for state in automaton.states]
+    return max(fans, default=0) + 1, sum(arriving[target] for target in automaton.initial) + 1
 
 
 assert COMPLETE == places.COMPLETE

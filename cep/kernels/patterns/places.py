@@ -47,10 +47,12 @@ BY_NEXT, BY_THEN, BY_ANY = range(3)
 EDGE_FIRST, EDGE_STOP, WAIT_FIRST, WAIT_STOP, WAIT_DIRECTLY, SPAN = range(6)
 COMPLETE = -1
 #: Of the parameters: within, ttl (FAR: none); all matches? go on how; the variable of that; do branches want starts that timed out, and
-#: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words of
-#: registers.
-WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE, REGISTERS = range(11)
-PARAMETERS = 11
+#: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words that a
+#: way has in the registers; bits of the variables whose conditions read rows of the match, and of those whose rows are read; how many ways
+#: at most a row makes of one, and of none, or edges of it there are.
+WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE = range(10)
+REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST = range(10, 15)
+PARAMETERS = 15
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 #: Of the desk: first free line and used lines of starts, ways, nodes, waiting rows; the row to be taken next; stamp of the row at hand;
 #: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each.

@@ -228,8 +228,8 @@ def apart_drop_start(tables: Tables, start: int) -> None:
 # --- what comes out ---------------------------------------------------------------------------------------------------
 
 
-@inlined
-def emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int, first_time: int, first_row: int) -> None:
+@apart
+def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int, first_time: int, first_row: int) -> None:
     groups, nodes, desk, emitted = tables[0], tables[3], tables[5], tables[6]
     at = desk[EMITTED]
     emitted[at, KIND], emitted[at, OF_GROUP], emitted[at, AT], emitted[at, BY_ROW] = kind, group, now, by_row
@@ -246,14 +246,14 @@ def emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int
 def apart_emit_match(tables: Tables, wants_unmatched: int, start: int, node: int, now: int, by_row: int) -> None:
     """A match of `start`, whose last row is `node`; its rows are in a match from now on."""
     starts, nodes, waiting = tables[1], tables[3], tables[4]
-    emit(tables, MATCH, starts[start, GROUP], now, by_row, node, starts[start, TIME0], starts[start, ROW0])
+    apart_emit(tables, MATCH, starts[start, GROUP], now, by_row, node, starts[start, TIME0], starts[start, ROW0])
     while wants_unmatched and node >= 0:
         waiting[nodes[node, MARK], MATCHED] = 1
         node = nodes[node, PARENT]
 
 
-@inlined
-def complete_one(tables: Tables, automaton: Automaton, start: int, node: int, now: int, by_row: int) -> None:
+@apart
+def apart_complete_one(tables: Tables, automaton: Automaton, start: int, node: int, now: int, by_row: int) -> None:
     """Where all matches come out: this one, unless it has."""
     nodes, parameters = tables[3], automaton[6]
     if not nodes[node, CAME_OUT]:
@@ -318,7 +318,7 @@ def apart_decide(tables: Tables, automaton: Automaton, group: int, now: int, by_
         if way < 0:
             timed_out = starts[start, DIED] != NONE and parameters[WANTS_TIMED_OUT] != 0
             if timed_out and first and not starts[start, USED]:
-                emit(tables, TIMED_OUT, group, now, by_row, starts[start, WITH], starts[start, TIME0], starts[start, ROW0])
+                apart_emit(tables, TIMED_OUT, group, now, by_row, starts[start, WITH], starts[start, TIME0], starts[start, ROW0])
             if first or not timed_out:
                 apart_drop_start(tables, start)
         elif parameters[ALL]:
@@ -342,7 +342,7 @@ def _settle(tables: Tables, group: int, now: int, by_row: int) -> None:
     while row >= 0 and waiting[row, WAITING_SEQ] < open_from:
         following = waiting[row, NEXT]
         if not waiting[row, MATCHED]:
-            emit(tables, UNMATCHED, group, now, by_row, NONE, 0, waiting[row, WAITING_ROW])
+            apart_emit(tables, UNMATCHED, group, now, by_row, NONE, 0, waiting[row, WAITING_ROW])
         waiting[row, WAITING_ROW] = NONE
         free_line(waiting, desk, row, FREE_WAITING, LEFT_WAITING)
         groups[group, WAITING] -= 1
@@ -542,7 +542,7 @@ def _expire(tables: Tables, automaton: Automaton, start: int, now: int, whole: b
         if due and states[state, EDGE_FIRST] == states[state, EDGE_STOP]:
             ways[way, STATE] = COMPLETE
             if parameters[ALL]:
-                complete_one(tables, automaton, start, ways[way, NODE], now, NONE)
+                apart_complete_one(tables, automaton, start, ways[way, NODE], now, NONE)
         elif due and died < 0:
             died = ways[way, NODE]
             nodes[died, USES] += 1

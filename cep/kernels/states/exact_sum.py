@@ -113,8 +113,8 @@ def _add_three(words: np.ndarray, at: int, x: Any, y: Any, z: Any) -> None:
 
 @inlined
 def _spill(words: np.ndarray, at: int, pool: np.ndarray, used: int) -> int:
-    pool[used, :] = words[at + 3] >> 63
-    pool[used, :_FIRST] = 0
+    for i in range(POOL_WORDS):  # pieces of arrays take Numba seconds to compile
+        pool[used, i] = words[at + 3] >> 63 if i >= _FIRST else 0
     for i in range(3):
         pool[used, _FIRST + i] = words[at + 1 + i]
     words[at] |= SPILLED
@@ -226,10 +226,11 @@ def rounded_sum(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray)
     if tag & MINUS:
         return _INFINITY_BITS | _SIGN_BIT
     if tag & SPILLED:
-        whole[:] = pool[words[at + 1], :]
+        for i in range(POOL_WORDS):
+            whole[i] = pool[words[at + 1], i]
     else:
-        whole[:_FIRST] = 0
-        whole[_FIRST:] = words[at + 3] >> 63
+        for i in range(POOL_WORDS):
+            whole[i] = words[at + 3] >> 63 if i >= _FIRST else 0
         for i in range(3):
             whole[_FIRST + i] = words[at + 1 + i]
     return _rounded(whole)
