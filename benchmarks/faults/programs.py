@@ -1,7 +1,8 @@
 """Programs that publish the rows of `python -m benchmarks faults --published`, and may be killed at any moment.
 
 `python -m benchmarks.faults.programs URL STREAM PART ROWS RATE` publishes every PROGRAMS-th row as publisher `part-PART`, from the row on
-that counts already, and closes.
+that counts already, and closes. It says in a line that it is open, and begins when it is told so in a line: a partition that opens when
+another has begun is behind the watermark, and its first rows are late.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
+from cep.errors import ClusterError
 from cep.model.streams import Stream
 from driver import Cluster, stream
 
@@ -48,7 +50,10 @@ def declared(name: str) -> Stream:
 def publish(url: str, name: str, part: int, rows: int, rate: int) -> None:
     own = np.arange(part, rows, PROGRAMS, dtype=np.int64)
     with Cluster(url).publisher(name, name=f"part-{part}") as out:
-        at, began, first = out.accepted(), time.monotonic(), out.accepted()
+        first = at = out.accepted()
+        print("open", flush=True)
+        sys.stdin.readline()
+        began = time.monotonic()
         while at < len(own):
             batch = records_of(own[at : at + BATCH_ROWS])
             out.send(batch.set_column(0, "t", batch["t"].cast(pa.timestamp("ms"))))
@@ -57,30 +62,51 @@ def publish(url: str, name: str, part: int, rows: int, rate: int) -> None:
 
 
 class Programs:
-    """Keeps them up until each has ended by itself; with a `rate` of 0 there are none."""
+    """Keeps them up until each has ended by itself; with a `rate` of 0 there are none. None begins before all are open."""
 
     def __init__(self, url: str, name: str, rows: int, rate: int) -> None:
         self._given = url, name, rows, rate
         self._running = {part: self._start(part) for part in range(PROGRAMS if rate else 0)}
+        for part, process in self._running.items():
+            assert process.stdout is not None
+            if not process.stdout.readline():
+                self.close()
+                raise ClusterError(f"program {part} ended with status {process.returncode} before its publisher was open")
+        for process in self._running.values():
+            self._let_begin(process)
 
     def _start(self, part: int) -> subprocess.Popen[bytes]:
         url, name, rows, rate = self._given
-        return subprocess.Popen([sys.executable, "-m", "benchmarks.faults.programs", url, name, str(part), str(rows), str(rate)])
+        command = [sys.executable, "-m", "benchmarks.faults.programs", url, name, str(part), str(rows), str(rate)]
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    @staticmethod
+    def _let_begin(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        process.stdin.write(b"begin\n")
+        process.stdin.flush()
 
     def keep_up(self) -> None:
         for part, process in list(self._running.items()):
             if (code := process.poll()) == 0:
-                del self._running[part]
+                self._leave(self._running.pop(part))
             elif code is not None:
+                self._leave(process)
                 self._running[part] = self._start(part)
+                self._let_begin(self._running[part])
+
+    @staticmethod
+    def _leave(process: subprocess.Popen[bytes]) -> None:
+        """Ends it, if it has not ended, and closes its pipes."""
+        process.kill()
+        process.communicate()
 
     def victim(self, choose: random.Random) -> int | None:
         return choose.choice(list(self._running.values())).pid if self._running else None
 
     def close(self) -> None:
         for process in self._running.values():
-            process.kill()
-            process.wait()
+            self._leave(process)
 
 
 if __name__ == "__main__":

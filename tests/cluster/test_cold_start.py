@@ -65,7 +65,7 @@ def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> No
         answers.acknowledge(answers.token())
         running = cluster.query("sums")
         running.wait()
-        assert running.status()["recovery"]["attempts"] == 1
+        assert running.status()["recovery"]["attempts"] >= 1
         assert len({place["im"] for place in running.status()["placed"]}) == 2, "all instance managers were waited for"
         assert "was started anew" in str(cluster.query(other.name).status()["cause"]), "what does not recover fails, by name"
         assert [each["name"] for each in cluster.queries()] == ["plain", "sums"]

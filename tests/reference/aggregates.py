@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -150,11 +151,11 @@ def hyperloglog(hashes: set[int], precision: int) -> int:
     for hashed in hashes:
         index, rest = hashed >> 64 - precision, hashed % 2 ** (64 - precision)
         registers[index] = max(registers[index], 65 - precision - rest.bit_length())
-    m, q = len(registers), 64 - precision
-    z = m * _tau(1 - registers.count(q + 1) / m)
+    m, q, having = len(registers), 64 - precision, Counter(registers)
+    z = m * _tau(1 - having[q + 1] / m)
     for each in range(q, 0, -1):
-        z = (z + registers.count(each)) * 0.5
-    z += m * _sigma(registers.count(0) / m)
+        z = (z + having[each]) * 0.5
+    z += m * _sigma(having[0] / m)
     return round(0.5 / math.log(2) * m * m / z)
 
 

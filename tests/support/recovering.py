@@ -1,0 +1,32 @@
+"""Simulated runs of queries that recover, with what is killed in them (`tests/simulation/`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from simulation.__main__ import SeedRun, run_seed
+from simulation.faults import EVERYTHING, Fault
+from simulation.schedule import MS, ScheduleTrace
+from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
+
+#: So that most instance managers die while the query is at work, some of them while it recovers.
+KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
+#: The program that publishes is killed right behind an instance manager, so that what it has sent since is in its ring alone.
+PROGRAMS = [Fault(("kill instance manager", "kill writer")[i % 2], ms * MS) for i, ms in enumerate((500, 10, 1200, 5, 900, 20, 700, 2))]
+#: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
+COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
+#: Seeds of queries that recover (`simulation.workload`).
+SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
+#: Likewise over published streams.
+PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800) if seed // SEEDS_OF_A_QUERY % 3 == 1)
+
+
+def killed(seed: int, resumes: bool = False) -> SeedRun:
+    """`resumes`: its readers die too, and others go on from their tokens."""
+    return run_seed(seed, ScheduleTrace(), KILLS, resumes)
+
+
+def first_wrong(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS, resumes: bool | None = False) -> str:
+    """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
+    runs = (run_seed(seed, ScheduleTrace(), faults, resumes) for seed in (first, *others))
+    return next(found.wrong[0] for found in runs if found.wrong)
