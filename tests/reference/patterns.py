@@ -269,7 +269,7 @@ class Run:
     def over(self) -> Event:
         """When it ends: by its ttl, or with the stream."""
         ttl = self.operator.time_to_live
-        return (self.rows[-1].time + ttl, 1, 0) if ttl is not None and self.rows[-1].time + ttl < END else (END, 1, 0)
+        return (self.rows[-1].time + ttl, 1, 0) if ttl is not None else (NEVER, 1, 0)
 
 
 # --- the ways of one start --------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def _passed(seq: Run, taken: Taken, item: Item) -> Event:
     """When time has passed in which `item` could come."""
     first, last = seq.rows[taken.rows[0][1]].time, seq.rows[taken.rows[-1][1]].time
     within = NEVER if seq.operator.within is None else first + seq.operator.within
-    return (min(within, last + item.gap, END), 1, 0)
+    return (min(within, last + item.gap, NEVER), 1, 0)
 
 
 def _ended(seq: Run, taken: Taken, n: int, derivation: Derivation, last: int) -> Thread:
@@ -519,7 +519,7 @@ def _answer(seq: Run, key: Values, found: Answer, hashed: Callable[[int, Row], O
     matched = {row for each in result.outcomes if not each.timed_out for _, row in each.taken.rows}
     if operator.unmatched:
         rest = [(seq.rows[i], event) for i, event in enumerate(result.settled) if i not in matched]
-        found.branches[f"{operator.name}.unmatched"] += [replace(row, time=min(event[0], END)) for row, event in rest]
+        found.branches[f"{operator.name}.unmatched"] += [replace(row, time=_time(event)) for row, event in rest]
 
 
 def _matched(
@@ -542,9 +542,14 @@ def _matched(
 
 def _place(seq: Run, event: Event, taken: Taken, ordinal: int, hashed: Callable[[int, Row], Origin]) -> tuple[int, Origin]:
     """Event time and origin of what comes out."""
-    time, passing, i = event
+    _, passing, i = event
     first = seq.rows[taken.rows[0][1]]
-    return min(time, END), (*(hashed(first.time, first) if passing else seq.rows[i].origin), ordinal)
+    return _time(event), (*(hashed(first.time, first) if passing else seq.rows[i].origin), ordinal)
+
+
+def _time(event: Event) -> int:
+    """What no time decides is decided at the end."""
+    return END if event[0] >= NEVER else event[0]
 
 
 def _measured(seq: Run, key: Values, outcome: Outcome, found: Answer, rows: Callable[[Values], list[Row]], branch: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -143,7 +144,7 @@ def restore(ways: Ways, numbers: GroupNumbers, kept: KeptRows, texts: TextCodes,
     """Adds what `snapshot`s of former instances had, of which `keep` says what is this one's: their parts in order, each from `groups`
     on."""
     begins = [i for i, part in enumerate(parts) if part.name == GROUPS]
-    for begin, end in zip(begins, [*begins[1:], len(parts)], strict=True):
+    for begin, end in pairwise([*begins, len(parts)]):
         own = {part.name: _Rows.of(part, numbers, keep) for part in parts[begin:end]}
         _Restoring(ways, kept, texts, own).run(len(numbers))
 

@@ -232,7 +232,8 @@ def apart_drop_start(tables: Tables, start: int) -> None:
 def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int, first_time: int, first_row: int) -> None:
     groups, nodes, desk, emitted = tables[0], tables[3], tables[5], tables[6]
     at = desk[EMITTED]
-    emitted[at, KIND], emitted[at, OF_GROUP], emitted[at, AT], emitted[at, BY_ROW] = kind, group, now, by_row
+    emitted[at, KIND], emitted[at, OF_GROUP], emitted[at, BY_ROW] = kind, group, by_row
+    emitted[at, AT] = OVER if now == FAR else now
     emitted[at, LAST_NODE], emitted[at, FIRST_TIME], emitted[at, FIRST_ROW] = node, first_time, first_row
     if node >= 0:
         nodes[node, USES] += 1
@@ -591,10 +592,10 @@ def apart_pass_time(tables: Tables, automaton: Automaton, group: int, before: in
     """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever."""
     groups, parameters = tables[0], automaton[6]
     while groups[group, HEAD] >= 0 or groups[group, WAITING] > 0:
-        due = min(apart_group_due(tables, automaton, group), OVER)
-        if due >= before or (due == OVER and before != FAR):
+        due = apart_group_due(tables, automaton, group)
+        if due >= before and before != FAR:
             return
-        over = due == OVER or (parameters[TTL] != FAR and due == groups[group, LAST] + parameters[TTL])
+        over = due == FAR or (parameters[TTL] != FAR and due == groups[group, LAST] + parameters[TTL])
         _expire_all(tables, automaton, group, due, over)
 
 
