@@ -334,7 +334,8 @@ def _passed(seq: Run, taken: Taken, item: Item) -> Event:
     """When time has passed in which `item` could come."""
     first, last = seq.rows[taken.rows[0][1]].time, seq.rows[taken.rows[-1][1]].time
     within = NEVER if seq.operator.within is None else first + seq.operator.within
-    return (min(within, last + item.gap, NEVER), 1, 0)
+    gap = NEVER if item.gap == NEVER else last + item.gap
+    return (min(within, gap), 1, 0)
 
 
 def _ended(seq: Run, taken: Taken, n: int, derivation: Derivation, last: int) -> Thread:
