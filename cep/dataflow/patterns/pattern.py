@@ -57,7 +57,7 @@ class PatternOperator(SequentialOperator):
         super().__init__(operator.name, hold, state_limit)
         self.operator, self.conditions, self.inputs, self.tag = operator, conditions, inputs, tag
         self.clock, self.dead_letters = clock, dead_letters
-        self.pattern = operator.name.removesuffix(".ways")
+        self.pattern = operator.pattern_name
         self.notes = conditions.alone.chain.notes
         self.by = tuple(hold.schema[name] for name in operator.by)
         self.numbers, self._groups_left = GroupNumbers(self.by), 0
@@ -239,7 +239,7 @@ def build(operator: PatternWays, context: BuildContext) -> PatternOperator:
         schema = Schema((*schema.fields, Field(tag, INT64)))
     words = max(layout.words(name) for name in operator.inputs)
     hold = Hold(schema, words, any(layout.ties(name) for name in operator.inputs))
-    conditions = compile_conditions(operator, schema, tag, operator.name.removesuffix(".ways"))
+    conditions = compile_conditions(operator, schema, tag, operator.pattern_name)
     return PatternOperator(operator, conditions, inputs, tag, hold, context.state_limit, context.clock, context.dead_letters)
 
 

@@ -324,11 +324,11 @@ def apart_decide(tables: Tables, automaton: Automaton, group: int, now: int, by_
                 apart_drop_start(tables, start)
         elif parameters[ALL]:
             pass
-        elif ways[way, STATE] == COMPLETE and (first or parameters[SKIP] == TO_NEXT):
+        elif ways[way, STATE] == COMPLETE:
             _take_match(tables, automaton, start, now, by_row)
             after = after if parameters[SKIP] == TO_NEXT else groups[group, HEAD]
         elif parameters[SKIP] != TO_NEXT:
-            break
+            break  # those behind wait for it
         start = after
     if parameters[WANTS_UNMATCHED]:
         _settle(tables, group, now, by_row)

@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from cep.model.contract import phrases
 from cep.model.contract.operator import Operator, Wanted
-from cep.model.duration import format_duration
 from cep.model.operators.pattern_ways import ALL_ROWS, TIMED_OUT, UNMATCHED, PatternBranch, PatternDescription, PatternWays
-from cep.model.patterns import parts
-from cep.model.patterns.checks import ALL
 from cep.model.schema import Schema
-from cep.model.types import text_of
 
 
 @dataclass(frozen=True)
@@ -34,15 +29,6 @@ class Pattern(PatternDescription):
         ways = PatternWays(**{key: getattr(self, key) for key in self.__dataclass_fields__} | {"name": self.ways})
         given = ((name, name.removeprefix(self.name).removeprefix(".")) for name in self.branches)
         return (ways, *(PatternBranch(name, self.ways, kind, self.by, self.measures, self.rows) for name, kind in given))
-
-    def explained(self) -> str:
-        bounds = [
-            f"{key} {format_duration(span)}" for key, span in (("within", self.within), ("ttl", self.time_to_live)) if span is not None
-        ]
-        how = "all matches" if self.matches == ALL else f"first match, then on {self.after.replace('_', ' ')}"
-        where = ", ".join(f"{name}: {text_of(each.condition)}" for name, each in self.define if each.condition is not None)
-        said = ", ".join([how, *bounds])
-        return f"pattern {parts.text_of(self.pattern)}{phrases.by(self.by)}, {said}" + (f" where {where}" if where else "")
 
     def output_schema(self, *inputs: Schema) -> Schema:
         ways, matched, *_ = self.in_full()

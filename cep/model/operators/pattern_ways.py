@@ -12,6 +12,7 @@ from cep.model.contract import phrases
 from cep.model.contract.columns import check_columns, computed
 from cep.model.contract.forms import BY, FIELDS, FLAG, NAMES, NUMBER, SPAN, TEXT, Form, optional
 from cep.model.contract.operator import NO_KEY, Fields, Operator, Origins, Wanted
+from cep.model.duration import format_duration
 from cep.model.expr import ColumnRef, Expr, RowRef, columns_of, lit
 from cep.model.functions import Order
 from cep.model.operators.filter import Choosing, Filter
@@ -296,6 +297,15 @@ class PatternDescription(InSequence):
         conditions = [each.condition for _, each in self.define if each.condition is not None]
         return frozenset(self.by).union(*(columns_of(expr) for expr in (*conditions, *(expr for _, expr in self.measures))))
 
+    def explained(self) -> str:
+        bounds = [
+            f"{key} {format_duration(span)}" for key, span in (("within", self.within), ("ttl", self.time_to_live)) if span is not None
+        ]
+        how = "all matches" if self.matches == ALL else f"first match, then on {self.after.replace('_', ' ')}"
+        where = ", ".join(f"{name}: {text_of(each.condition)}" for name, each in self.define if each.condition is not None)
+        said = ", ".join([how, *bounds])
+        return f"pattern {parts.text_of(self.pattern)}{phrases.by(self.by)}, {said}" + (f" where {where}" if where else "")
+
 
 @dataclass(frozen=True)
 class PatternWays(PatternDescription):
@@ -308,8 +318,10 @@ class PatternWays(PatternDescription):
     def in_full(self) -> tuple[Operator, ...]:
         return (self,)
 
-    def explained(self) -> str:
-        return f"ways of {parts.text_of(self.pattern)}{phrases.by(self.by)}"
+    @property
+    def pattern_name(self) -> str:
+        """That of the pattern of which they are."""
+        return self.name.removesuffix(".ways")
 
     @property
     def whole_rows(self) -> bool:
