@@ -63,6 +63,11 @@ class ClusterError(CepError):
     """The surroundings': a part of the cluster cannot start, cannot be reached, or is gone."""
 
 
+class ReplayMismatch(ClusterError):
+    """Yours, mostly: a query that tells its answers at once has recovered, and an answer that it had told was not made again. It reads
+    something else than its input: a function of yours that is not one of its arguments alone, a file that was changed."""
+
+
 class DiskFull(ClusterError):
     """The surroundings': the disk on which the cluster writes down what it has to do is full, so nothing new is taken."""
 

@@ -21,11 +21,11 @@ from driver.streams.data_plane import DataPlane
 from driver.streams.following import Following
 from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
+from driver.streams.producers import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.publisher import Publisher
+from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
 from driver.streams.subscriptions import Subscriptions
-from driver.streams.tokens import ResumeToken
 
 Deployable = Query | model.Query | Mapping[str, Any]
 """A query from the builder, as a value or as a document."""

@@ -19,7 +19,7 @@ from cep.dataflow.sources.query_source import QuerySource
 from cep.dataflow.sources.source import READ_BYTES, Reading
 from cep.elements import MIN_TIME, MoveBarrier
 from cep.plan.channels import ChannelId
-from cep.plan.checkpoints import folder_of, recovers
+from cep.plan.checkpoints import folder_of, recovers, tells_at_once
 from cep.plan.needed import grain
 from cep.plan.physical import Edge, Feed, PhysicalPlan
 from cep.plan.route import Route
@@ -35,6 +35,7 @@ from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 from instance_manager.control.assignment_checks import Assignment, Moving, check_paths
 from instance_manager.ports import InPort, OutPort, Ports, RemoteChannel
 from instance_manager.recovery.kept import KeptChannel
+from instance_manager.recovery.told import ToldChannel
 
 NEIGHBOUR_BYTES = 1 << 20  # under way between two instances of one thread: while it is still in the caches
 ARRIVAL_BYTES = 8 << 20  # of an instance that moves, under way to its new place
@@ -63,15 +64,19 @@ class HostRecovery:
     taken: dict[int, Mapping[int, Taken]] = field(default_factory=dict)  # by checkpoint: of which of its publishers it had what
     pressing: bool = False  # a publisher waits for the next commit
     received: int = 0  # bytes that had come of publishers at the last one
+    restored: int = 0  # the checkpoint from which this attempt goes on
 
 
 @dataclass
 class Outlet:
-    """An output stream of an instance: its format, and the subscriptions to it. `keeps`: until a commit covers what it puts out."""
+    """An output stream of an instance: its format, and the subscriptions to it. `keeps`: what it puts out, in case it is asked for again;
+    `tells`: clients at once, not when a commit covers it. `is_late`: it is that of late rows, in no order."""
 
     channel: ChannelId  # to whichever client comes
     format: Format
     keeps: bool = False
+    tells: bool = False
+    is_late: bool = False
     subscriptions: dict[str, SubscriptionChannel] = field(default_factory=dict)
     dropped_rows: int = 0
     opened: int = 0  # subscriptions so far
@@ -297,13 +302,14 @@ class _Maker:
 
     def subscribe(self, edge: Edge, i: int, wire_format: Format) -> list[Channel]:
         own = self.assignment.epoch, self.assignment.attempt
-        outlet = Outlet(ChannelId.outlet(self.plan.query.name, edge.consumer, i, *own), wire_format, recovers(self.plan))
+        channel, is_late = ChannelId.outlet(self.plan.query.name, edge.consumer, i, *own), edge.consumer == self.plan.query.late
+        outlet = Outlet(channel, wire_format, recovers(self.plan), tells_at_once(self.plan), is_late)
         self.outlets[outlet.channel.id] = outlet
         documents = self.assignment.subscriptions if self.arriving is None else ()  # they come with what it had
         terms = [Terms.from_json(d, self.sockets.endpoint) for d in documents if d["stream"] == edge.consumer]
         opened: list[SubscriptionChannel] = [open_subscription(self.sockets, outlet, t) for t in terms]
         for each in opened:
-            each.begin_anew(self.assignment.attempt)
+            each.begin_anew(self.assignment.attempt, is_first=True)
         return [*opened]
 
     def admit(self, source: PublishedSource, reading: Reading) -> None:
@@ -340,7 +346,10 @@ def transfer_channel(query: str, subquery: str, index: int, epoch: int, move: in
 
 def open_subscription(sockets: Sockets, outlet: Outlet, terms: Terms, sent_until: int = MIN_TIME) -> SubscriptionChannel:
     make = KeptChannel if outlet.keeps else SubscriptionChannel
+    if outlet.tells and not (terms.resumable or terms.reader):  # these could not say what they had of what no commit covers
+        make = ToldChannel
     subscription = make(sockets, outlet.channel.to(terms.id, terms.holder), outlet.format, terms, sent_until)
+    subscription.is_late = outlet.is_late
     outlet.opened += 1
     subscription.lineage = f"{outlet.channel.attempt}.{outlet.opened}"
     outlet.subscriptions[terms.id] = subscription

@@ -44,9 +44,17 @@ class SeedRun:
         return f"seed {self.seed}: {self.events} events, {moves}, {faults}, {self.recoveries} recoveries, trace {self.digest}{wrong}"
 
 
-def run_seed(seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None) -> SeedRun:
-    """`faults`: those that happen; `resumes`: do readers go on from tokens? None: as the seed says."""
-    with simulated(seed, trace, faults, resumes) as cluster:
+def run_seed(
+    seed: int,
+    trace: ScheduleTrace,
+    faults: Sequence[Fault] | None = None,
+    resumes: bool | None = None,
+    at_once: bool | None = None,
+    moves: int | None = None,
+) -> SeedRun:
+    """`faults`: those that happen; `resumes`: do readers go on from tokens? `at_once`: are answers told as they are made? `moves`: so
+    many are asked for. None: as the seed says."""
+    with simulated(seed, trace, faults, resumes, at_once, moves) as cluster:
         try:
             wrong = cluster.run()
         except Exception as error:

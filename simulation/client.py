@@ -21,10 +21,10 @@ from driver.rest import NotLeading, Rest, Unreachable, error_of
 from driver.streams.background import Aside
 from driver.streams.data_plane import TICK_NS, DataPlane
 from driver.streams.own_rings import OwnRings
+from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Steps
+from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import SubscriptionOptions
-from driver.streams.tokens import ResumeToken
 from simulation.clock import ProcessClock
 from simulation.rest import BROKEN_OFF, REFUSED, FrontDoor
 from simulation.schedule import MS, S, SeededSchedule, Task

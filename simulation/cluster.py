@@ -29,8 +29,8 @@ from cep.transport.wire import Header
 from cep.world.store import MemoryStore
 from driver.rest import Unreachable, path
 from driver.streams.following import Following
+from driver.streams.producers import SubscriptionOptions
 from driver.streams.publisher import Publisher
-from driver.streams.subscription_core import SubscriptionOptions
 from instance_manager.hosting import InstanceHost
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
@@ -56,6 +56,7 @@ BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
 CALM = 0.6  # of the seeds in which hosts are left: nothing else happens
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
 PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
+DAWDLE_NS = 4 * S
 KEEP_S = 20.0  # so long a subscriber may be silent
 OVER = ("ended", "failed", "stopped")
 T = TypeVar("T")
@@ -70,12 +71,20 @@ class MovesMade(NamedTuple):
 
 class SimulatedCluster:
     """`seed` decides what is asked of it and all that happens; `moves` are made by a user at moments of its choice, and `faults` happen.
-    `resumes`: do its readers go on from tokens? None: as the seed says."""
+    `resumes`: do its readers go on from tokens? `at_once`: are answers told as they are made? `moves`: so many. None: as the seed says."""
 
     def __init__(
-        self, seed: int, trace: ScheduleTrace, folder: str, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+        self,
+        seed: int,
+        trace: ScheduleTrace,
+        folder: str,
+        faults: Sequence[Fault] | None = None,
+        resumes: bool | None = None,
+        at_once: bool | None = None,
+        moves: int | None = None,
     ) -> None:
-        drawn_work = workload(seed)
+        drawn_work = workload(seed) if at_once is None else workload(seed).telling(at_once)
+        drawn_work = drawn_work if moves is None else replace(drawn_work, moves=moves)
         self.work = drawn_work if resumes is None else replace(drawn_work, resumes=resumes and drawn_work.recovers)
         self.schedule = SeededSchedule(seed, trace)
         work, schedule = self.work, self.schedule
@@ -311,7 +320,11 @@ class SimulatedCluster:
             try:
                 subscription.attach(QUERY)
                 self.outcome.attached(stream)
+                if self.work.dawdles:
+                    reader.pause(self.schedule.choose.randrange(DAWDLE_NS))
                 while subscription.next_batch() is not None:
+                    if self.work.dawdles and self.schedule.choose.random() < 0.1:
+                        reader.pause(self.schedule.choose.randrange(DAWDLE_NS))
                     if self.schedule.choose.random() < 0.1:
                         reader.pause(self.schedule.choose.randrange(50 * MS))
                 self.outcome.ended(stream)
@@ -406,8 +419,8 @@ class SimulatedCluster:
     def _drawn_move(self, plan: PhysicalPlan) -> Iterator[tuple[str, dict[str, Any]]]:
         """None where nothing of the query can move."""
         choose, names = self.schedule.choose, heads(plan)
-        movable = [each for each in plan.instances if why_it_stays(plan, each.subquery) is None]
-        if names and choose.random() < 0.5:
+        movable = [each for each in plan.instances if self.work.recovers or why_it_stays(plan, each.subquery) is None]
+        if names and not self.work.recovers and choose.random() < 0.5:
             head = choose.choice(names)
             n = plan.subquery(head).parallelism
             period = [choose.randrange(n) for _ in range(choose.randint(1, 8))]
@@ -455,12 +468,17 @@ def config_of(work: DrawnWorkload) -> ClusterConfig:
 
 @contextmanager
 def simulated(
-    seed: int, trace: ScheduleTrace, faults: Sequence[Fault] | None = None, resumes: bool | None = None
+    seed: int,
+    trace: ScheduleTrace,
+    faults: Sequence[Fault] | None = None,
+    resumes: bool | None = None,
+    at_once: bool | None = None,
+    moves: int | None = None,
 ) -> Iterator[SimulatedCluster]:
     """With what is one for the whole process as a simulated process needs it: the kernels and the modules of users' functions. `faults`:
-    those that happen, and `resumes` as of `SimulatedCluster`; None: those of the seed."""
+    those that happen, `resumes`, `at_once` and `moves` as of `SimulatedCluster`; None: those of the seed."""
     with interpreted(), allowed(*MODULES), TemporaryDirectory(prefix="cep-simulated-") as folder:
-        cluster = SimulatedCluster(seed, trace, folder, faults, resumes)
+        cluster = SimulatedCluster(seed, trace, folder, faults, resumes, at_once, moves)
         try:
             yield cluster
         finally:

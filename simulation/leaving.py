@@ -29,6 +29,7 @@ from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedZooKeeper
 from simulation.processes import InstanceManagerProcess, next_turn
 from simulation.schedule import MS, S, SeededSchedule, Task
+from simulation.workload import DrawnWorkload
 
 STANDSTILL_NS = 3 * S  # so long nothing leaves where nothing keeps it from going, and something is wrong
 LOOK_NS = 300 * MS
@@ -85,6 +86,7 @@ class Leavable(Protocol):
     managers: list[InstanceManagerProcess]
     mover: ClientProcess
     machine: Topology
+    work: DrawnWorkload
     is_over: bool
 
     def restart_manager(self, number: int) -> None: ...
@@ -209,7 +211,8 @@ class Evacuations:
         hosts = {each.name: host_of(each.endpoint) for each in self.cluster.managers}
         empty = {left.host for left in self._empty if there[left.host] == left.agent}
         back = [f"{i.subquery}/{i.index} at {i.im}" for i in self.cluster.current_plan().instances if hosts[i.im] in empty]
-        if back:
+        may_come_back = self.cluster.work.recovers and not self.calm  # for nothing else was alive
+        if back and not may_come_back:
             self._wrong.append(f"of hosts that were empty and are being left, {sorted(empty)}, there is again {back}")
 
     def judge(self, cause: str, subquery: str, plan: PhysicalPlan) -> bool:

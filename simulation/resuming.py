@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from cep.errors import CepError
 from cep.transport.wire import Header
-from driver.streams.subscription_core import SubscriptionOptions
-from driver.streams.tokens import ResumeToken
+from driver.streams.producers import SubscriptionOptions
+from driver.streams.resuming.tokens import ResumeToken
 from simulation.checkers import QueryOutcome
 from simulation.client import ClientProcess, Heard, HeardSubscription
 from simulation.schedule import MS, S, SeededSchedule

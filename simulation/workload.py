@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cep.dataflow.sources.source import READ_BYTES
 from cep.model.query import Query
+from cep.plan.checkpoints import reads_clock
 from simulation.growth import Growth, as_known, drawn_growth
 from tests.reference import Answer, Partition, blocks
 from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
@@ -32,6 +33,9 @@ RECOVERING = 2  # of three queries, these over files
 PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
 #: From this query on patterns are among the operators that are drawn: what the seeds before mean, which tests name, stays as it is.
 PATTERNS_FROM = 250
+#: From this query on, half of the seeds of those that recover tell their answers at once; and some of their instances move, or leave hosts.
+AT_ONCE_FROM = 250
+MOVES_WHILE_RECOVERING = (0, 0, 1, 3)
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
 EVACUATIONS = (0, 0, 1, 2)
@@ -58,10 +62,18 @@ class DrawnWorkload:
     read_bytes: int = READ_BYTES
     #: Its readers save tokens, and others go on from them.
     resumes: bool = False
+    #: Its readers do something else for longer than a recovery takes, now and then.
+    dawdles: bool = False
 
     @property
     def recovers(self) -> bool:
         return self.query.options.recover != "off"
+
+    def telling(self, at_once: bool) -> DrawnWorkload:
+        """The same, whose answers are told as they are made, if it recovers and that can be; or as a checkpoint covers them."""
+        can = at_once and not any(map(reads_clock, self.query.operators))
+        options = replace(self.query.options, recover="at-once" if can else "on-commit")
+        return replace(self, query=replace(self.query, options=options)) if self.recovers else self
 
     @property
     def expected(self) -> Answer:
@@ -77,6 +89,15 @@ def publisher_name(partition: Partition) -> str:
 
 
 def workload(seed: int) -> DrawnWorkload:
+    choose, work = random.Random(f"at once {seed}"), _drawn_workload(seed)
+    if seed // SEEDS_OF_A_QUERY < AT_ONCE_FROM or not work.recovers:
+        return work
+    work = replace(work.telling(choose.random() < 0.5), moves=choose.choice(MOVES_WHILE_RECOVERING))
+    hosts, dawdles = 1 if work.moves else choose.choice(HOSTS), choose.random() < 0.3
+    return replace(work, hosts=hosts, dawdles=dawdles, evacuations=choose.choice(EVACUATIONS) if hosts > 1 else 0)
+
+
+def _drawn_workload(seed: int) -> DrawnWorkload:
     if seed // SEEDS_OF_A_QUERY % 3 == RECOVERING:
         return _recovering(seed)
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")

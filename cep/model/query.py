@@ -242,8 +242,6 @@ def _check_option(key: str, value: Any, pointer: str) -> None:
         raise QueryError(f"{key}: expected at most {most}, got {value}", pointer)
     if key == "buckets" and value & (value - 1):
         raise QueryError(f"buckets: expected a power of two, got {value}", pointer)
-    if key == "recover" and value == "at-once":
-        raise QueryError("recover: 'at-once' is not there yet; take 'on-commit'", pointer)
     if key == "checkpoint":
         checked(_span(value, pointer), "checkpoint", CHECKPOINT_US_MIN, CHECKPOINT_US_MAX, pointer)
     if key == "subqueries" and not (isinstance(value, list) and all(isinstance(part, list) for part in value)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from cep.errors import QueryError
+from cep.model.expr import Call
 from cep.plan.physical import PhysicalPlan
 from cep.plan.sources import source_of
 
@@ -59,6 +60,11 @@ def recovers(plan: PhysicalPlan) -> bool:
     return plan.query.options.recover != "off"
 
 
+def tells_at_once(plan: PhysicalPlan) -> bool:
+    """Are its answers told as they are made, and not when a checkpoint covers them?"""
+    return plan.query.options.recover == "at-once"
+
+
 def check_recovery(plan: PhysicalPlan) -> PhysicalPlan:
     """The plan. Raises QueryError: it is to recover, and something that it reads cannot be read again, which is named with the reason."""
     if not recovers(plan):
@@ -71,7 +77,22 @@ def check_recovery(plan: PhysicalPlan) -> PhysicalPlan:
         raise QueryError(f"recover: operator {refreshed!r} reads its table again and again, which is on no record yet", "/options/recover")
     if plan.query.options.replicas > 1:
         raise QueryError("recover: queries with replicas do not recover yet", "/options/recover")
+    clocked = next((each.name for each in plan.query.operators if reads_clock(each)), None)
+    if tells_at_once(plan) and clocked is not None:
+        why = f"operator {clocked!r} uses now(), so what has been told could not be made again after a failure"
+        raise QueryError(f"recover: {why}; take 'on-commit', which tells what a checkpoint covers", "/options/recover")
     return plan
+
+
+def reads_clock(part: object) -> bool:
+    """Does that part of a query say now() anywhere?"""
+    if isinstance(part, Call) and part.function == "now":
+        return True
+    if is_dataclass(part):
+        return any(reads_clock(getattr(part, each.name)) for each in fields(part))
+    if isinstance(part, Mapping):
+        return any(map(reads_clock, part.values()))
+    return isinstance(part, tuple | list) and any(map(reads_clock, part))
 
 
 @dataclass(frozen=True, slots=True)

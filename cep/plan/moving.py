@@ -37,9 +37,9 @@ def head_of(plan: PhysicalPlan, subquery: str) -> str | None:
 
 
 def why_it_stays(plan: PhysicalPlan, subquery: str) -> str | None:
-    """Why no instance of `subquery` can go on at another instance manager; None: they can."""
+    """Why no instance of `subquery` can go on at another instance manager while tuples flow; None: they can."""
     if plan.query.options.recover != "off":
-        return "its query recovers, and such queries do not move yet"
+        return "its query recovers, and moves by going on from its last checkpoint, which it does when it is told to"
     for stream in plan.subquery(subquery).streams:
         if why := source_of(plan, stream).can_move():
             return why

@@ -81,8 +81,9 @@ class Header(NamedTuple):
     """What every message begins with.
 
     `watermark` holds after the element (for CREDIT: the receiver's combined watermark); `created` is the oldest creation time
-    in ns; `stamp` is, on a published batch, the publisher's greatest event time before its first row; `since` is the first
-    event time of a query attached to a live stream (rule 5.9), MIN_TIME where it saw everything.
+    in ns (for CREDIT of a subscriber: the number of the element that it takes next); `stamp` is, on a published batch, the publisher's
+    greatest event time before its first row; `since` is the first event time of a query attached to a live stream (rule 5.9), MIN_TIME
+    where it saw everything.
     """
 
     kind: int

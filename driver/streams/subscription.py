@@ -23,8 +23,9 @@ from driver.streams.arrow import with_shown_times
 from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Answer, Inquiry
-from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, Message, SubscriptionCore, SubscriptionOptions
-from driver.streams.tokens import ResumeToken
+from driver.streams.producers import Message, SubscriptionOptions
+from driver.streams.resuming.tokens import ResumeToken
+from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, SubscriptionCore
 
 IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
 

@@ -11,25 +11,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from cep.dataflow.channel import slack
-from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, StreamEnded
-from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, KEEP_S_MIN, checked
+from cep.elements import MAX_TIME
+from cep.errors import CepError, ClusterError, NotFound, QueryError, QueryFailed, QueryStopped, ReplayMismatch, StreamEnded, counted
 from cep.model.schema import Schema
-from cep.plan.channels import ChannelId
 from cep.transport import wire
 from cep.transport.coalescing import bytes_of, last_of
 from cep.transport.wire import Format, Header
 from driver.streams.arrow import time_column, visible_schema
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
-from driver.streams.tokens import Position, ResumeToken
+from driver.streams.producers import Message, Producer, SubscriptionOptions
+from driver.streams.resuming.regenerated import RegeneratedRows
+from driver.streams.resuming.resumable import ResumableSubscription
+from driver.streams.resuming.tokens import Position, ResumeToken
 
-WINDOW_BYTES = 16 << 20  # what may be under way to us per producing instance
-BUDGET_BYTES = 64 << 20
 SMALL_BYTES = 16 << 10  # a batch of more is not taken together with others
 ENOUGH_ROWS = 1024  # small batches are taken together up to so many rows
 ANSWER_NS = 15_000_000_000
@@ -37,94 +36,29 @@ ANSWER_NS = 15_000_000_000
 WORD = 0
 
 _OVER = frozenset(("ended", "stopped", "failed"))
-Message = tuple[Header, Any]
 
 
-@dataclass(frozen=True)
-class SubscriptionOptions:
-    """As `driver.cluster.Running.subscribe` has them. `window_bytes`: what each instance may have sent us that we have not taken."""
-
-    on_slow: str = "block"
-    keep_s: float = 60.0
-    event_time: bool | str = False
-    budget_bytes: int = BUDGET_BYTES
-    resumable: bool = False
-    window_bytes: int = WINDOW_BYTES
-
-    def __post_init__(self) -> None:
-        if self.on_slow not in ("block", "drop"):
-            raise QueryError(f"on_slow: expected 'block' or 'drop', got {self.on_slow!r}", "/on_slow")
-        if self.resumable and self.on_slow == "drop":
-            raise QueryError("on_slow: 'drop' loses rows, and a subscription that is resumed loses none: expected 'block'", "/on_slow")
-        checked(self.keep_s, "keep_s", KEEP_S_MIN, KEEP_S_MAX, "/keep_s")
-        checked(self.budget_bytes, "budget_bytes", 1, HELD_BYTES_MAX, "/budget_bytes")
-
-
-class Producer:
-    """One instance that produces the stream, and our channel from it."""
-
-    def __init__(
-        self, document: Mapping[str, Any], query: str, stream: str, id_: str, attempt: int = 0, holder: int = 0, sequence: int = 0
-    ) -> None:
-        self.instance, self.epoch = document["instance"], document["epoch"]
-        self.query, self.stream, self.id, self.holder = query, stream, id_, holder
-        self.sequence = self.acknowledged = sequence
-        self.lineage = ""  # of its numbers, as it says
-        self.go_to(str(document["endpoint"]), attempt)
-        self.process = 0  # which it is in, once it has said so
-        self.since = 0  # heartbeats later than this one find us there
-        self.open = True
-        self.ahead: dict[int, Message] | None = None  # since it has moved: what has overtaken what came from its old place
-        self.shown: pa.Schema | None = None  # as what the batches are read that it sends
-        self.selected: tuple[str, ...] | None = None  # columns that are for the program, if not all are
-
-    def go_to(self, endpoint: str, attempt: int) -> None:
-        """It is there, made for that attempt of its query: on a channel of its own, with credit that begins anew and numbers that go on."""
-        self.endpoint, self.attempt = endpoint, attempt
-        outlet = ChannelId.outlet(self.query, self.stream, self.instance, self.epoch, attempt)
-        self.outlet, self.channel = outlet.id, outlet.to(self.id, self.holder).id
-        self.consumed = self.granted = 0
-        self.replaced = False
-
-
-class SubscriptionCore:
-    """`id`: what instances know it by; `endpoint`: where they find us; `token`: from where it goes on, if it does."""
+class SubscriptionCore(ResumableSubscription):
+    """`endpoint`: where instances find us."""
 
     def __init__(self, stream: str, id_: str, endpoint: str, options: SubscriptionOptions, token: ResumeToken | None = None) -> None:
-        self.stream, self.id, self.endpoint, self.options = stream, id_, endpoint, options
-        self.token, self.holder = token, 0  # so many processes have had it before
-        self.query, self.epoch = "", -1  # and which deployment of it
+        super().__init__(stream, id_, options, token)
+        self.endpoint = endpoint
         self.window = min(options.window_bytes, options.budget_bytes)
         self.slack = slack(self.window)
-        self.producers: dict[int, Producer] = {}  # by channel
         self.asked: dict[int, Producer] = {}  # by outlet: those that have not answered yet
         self.resuming: dict[int, Producer] = {}  # likewise, of those that were made anew when their query recovered
         self.attempt = 0  # how often it has
         self.recovers = False
+        self.told = RegeneratedRows(id_)  # of a query that tells its answers at once
+        self.went_back = 0  # the last attempt whose beginning that has heard of
         self.asked_at = 0  # ns, by the steady clock
         self.answered_rows = 0  # that had come out before, as they say
         self.early: dict[int, str] = {}  # channel -> endpoint of instances that were made with this subscription
         self.held: deque[Message] = deque()  # what comes before what is received next
         self.schema: Schema | None = None
         self.rows = 0
-        self.closed = False
-        self.broken: CepError | None = None  # why it stopped before its stream had ended
         self.over: StreamEnded | None = None  # the query was over when it was asked; to be told once
-
-    @property
-    def goes_on(self) -> bool:
-        """The stream has not ended, as far as is known here; or it is not known yet what puts it out."""
-        if self.closed or self.broken is not None:
-            return False
-        for producer in self.producers.values():
-            if producer.open:
-                return True
-        return not self.query
-
-    @property
-    def described(self) -> str:
-        """What it reads, for messages."""
-        return f"stream {self.stream!r} of query {self.query!r}" if self.query else f"stream {self.stream!r}"
 
     # What puts it out
 
@@ -132,6 +66,7 @@ class SubscriptionCore:
         """The query that puts the stream out, as the orchestrator describes it."""
         query = self.query = answer["name"]
         self.epoch, self.attempt, self.recovers = answer["epoch"], answer.get("attempt", 0), answer.get("recovers", False)
+        self.went_back = self.attempt  # for nothing has been taken yet
         if (error := self.refusal(answer)) is not None:
             self.fail(error)
             return NOTHING
@@ -147,15 +82,6 @@ class SubscriptionCore:
         elif self.token is None:
             self.over = StreamEnded(self.stream, sum(answer["rows"].values()))
         return NOTHING
-
-    def refusal(self, answer: Mapping[str, Any]) -> QueryError | None:
-        """Why it cannot be resumed at the query that the orchestrator describes; None: it can, or need not."""
-        query = answer["name"]
-        if self.options.resumable and not answer.get("recovers", False):
-            return QueryError(f"query {query!r} does not recover, so nothing of it is resumed: options(recover=...)", "/resumable")
-        if self.token is not None and self.token.epoch != answer["epoch"]:
-            return QueryError(f"resume: the token is of another deployment of query {query!r}, which is gone", "/resume")
-        return None
 
     def ask(self, query: str, documents: Iterable[Mapping[str, Any]], now: int) -> Sequence[StreamCommand]:
         """Subscribes at the instances of `query` that produce the stream; each will answer."""
@@ -179,6 +105,7 @@ class SubscriptionCore:
         terms = {"id": self.id, "endpoint": self.endpoint, "event_time": bool(options.event_time)}
         terms |= {"on_slow": options.on_slow, "keep_s": options.keep_s, "budget_bytes": options.budget_bytes}
         terms |= {"next": producer.sequence, "lineage": producer.lineage} if producer.sequence else {}
+        terms |= {"attempt": self.went_back, "counted": producer.counted} if producer.told else {}
         terms |= {"resumable": True, "holder": self.holder, "acknowledged": producer.acknowledged} if options.resumable else {}
         return Send(producer.endpoint, Header(wire.SUBSCRIBE, producer.outlet), wire.to_json(terms))
 
@@ -203,6 +130,7 @@ class SubscriptionCore:
         self.asked.pop(producer.outlet, None)
         producer.go_to(endpoint, attempt)
         producer.ahead = None
+        self.attempt = max(self.attempt, attempt)
         self.producers[producer.channel] = self.resuming[producer.outlet] = producer
         leaving = [] if before == producer.channel else [Leave(before)]
         return [*leaving, Listen(endpoint, producer.channel), self._subscribe(producer)]
@@ -218,6 +146,9 @@ class SubscriptionCore:
             if producer.open:  # else we have had all
                 self.fail(self._refused(why))
             return NOTHING
+        if answer.get("told") and "restored" in answer and self.went_back < producer.attempt:
+            self.told.go_back(answer["restored"])
+            self.went_back = producer.attempt
         if resuming is not None:
             return self._let_in(producer, answer, beaten) if not answer["ended"] else NOTHING
         self.answered_rows += answer.get("rows", 0)
@@ -232,11 +163,14 @@ class SubscriptionCore:
 
     def _let_in(self, producer: Producer, answer: Mapping[str, Any], beaten: int) -> Sequence[StreamCommand]:
         producer.lineage = answer.get("lineage", "")
+        if answer.get("told"):
+            producer.told, producer.counted, producer.sequence = True, producer.attempt, answer["from"]
         self.schema = Schema.from_json(answer["schema"])
         producer.process, producer.since = answer.get("process", 0), beaten
         sent = Format(self.schema, time=answer["time"])
         try:
-            producer.shown = visible_schema(sent, time_column(self.options.event_time, self.stream, self.schema.names))
+            shown = time_column(self.options.event_time, self.stream, self.schema.names) if self.options.event_time else wire.TIME
+            producer.shown = visible_schema(sent, shown)
             if not self.options.event_time and len(producer.shown) > len(self.schema.names):
                 producer.selected = self.schema.names
         except QueryError as error:
@@ -275,6 +209,8 @@ class SubscriptionCore:
             if not self.query:
                 self.held.append((header, body))
             return None, NOTHING
+        if producer.told and producer.attempt < self.attempt:
+            return None, NOTHING  # its query has recovered since, so it comes once more
         if header.kind < wire.CREDIT:
             if producer.ahead is not None and header.sequence > producer.sequence:
                 producer.ahead[header.sequence] = header, body
@@ -287,7 +223,11 @@ class SubscriptionCore:
             if producer.ahead and (following := producer.ahead.pop(producer.sequence, None)) is not None:
                 self.held.appendleft(following)
         if header.kind == wire.BATCH:
-            return self._batch(producer, header, body), self._owed(producer)
+            batch = self._batch(producer, header, body)
+            return batch if batch is None or batch.num_rows else None, self._owed(producer)
+        if header.kind == wire.BARRIER:
+            self._pass_mark(producer, header, wire.from_json(body))
+            return None, (self._grant(producer),)
         self._end(producer, header, body)
         return None, (self._grant(producer),) if header.kind == wire.END and self.recovers else NOTHING
 
@@ -320,8 +260,25 @@ class SubscriptionCore:
             self.fail(ClusterError(f"{self.described}: what came is no batch of {self.schema}: {error}"))
             return None
         producer.consumed += bytes_of(header, body)
+        if producer.told:
+            batch = self.told.new_of(producer.mark, batch)
         self.rows += batch.num_rows
         return batch if producer.selected is None else batch.select(producer.selected)
+
+    def _pass_mark(self, producer: Producer, header: Header, word: Mapping[str, Any]) -> None:
+        """A checkpoint was taken there; that one is committed which it names."""
+        producer.mark, producer.promised = word["number"], header.watermark
+        self.told.committed(word["committed"])
+        self._look_for_missing()
+
+    def _look_for_missing(self) -> None:
+        """Rows that should have come once more by now, and have not."""
+        if not self.told.ahead or self.options.on_slow == "drop":
+            return
+        watermark = min((each.promised for each in self.producers.values() if each.open), default=MAX_TIME)
+        if missing := self.told.missing(watermark):
+            said = f"{counted(missing, 'row')} that had been told did not come again after a recovery"
+            self.fail(ReplayMismatch(f"{self.described}: {said}: the query is no function of its input alone, or that was changed"))
 
     def _owed(self, producer: Producer) -> Sequence[StreamCommand]:
         """Credit, if it owes that."""
@@ -329,7 +286,8 @@ class SubscriptionCore:
 
     def _grant(self, producer: Producer) -> Send:
         producer.granted = producer.consumed
-        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=producer.consumed + self.window)
+        following, room = producer.sequence, producer.consumed + self.window
+        header = Header(wire.CREDIT, producer.channel, sequence=producer.consumed, record=room, created=following)
         return Send(producer.endpoint, header)
 
     def _end(self, producer: Producer, header: Header, body: Any) -> None:
@@ -337,6 +295,7 @@ class SubscriptionCore:
         match header.kind:
             case wire.END:
                 producer.open = False
+                self._look_for_missing()
             case wire.UNSUBSCRIBE:
                 if producer.open:  # else we have had all
                     self.fail(self._dropped() if not body else self._refused(wire.from_json(body)["why"]))
@@ -366,54 +325,6 @@ class SubscriptionCore:
         if self.token is not None and not self.rows:
             return QueryError(f"resume: {self.described}: {why}", "/resume")
         return ClusterError(f"{self.described}: {why}")
-
-    # Tokens
-
-    def position(self) -> ResumeToken:
-        """Where the program is: behind all that it has been given. Raises QueryError: it can be resumed nowhere; ClusterError: not yet."""
-        if not self.options.resumable:
-            raise QueryError(f"{self.described} has no tokens: subscribe with resumable=True", "/resumable")
-        if not self.query:
-            raise ClusterError(f"{self.described} has no token yet, for no query puts it out yet; read first")
-        there = sorted(self.producers.values(), key=lambda each: each.instance)
-        positions = tuple(Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)
-        return ResumeToken(self.query, self.epoch, self.stream, self.id, bool(self.options.event_time), positions)
-
-    def acknowledge(self, token: ResumeToken) -> Sequence[StreamCommand]:
-        """The program will not resume from before that token."""
-        if (token.query, token.epoch, token.stream, token.id) != (self.query, self.epoch, self.stream, self.id):
-            raise QueryError(f"{self.described}: the token is of another subscription", "/token")
-        reached = {each.instance: each.following for each in token.positions}
-        commands: list[StreamCommand] = []
-        for producer in self.producers.values():
-            following = reached.get(producer.instance, 0)
-            if following > producer.sequence:
-                raise QueryError(f"{self.described}: the token is of what has not been read here", "/token")
-            if following > producer.acknowledged:
-                producer.acknowledged = following
-                commands.append(Send(producer.endpoint, Header(wire.ACK, producer.channel, following)))
-        return commands
-
-    def full(self, channel: int, first: int) -> None:
-        """An instance sends nothing before we acknowledge more than number `first`: have we?"""
-        producer = self.producers.get(channel)
-        if producer is not None and producer.acknowledged <= first:
-            most = f"{self.options.budget_bytes} bytes (budget_bytes)"
-            self.fail(
-                ClusterError(
-                    f"{self.described}: more than {most} have come since the last token that was acknowledged: acknowledge more often"
-                )
-            )
-
-    @property
-    def has_ended(self) -> bool:
-        """Had the program taken all when it got the token from which it goes on?"""
-        return self.token is not None and all(each.ended for each in self.token.positions)
-
-    @property
-    def is_settled(self) -> bool:
-        """Has the stream ended, and has the program acknowledged that?"""
-        return not self.goes_on and self.broken is None and all(each.acknowledged >= each.sequence for each in self.producers.values())
 
     # What has become of the query
 
@@ -453,10 +364,6 @@ class SubscriptionCore:
         return None
 
     # Ending
-
-    def fail(self, error: CepError) -> None:
-        """Nothing more comes, and the stream has not ended."""
-        self.broken = self.broken or error
 
     def close(self) -> None:
         """The program does not read on."""

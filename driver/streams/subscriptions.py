@@ -14,8 +14,9 @@ from cep.errors import CepError, ClusterError, NotFound, QueryError
 from cep.transport.wire import Header
 from driver.rest import Rest, Unreachable
 from driver.streams.data_plane import DataPlane
+from driver.streams.producers import SubscriptionOptions
 from driver.streams.subscription import IDLE_NS, Subscription, unanswered
-from driver.streams.subscription_core import ANSWER_NS, SubscriptionOptions
+from driver.streams.subscription_core import ANSWER_NS
 
 
 class Subscriptions:

@@ -75,7 +75,8 @@ class Subscribers:
         """A new one, or one that the instance had at its old place."""
         instance = hosted.instance
         subscription = open_subscription(self.sockets, outlet, terms, _sent_until(hosted, outlet))
-        subscription.begin_anew(hosted.attempt)
+        restored = 0 if hosted.recovery is None else hosted.recovery.restored
+        subscription.begin_anew(hosted.attempt, restored, is_first=not restored and hosted.instance.state == "ready")
         self._file(hosted, outlet, subscription, now)
         for output in instance.outputs:
             if output.name == outlet.stream:
@@ -116,7 +117,11 @@ class Subscribers:
             subscription.terms = terms
             self._file(hosted, outlet, subscription, now)
             hosted.wake()
-        self._answer(terms.endpoint, header.channel, {**self._described(hosted, outlet, terms, subscription), "ended": ended})
+        answer = {**self._described(hosted, outlet, terms, subscription), "ended": ended}
+        if subscription is not None:
+            following = subscription.following(following, client_documents.read_count(document, "counted", 0))
+            answer |= subscription.going_on(following, client_documents.read_count(document, "attempt", 0))
+        self._answer(terms.endpoint, header.channel, answer)
         if subscription is not None:
             subscription.resume(following, client_documents.read_count(document, "acknowledged", following))
             subscription.pump()
@@ -242,7 +247,8 @@ def _why_not(outlet: Outlet, terms: Terms, document: Mapping[str, Any], followin
         return "another process has resumed this subscription"
     if not isinstance(subscription, KeptChannel):
         return ""
-    return subscription.why_not_from(client_documents.text(document, "lineage", ""), following)
+    lineage, counted = client_documents.text(document, "lineage", ""), client_documents.read_count(document, "counted", 0)
+    return subscription.why_not_from(lineage, following, counted)
 
 
 def _sent_until(hosted: InstanceHost, outlet: Outlet) -> int:

@@ -108,9 +108,18 @@ class SubscriptionChannel:
         self.closed = False  # its last element is in `held` or gone
         self.lineage = ""  # of its numbers
         self.is_full = False  # it waits for its client to acknowledge
+        self.is_late = False  # it is of late rows
 
-    def begin_anew(self, attempt: int) -> None:
-        """It is made for that attempt of its query."""
+    def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
+        """It is made for that attempt of its query, which goes on from checkpoint `restored`. `is_first`: it gets all of it."""
+
+    def following(self, number: int, counted: int) -> int:
+        """From which number on it sends to a client that waits for `number`, as they were counted in attempt `counted`."""
+        return number
+
+    def going_on(self, following: int, known: int) -> dict[str, Any]:
+        """What a client has to know that has heard of attempts up to `known`, and goes on from number `following`."""
+        return {}
 
     def resume(self, following: int, acknowledged: int) -> None:
         """The client has said which number it waits for, and which is the first that it may ask for again."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cep.errors import ClusterError, ProtocolError
 from cep.model.shapes import read_shape
-from cep.plan.checkpoints import Manifest
+from cep.plan.checkpoints import CheckpointNumber, Manifest
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport.endpoints import host_of
 from instance_manager.control.assignment_checks import Assignment, Restore
@@ -42,11 +42,12 @@ def _restore(hosted: InstanceHost, assignment: Assignment, from_: Restore) -> No
     """It gets what it had at the checkpoint. Raises ClusterError: that cannot be read."""
     assert hosted.recovery is not None
     archive, place = hosted.recovery.archive, f"{assignment.subquery}/{assignment.instance}"
-    pieces = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc))).pieces
+    manifest = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc)))
+    pieces = manifest.pieces
     if place not in pieces:
         raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
     data = archive.read(pieces[place].piece, pieces[place].crc)
-    restore(hosted, states_in(data), {str(each["id"]) for each in assignment.subscriptions})
+    restore(hosted, states_in(data), {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed)
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

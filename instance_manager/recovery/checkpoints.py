@@ -18,9 +18,7 @@ from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import kept_of, piece_of, sinks_of
 
-#: So much may wait for a commit at an instance before it asks for one, whatever the interval.
-EARLY_BYTES = 8 << 20
-#: Likewise, of what its publishers have sent and keep until then.
+#: Of what publishers have sent and keep until a commit, so much makes an instance ask for one.
 EARLY_RECEIVED_BYTES = 64 << 20
 
 #: Does a piece of work beside the engine's thread.
@@ -107,7 +105,7 @@ class Checkpoints:
         ended = hosted.instance.state == "ended"
         waiting = _waiting(hosted)
         own.covered = not ended or all(each.is_delivered for each in waiting)
-        own.wants = own.pressing or sum(each.behind_bytes for each in kept_of(hosted)) > EARLY_BYTES
+        own.wants = own.pressing or any(each.presses for each in kept_of(hosted))
         own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
 
     def _take(self, hosted: InstanceHost, packed: int) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from cep.dataflow.channel import Credit
 from cep.elements import LAST, MIN_TIME, Batch, CheckpointBarrier, Element, Fail, Idle, Stop, Watermark
@@ -22,9 +22,19 @@ from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 
+#: So much may wait for a commit at a subscription before it asks for one.
+EARLY_BYTES = 8 << 20
 DROPPED = "this subscription was silent for too long and was dropped"
 #: Header, body, rows.
 Message = tuple[Header, Any, int]
+
+
+class Restored(NamedTuple):
+    """An attempt goes on from checkpoint `number`, whose mark is element `sequence`."""
+
+    attempt: int
+    number: int
+    sequence: int
 
 
 class KeptChannel(SubscriptionChannel):
@@ -37,8 +47,9 @@ class KeptChannel(SubscriptionChannel):
         self.is_over = False  # it was stopped, or has failed
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
         self.unconfirmed_bytes = 0
+        self.restores: list[Restored] = []  # of one that is told at once
 
-    def begin_anew(self, attempt: int) -> None:
+    def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
         """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
         self.answered = attempt == 0
 
@@ -121,8 +132,14 @@ class KeptChannel(SubscriptionChannel):
 
     def grant(self, header: Header) -> None:
         super().grant(header)
-        while not self.terms.resumable and self.unconfirmed and self.unconfirmed[0][1] <= self.client.consumed:
+        while not self.terms.resumable and self.unconfirmed and self._is_confirmed(header.created):
             self._confirm()
+
+    def _is_confirmed(self, following: int) -> bool:
+        """Has the client the oldest of what was sent? It says the number of the element that it takes next, for an element without rows
+        costs no credit; a query that reads this one says what it has consumed."""
+        (header, *_), sent = self.unconfirmed[0]
+        return sent <= self.client.consumed if self.terms.reader else header.sequence < following
 
     def acknowledge(self, following: int) -> None:
         while self.unconfirmed and self.unconfirmed[0][0][0].sequence < following:
@@ -159,8 +176,8 @@ class KeptChannel(SubscriptionChannel):
                 self._keep(message)
         self.answered = True
 
-    def why_not_from(self, lineage: str, following: int) -> str:
-        """Why a client cannot go on from that number; empty: it can."""
+    def why_not_from(self, lineage: str, following: int, counted: int = 0) -> str:
+        """Why a client cannot go on from that number, as they were counted in attempt `counted`; empty: it can."""
         first = next((each[0].sequence for each in self.kept()), self.sequence)
         if following and lineage != self.lineage:
             return DROPPED
@@ -171,6 +188,11 @@ class KeptChannel(SubscriptionChannel):
                 f"what was sent before element {first} is not kept any more, for it was acknowledged, and element {following} is asked for"
             )
         return ""
+
+    @property
+    def presses(self) -> bool:
+        """Does so much wait for a commit that there should be one, whatever the interval?"""
+        return self.behind_bytes > EARLY_BYTES
 
     @property
     def is_covered(self) -> bool:
@@ -195,8 +217,8 @@ class KeptChannel(SubscriptionChannel):
         yield from self.held
         yield from (each for each in self.behind if not isinstance(each, int))
 
-    def restore(self, messages: Iterable[Message]) -> None:
-        """Those of a checkpoint that is committed."""
+    def restore(self, messages: Iterable[Message], attempt: int, number: int) -> None:
+        """Those of checkpoint `number`, which is committed and from which that attempt goes on."""
         for header, body, rows in messages:
             self.held.append((header._replace(channel=self.id), body, rows))
             self.held_bytes += len(body or b"")

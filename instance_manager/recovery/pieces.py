@@ -27,7 +27,7 @@ from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost
-from instance_manager.recovery.kept import KeptChannel
+from instance_manager.recovery.kept import KeptChannel, Restored
 
 _MAGIC = b"CEPPIECE"
 _LENGTH = struct.Struct("<Q")
@@ -60,7 +60,7 @@ def _states(hosted: InstanceHost) -> Iterator[State]:
 def _described(subscription: KeptChannel) -> dict[str, Any]:
     counts = [subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped]
     own = {"stream": subscription.name, "terms": asdict(subscription.terms), "time": subscription.format.time, "counts": counts}
-    return own | {"closed": subscription.closed, "lineage": subscription.lineage}
+    return own | {"closed": subscription.closed, "lineage": subscription.lineage, "restores": subscription.restores}
 
 
 def _messages(subscription: KeptChannel) -> pa.RecordBatch:
@@ -100,9 +100,12 @@ def states_in(piece: bytes) -> list[State]:
     return found
 
 
-def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[str]) -> None:
-    """Makes of a new instance what the piece says. `wanted`: the subscriptions that there are; others have been given up since."""
+def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[str], number: int) -> None:
+    """Makes of a new instance what the piece of checkpoint `number` says. `wanted`: the subscriptions that there are; others have been
+    given up since."""
     instance = hosted.instance
+    assert hosted.recovery is not None
+    hosted.recovery.restored = number
     for node in instance.nodes:
         if isinstance(node.operator, AggregateOperator):
             node.operator.spec.warm(restored=True)
@@ -139,6 +142,10 @@ def _drop(hosted: InstanceHost, stream: str, ids: Collection[str]) -> None:
 
 def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted: Collection[str]) -> None:
     there = {each.terms.id: each for each in kept_of(hosted)}
+    own = hosted.recovery
+    assert own is not None
+    for each in there.values():  # unless it was there at the checkpoint already
+        each.begin_anew(own.attempt, own.restored)
     subscription: KeptChannel | None = None
     for state in states:
         if state.operator:
@@ -150,7 +157,8 @@ def _restore_subscriptions(hosted: InstanceHost, states: Iterable[State], wanted
                 _take(subscription, found)
         elif state.part == "kept" and subscription is not None:
             rows = state.rows.to_pylist()
-            subscription.restore((wire.unpack(each["header"]), each["body"], each["rows"]) for each in rows)
+            messages = ((wire.unpack(each["header"]), each["body"], each["rows"]) for each in rows)
+            subscription.restore(messages, own.attempt, own.restored)
 
 
 def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
@@ -161,3 +169,4 @@ def _take(subscription: KeptChannel, found: Mapping[str, Any]) -> None:
     subscription.format = Format(subscription.format.schema, 0, TIME if found["time"] else "")
     subscription.sent_until, subscription.sequence, subscription.rows, subscription.dropped = found["counts"]
     subscription.closed = found["closed"]
+    subscription.restores = [Restored(*each) for each in found["restores"]]

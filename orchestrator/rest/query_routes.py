@@ -227,7 +227,10 @@ def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
 def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
     """Is that move over, however?"""
     record = state.queries.get(name)
-    return True if record is None or is_over(record.state) or record.move is None or record.move.number > number else None
+    if record is None or is_over(record.state):
+        return True
+    there = record.move is None or record.move.number > number
+    return True if there and record.state != "recovering" else None
 
 
 async def _detail(api: Api, name: str) -> dict[str, Any]:

@@ -142,7 +142,7 @@ def _query() -> dict[str, Any]:
         "rebalance": {"enum": list(REBALANCE)},
         "windows_per_row_max": {"type": "integer", "minimum": 1},
         "hosts": {"anyOf": [{"enum": list(HOSTS)}, {"type": "integer", "minimum": 1}]},
-        "recover": {"enum": [each for each in RECOVER if each != "at-once"]},
+        "recover": {"enum": list(RECOVER)},
         "checkpoint": _DURATION,
         "state_bytes_max": {"type": ["integer", "null"], "minimum": 1},
     }

@@ -110,7 +110,8 @@ def _moved(record: QueryRecord) -> dict[str, Any] | None:
     """The last move of an instance."""
     if not record.moves:
         return None
-    return {"number": record.moves, "under_way": "" if record.move is None else record.move.described, "refused": record.refused}
+    under_way = record.reason if record.state == "recovering" else "" if record.move is None else record.move.described
+    return {"number": record.moves, "under_way": under_way, "refused": record.refused}
 
 
 def _read(state: ClusterState, record: QueryRecord, stream: str, feed: Feed) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class ClusterState(ClusterModel):
             case MoveBuckets(name, head, table):
                 return self._deployments.reroute(name, head, table)
             case MoveInstance(name, subquery, index, im):
-                return self._deployments.relocate(name, subquery, index, im)
+                return self._deployments.relocate(name, subquery, index, im, now)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DiscardNode(path):

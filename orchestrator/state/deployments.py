@@ -6,7 +6,7 @@ anything has changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -126,7 +126,7 @@ class Deployments:
         if record.move is not None:
             raise Conflict(f"buckets of {head} of query {name!r} cannot move now: {record.move.described}; wait until it is there")
         if recovers(self.model.plans[name]):
-            raise Conflict(f"buckets of query {name!r} cannot move: it recovers, and such queries do not move yet")
+            raise Conflict(f"buckets of query {name!r} cannot move: it recovers, and its buckets stay where they are; its instances move")
         check_table(self.model.plans[name], head, table)
         present = self.model.table(name, head)
         if self.model.is_moving(record, head):
@@ -135,9 +135,16 @@ class Deployments:
             self.model.tables[name][head] = BucketTable(present.version + 1, table)
         return [name]
 
-    def relocate(self, name: str, subquery: str, index: int, im: str) -> list[str]:
-        """Raises NotFound, and what `moves.begun` does."""
-        self.model.queries[name] = moves.begun(self.model, self.model.query(name), subquery, index, im)
+    def relocate(self, name: str, subquery: str, index: int, im: str, now: Now) -> list[str]:
+        """Raises NotFound, and what `moves.begun` does. A query that recovers goes on from its last checkpoint, with the instance there."""
+        record = self.model.query(name)
+        if recovers(self.model.plans[name]):
+            moves.checked(self.model, record, subquery, index, im)
+            if im not in recovery.refuges(self.model):
+                raise Conflict(f"{subquery}/{index} of query {name!r} cannot move to {im!r} now: its process is gone; another one may come")
+            self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, {(subquery, index): im})
+        else:
+            self.model.queries[name] = moves.begun(self.model, record, subquery, index, im)
         return [name]
 
     def release_due(self, now: Now) -> list[str]:
@@ -207,9 +214,10 @@ class Deployments:
             raise Conflict(f"query {name!r} is {record.state}: it cannot {signal} now")
         self._enter(record, target, now)
 
-    def _enter(self, record: QueryRecord, state: str, now: Now) -> None:
+    def _enter(self, record: QueryRecord, state: str, now: Now, places: Mapping[tuple[str, int], str] | None = None) -> None:
+        """`places`: where instances are to be in the next attempt."""
         if state == "recovering":
-            record = self._recover(record, now)
+            record = self._recover(record, now, places)
         desired = "run" if state == "ready" and record.start else DESIRED.get(state)
         entered = record.entered(state, now, desired)
         if state == "failed":
@@ -222,9 +230,9 @@ class Deployments:
             self.release_at[record.name] = now.steady + self._keep_s(entered)
         self.model.queries[record.name] = entered
 
-    def _recover(self, record: QueryRecord, now: Now) -> QueryRecord:
+    def _recover(self, record: QueryRecord, now: Now, places: Mapping[tuple[str, int], str] | None) -> QueryRecord:
         """The next attempt: all its instances are made anew."""
-        going_on, plan = recovery.next_attempt(self.model, record, now)
+        going_on, plan = recovery.next_attempt(self.model, record, now, places)
         self.model.is_placed_anew(plan, physical.to_json(plan))
         return going_on
 

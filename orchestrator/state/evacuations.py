@@ -4,7 +4,8 @@
 2. What it has moves away, of each query one instance at a time, to where there is least.
 3. A query with an instance that cannot move at all fails at once, for waiting would not help. One with an instance that could move
    and is still there at the end of `PATIENCE_S` fails then. Both say so, and why. One that has ended does not move, and nothing waits
-   for it but the end of its query.
+   for it but the end of its query. A query that recovers goes as a whole, from its last checkpoint (`recovery`), and stays while there
+   is no other host; after a loss it may be there again for as long.
 4. It is over when the host is gone, with its instance managers, or has joined anew, as another agent.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cep.errors import Conflict, NotFound, QueryError
+from cep.plan.checkpoints import recovers
 from cep.plan.moving import why_it_stays
 from cep.plan.physical import Instance
 from orchestrator.records import Evacuation, FailureCause, InstanceManager, Now, QueryRecord
@@ -75,8 +77,8 @@ def failure(model: ClusterModel, record: QueryRecord, now: Now) -> FailureCause 
 
 def onward(model: ClusterModel, record: QueryRecord) -> QueryRecord:
     """The query with the next of its instances that has to leave on its way, if one can be now."""
-    if record.state != "running" or record.move is not None:
-        return record
+    if record.state != "running" or record.move is not None or recovers(model.plans[record.name]):
+        return record  # what recovers goes as after a loss (`recovery`)
     for instance in _leaving(model, record):
         if _has_ended(model, record, instance):
             continue  # a move would be given up, again and again, and keep the others here

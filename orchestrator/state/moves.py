@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from cep.config import instance_node
 from cep.errors import Conflict, QueryError
+from cep.plan.checkpoints import recovers
 from cep.plan.moving import heads, why_it_stays
 from cep.plan.physical import Instance, PhysicalPlan, Worker
 from orchestrator.records import Evacuation, InstanceManager, QueryRecord, Relocation, Status
@@ -42,11 +43,17 @@ def begun(state: ClusterView, record: QueryRecord, subquery: str, index: int, im
         QueryError: there is no such instance or instance manager, or it is one that cannot move.
         Conflict: not now.
     """
-    instance = _named(state, state.plans[record.name], subquery, index, im)
-    _check_now(state, record, instance, im)
+    instance = checked(state, record, subquery, index, im)
     number, there = record.moves + 1, state.managers[im]
     move = Relocation(number, subquery, index, instance.im, im, there.endpoint, there.process)
     return replace(record, moves=number, refused="", move=move)
+
+
+def checked(state: ClusterView, record: QueryRecord, subquery: str, index: int, im: str) -> Instance:
+    """The instance that is to move. Raises as `begun` does."""
+    instance = _named(state, state.plans[record.name], subquery, index, im)
+    _check_now(state, record, instance, im)
+    return instance
 
 
 def _named(state: ClusterView, plan: PhysicalPlan, subquery: str, index: int, im: str) -> Instance:
@@ -58,7 +65,7 @@ def _named(state: ClusterView, plan: PhysicalPlan, subquery: str, index: int, im
         raise QueryError(f"{subquery} has instances 0 to {len(there) - 1}, got {index}", "/instance")
     if im not in state.managers:
         raise QueryError(f"there is no instance manager {im!r}; there is {', '.join(sorted(state.managers))}", "/im")
-    why = why_it_stays(plan, subquery)
+    why = None if recovers(plan) else why_it_stays(plan, subquery)  # that goes on elsewhere as after a loss
     if why is not None:
         raise QueryError(f"{subquery}/{index} of query {plan.query.name!r} cannot move: {why}", "/subquery")
     return there[index]

@@ -2,11 +2,15 @@
 
 Parallelism stays: the place of an instance whose process is gone goes to a living instance manager, the one with the fewest instances of
 the query, then of all. All instances begin the attempt, from the last checkpoint.
+
+So go moves of its instances, too: one that was asked for, and all from a host that is being left. Nothing has died then, and the next
+attempt has other places.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,15 +26,36 @@ SUSPECT_MAX = 100  # of the processes that a query has lost since its last check
 
 def loss(model: ClusterModel, record: QueryRecord, now: Now) -> frozenset[str]:
     """The signal of what has happened to it: none, a loss from which it can go on, or a failure."""
-    if not why(model, record, now) or missing(model, record).keys() != certainly_lost(model, record, now).keys():
+    if missing(model, record).keys() != certainly_lost(model, record, now).keys():
         return frozenset()  # those that may come yet have places there
+    if not _what_broke(model, record, now):
+        return frozenset(("loss",)) if _hosts_left(model, record) else frozenset()
     if strikes(model, record) > STRIKES_MAX or has_killed(model, record):
         return frozenset(("failure",))
-    return frozenset(("loss",)) if model.living() else frozenset()
+    return frozenset(("loss",)) if refuges(model) else frozenset()
 
 
 def why(model: ClusterModel, record: QueryRecord, now: Now) -> str:
     """What it has to recover from; empty: nothing."""
+    leaving = ", ".join(f"host {host!r} is leaving" for host in _hosts_left(model, record))
+    return _what_broke(model, record, now) or leaving
+
+
+def refuges(model: ClusterModel) -> dict[str, InstanceManager]:
+    """The instance managers where a next attempt may be: those of hosts that are not being left; where there are none now, of any."""
+    living = model.living()
+    return {im: manager for im, manager in living.items() if manager.host not in model.leaving} or living
+
+
+def _hosts_left(model: ClusterModel, record: QueryRecord) -> list[str]:
+    """Hosts that are leaving, and on which it has instances that could be elsewhere."""
+    if not model.leaving or all(manager.host in model.leaving for manager in refuges(model).values()):
+        return []
+    there = (model.managers.get(instance.im) for instance in model.plans[record.name].instances)
+    return sorted({manager.host for manager in there if manager is not None and manager.host in model.leaving})
+
+
+def _what_broke(model: ClusterModel, record: QueryRecord, now: Now) -> str:
     lost = certainly_lost(model, record, now)
     if lost:
         return "; ".join(lost[im] for im in sorted(lost))
@@ -59,10 +84,13 @@ def has_killed(model: ClusterModel, record: QueryRecord) -> bool:
     return len(blame.deaths.keys() & suspect) >= DEATHS_MAX
 
 
-def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[QueryRecord, PhysicalPlan]:
-    """The query as it goes on, and its plan."""
-    living = model.living()
-    plan = _placed(model, model.plans[record.name], living)
+def next_attempt(
+    model: ClusterModel, record: QueryRecord, now: Now, asked: Mapping[tuple[str, int], str] | None = None
+) -> tuple[QueryRecord, PhysicalPlan]:
+    """The query as it goes on, and its plan. `asked`: where instances are to be, (subquery, index) -> instance manager."""
+    living, places = refuges(model), dict(asked or {})
+    plan = _placed(model, model.plans[record.name], living, places)
+    moving = ", ".join(f"{subquery}/{index} moves to {im!r}" for (subquery, index), im in places.items())
     checkpoints = model.checkpoints.get(record.name)
     going_on = replace(
         record,
@@ -71,7 +99,7 @@ def next_attempt(model: ClusterModel, record: QueryRecord, now: Now) -> tuple[Qu
         restore=None if checkpoints is None else checkpoints.committed,
         strikes=strikes(model, record),
         suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
-        reason=why(model, record, now),
+        reason=why(model, record, now) or moving,
         hosts={instance.im: living[instance.im].process for instance in plan.instances},
     )
     return going_on, plan
@@ -81,13 +109,15 @@ def _wish(record: QueryRecord) -> str:
     return record.wish if record.state == "recovering" else "ready" if record.state == "deploying" else record.state
 
 
-def _placed(model: ClusterModel, plan: PhysicalPlan, living: dict[str, InstanceManager]) -> PhysicalPlan:
+def _placed(
+    model: ClusterModel, plan: PhysicalPlan, living: dict[str, InstanceManager], asked: Mapping[tuple[str, int], str]
+) -> PhysicalPlan:
     here = Counter(instance.im for instance in plan.instances)
     room = {worker.im: worker.capacity for worker in model.workers()}
     for instance in plan.instances:
-        im = instance.im
+        im = asked.get((instance.subquery, instance.index), instance.im)
         if im not in living:
-            im = min(living, key=lambda each: (here[each], -room[each], each))
+            im = min(living, key=lambda each: (here[each], -room.get(each, 0.0), each))
             here[im] += 1
         manager = living[im]  # perhaps another process of that id
         worker = Worker(im, manager.node, manager.core, manager.endpoint, host=manager.host)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cep.world.rings import Rings
-from driver import TIME, LocalCluster, Query, QueryError, Running, col, count, files, stream, sum_, window_start
+from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
 from tests.support.visits import visits
 from tests.support.waiting import until
 
@@ -85,10 +85,12 @@ def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalClu
         cluster.deploy(made)
 
 
-@pytest.mark.parametrize("kills", [1, 2])
-def test_answers_are_those_of_a_run_in_which_nothing_died(cluster: LocalCluster, records: str, expected: list[Any], kills: int) -> None:
-    name = f"killed{kills}"
-    running = cluster.deploy(query(name, records, recover="on-commit", checkpoint="100ms"), start=False)
+@pytest.mark.parametrize(("kills", "recover"), [(1, "on-commit"), (2, "on-commit"), (2, "at-once")])
+def test_answers_are_those_of_a_run_in_which_nothing_died(
+    cluster: LocalCluster, records: str, expected: list[Any], kills: int, recover: str
+) -> None:
+    name = f"killed{kills}{recover}"
+    running = cluster.deploy(query(name, records, recover=recover, checkpoint="100ms"), start=False)
     found = running.subscribe(f"{name}.out")
     running.start()
     for number in range(kills):
@@ -180,3 +182,119 @@ def test_nothing_is_left_of_rings_of_queries_that_are_over(cluster: LocalCluster
     assert [log for ring in rings.orphaned() for log in rings.logs(ring)]
     running.stop()
     until(lambda: not rings.orphaned())
+
+
+# --- told at once ------------------------------------------------------------------------------------------
+
+
+def test_rows_that_were_taken_before_any_checkpoint_do_not_come_again(cluster: LocalCluster, records: str, expected: list[Any]) -> None:
+    """No checkpoint is due before its end, so all is made once more, and the program has some of it."""
+    running = cluster.deploy(query("early", records, recover="at-once", checkpoint="1h"), start=False)
+    found = running.subscribe("early.out")
+    running.start()
+    first = found.next_batch(60)
+    assert first is not None and commits(running) == 0
+    taken = list(zip(*(column.to_pylist() for column in first.columns), strict=True))
+    kill(cluster, "im-0")
+    assert sorted(taken + rows_of(found)) == expected
+    assert running.status()["recovery"]["attempts"] >= 1
+
+
+def per_key(name: str) -> Query:
+    read = stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s")
+    made = Query(name).source(read).aggregate("w", TIME("10s"), by="key", start=window_start(), n=count())
+    return made.output(f"{name}.out").options(parallelism=2, recover="at-once", checkpoint="1h")
+
+
+def test_what_was_published_comes_out_though_no_checkpoint_is_due_and_is_sent_once_more(cluster: LocalCluster) -> None:
+    """A subscription that came while it ran hears as soon as a checkpoint covers that it is there, and is told at once from then on."""
+    running = cluster.deploy(per_key("live"), start=False)
+    first = running.subscribe("live.out")
+    running.start()
+    batches, rows = 90, 500
+    with cluster.publisher("live.in") as out:
+        found, late = list[dict[str, Any]](), None
+        for batch in range(batches):
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+            if batch == 30:
+                before = commits(running)
+                found += first.next_batch(60).to_pylist()
+                assert commits(running) == before, "it did not wait for one"
+                kill(cluster, running.status()["placed"][0]["im"])
+            if batch == 60:
+                late = running.subscribe("live.out")
+                with cluster.publisher("live.in", name="another"):
+                    pass  # it asks for a checkpoint
+    for each in first:
+        found += each.to_pylist()
+    answers = Counter((row["start"], row["key"], row["n"]) for row in found)
+    assert sum(n * times for (_, _, n), times in answers.items()) == batches * rows and set(answers.values()) == {1}
+    assert late is not None and Counter((row["start"], row["key"], row["n"]) for each in late for row in each.to_pylist()) <= answers
+    assert running.status()["recovery"]["attempts"] >= 1
+
+
+def test_tokens_of_such_a_query(cluster: LocalCluster) -> None:
+    """What a token covers, a checkpoint covers: rows of a resumable subscription come when one is committed."""
+    running = cluster.deploy(per_key("resumed").options(checkpoint="100ms"), start=False)
+    subscription = running.subscribe("resumed.out", resumable=True)
+    running.start()
+    with cluster.publisher("resumed.in") as out:
+        out.send([{"t": i * 10, "key": i % 7} for i in range(20_000)])
+        await_commit(running, commits(running))
+        batch = subscription.next_batch(60)
+        assert batch is not None
+        found, token = batch.to_pylist(), subscription.token()
+        kill(cluster, running.status()["placed"][0]["im"])
+        again = running.subscribe("resumed.out", resumable=True, resume=token)
+    for each in again:
+        found += each.to_pylist()
+    answers = Counter((row["start"], row["key"], row["n"]) for row in found)
+    assert sum(n for _, _, n in answers) == 20_000 and set(answers.values()) == {1}
+
+
+def test_answers_that_could_not_be_made_again_are_refused_by_name(cluster: LocalCluster) -> None:
+    read = stream("clocked.in", t="timestamp[ms]", event_time="t", disorder="1s")
+    made = Query("clocked").source(read).map("stamp", t=col("t"), at=now()).output("clocked.out")
+    with pytest.raises(QueryError, match=r"operator 'stamp' uses now\(\).*take 'on-commit'"):
+        cluster.deploy(made.options(recover="at-once"))
+
+
+# --- moves ---------------------------------------------------------------------------------------------------------------
+
+
+def moved(running: Running, place: dict[str, Any], im: str) -> bool:
+    """False: it could not now, for the query recovers just then, or no process is there."""
+    try:
+        running.move(place["subquery"], place["instance"], im)
+    except (Conflict, QueryError) as error:
+        assert any(why in str(error) for why in ("only while it is running", "its process is gone", "there is no instance manager"))
+        return False
+    return True
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_instances_move_while_rows_come_and_their_managers_die(cluster: LocalCluster, recover: str) -> None:
+    name, rows = f"moved-{recover}", 500
+    running = cluster.deploy(per_key(name).options(recover=recover, checkpoint="100ms"), start=False)
+    found = running.subscribe(f"{name}.out")
+    running.start()
+    with cluster.publisher(f"{name}.in") as out:
+        for batch in range(60):
+            out.send([{"t": i * 10, "key": i % 7} for i in range(batch * rows, (batch + 1) * rows)])
+            if batch % 20 == 10:
+                place = running.status()["placed"][0]
+                there = sorted(each["id"] for each in cluster.instance_managers())
+                target = there[(there.index(place["im"]) + 1) % len(there)]
+                until(lambda place=place, target=target: moved(running, place, target))
+                if batch == 30:
+                    kill(cluster, target)
+    answers = Counter((row["start"], row["key"], row["n"]) for each in found for row in each.to_pylist())
+    assert sum(n * times for (_, _, n), times in answers.items()) == 60 * rows and set(answers.values()) == {1}
+    assert running.status()["recovery"]["attempts"] >= 4
+
+
+def test_buckets_stay_and_it_is_said_why(cluster: LocalCluster) -> None:
+    running = cluster.deploy(per_key("stays"))
+    with pytest.raises(Conflict, match="its buckets stay where they are; its instances move"):
+        running.rebalance([0] * 4096)
+    running.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -81,8 +80,8 @@ class TestPlanted:
     def test_an_outlet_that_does_not_wait_for_its_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
         restore = KeptChannel.restore
 
-        def eager(self: KeptChannel, messages: Iterable[Any]) -> None:
-            restore(self, messages)
+        def eager(self: KeptChannel, *given: Any) -> None:
+            restore(self, *given)
             self.answered = True
             self.client.grant(0, 1 << 30, 0)
             self.pump()

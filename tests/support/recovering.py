@@ -13,6 +13,11 @@ from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
 #: The program that publishes is killed right behind an instance manager, so that what it has sent since is in its ring alone.
 PROGRAMS = [Fault(("kill instance manager", "kill writer")[i % 2], ms * MS) for i, ms in enumerate((500, 10, 1200, 5, 900, 20, 700, 2))]
+#: One recovery behind the other, and processes that sleep through some of them.
+OFTEN = [
+    Fault(("kill instance manager", "kill instance manager", "freeze briefly")[i % 3], after_ms * MS)
+    for i, after_ms in enumerate((300, 250, 30, 300, 200, 50, 400, 300, 20, 500, 250, 60, 300, 300, 40, 600, 300, 30))
+]
 #: Twice the whole cluster, ZooKeeper too, the second time perhaps before it has come back.
 COLD = [Fault(EVERYTHING, after_ms * MS) for after_ms in (800, 5_000)]
 #: Seeds of queries that recover (`simulation.workload`).
@@ -24,6 +29,11 @@ PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800)
 def killed(seed: int, resumes: bool = False) -> SeedRun:
     """`resumes`: its readers die too, and others go on from their tokens."""
     return run_seed(seed, ScheduleTrace(), KILLS, resumes)
+
+
+def told_at_once(seed: int, faults: Sequence[Fault] | None = KILLS, resumes: bool = False) -> SeedRun:
+    """The same of a query that tells its answers as they are made."""
+    return run_seed(seed, ScheduleTrace(), faults, resumes, at_once=True)
 
 
 def first_wrong(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS, resumes: bool | None = False) -> str:

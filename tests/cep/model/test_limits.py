@@ -14,7 +14,7 @@ from cep.model.duration import parse_duration
 from cep.model.limits import HELD_BYTES_MAX, KEEP_S_MAX, SPAN_US_MAX, checked_endpoint
 from cep.model.query import options_from_json
 from cep.model.streams import TextFiles
-from driver.streams.subscription_core import SubscriptionOptions
+from driver.streams.producers import SubscriptionOptions
 from instance_manager.clients.subscriptions import Terms
 from orchestrator.rest.models import MoveRequest, OpeningOf, RebalanceRequest, SubscriptionRequest
 

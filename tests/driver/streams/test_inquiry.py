@@ -9,7 +9,8 @@ import pytest
 from cep.errors import QueryFailed
 from driver.streams.data_plane import DataPlane
 from driver.streams.inquiry import Inquiry
-from driver.streams.subscription_core import SubscriptionCore, SubscriptionOptions
+from driver.streams.producers import SubscriptionOptions
+from driver.streams.subscription_core import SubscriptionCore
 
 
 class Orchestrator:

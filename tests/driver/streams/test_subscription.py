@@ -19,8 +19,9 @@ from cep.transport.wire import Format, Header
 from driver.rest import Rest
 from driver.streams.background import Aside
 from driver.streams.data_plane import DataPlane
+from driver.streams.producers import Producer, SubscriptionOptions
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import WORD, Producer, SubscriptionOptions
+from driver.streams.subscription_core import WORD
 from driver.streams.subscriptions import Subscriptions
 from tests.support.waiting import HANG_S
 

@@ -17,8 +17,9 @@ from cep.model.schema import INT64, Schema
 from cep.transport import wire
 from cep.transport.wire import Format, Header
 from driver.streams.commands import NOTHING, Coalesce, Leave, Listen, Send, StreamCommand
-from driver.streams.subscription_core import ANSWER_NS, SMALL_BYTES, Producer, SubscriptionCore, SubscriptionOptions
-from driver.streams.tokens import Position, ResumeToken
+from driver.streams.producers import Producer, SubscriptionOptions
+from driver.streams.resuming.tokens import Position, ResumeToken
+from driver.streams.subscription_core import ANSWER_NS, SMALL_BYTES, SubscriptionCore
 
 OURS, OLD, NEW = "ipc:///us", "ipc:///old", "ipc:///new"
 SCHEMA = Schema.of({"i": "int64"})
@@ -149,7 +150,8 @@ def test_credit_goes_back_once_an_eighth_of_the_window_is_owed() -> None:
     granted = [made.take(*rows(producer, n))[1] for n in range(4)]
     consumed = 2 * size
     assert granted[0] == granted[2] == NOTHING
-    assert granted[1] == (Send(OLD, Header(wire.CREDIT, producer.channel, consumed, record=consumed + made.window)),)
+    credit = Header(wire.CREDIT, producer.channel, consumed, record=consumed + made.window, created=2)
+    assert granted[1] == (Send(OLD, credit),)
     assert made.rows == 4 and granted[3] != NOTHING
 
 

@@ -66,7 +66,7 @@ class Reader:
         preparation = Preparation(config, self.sockets, self.loop.inbox, self.loop.meter)
         self.hosted: InstanceHost = preparation.prepare(self.plan, Assignment("q", "SQ1", 0, 1, (0, 0), "ready", attempt=attempt), 1, {})
         if piece:
-            restore(self.hosted, states_in(piece), ())
+            restore(self.hosted, states_in(piece), (), 0)
         self.entry = ChannelId.entry("q", "events", 0, 1, attempt).id
         self.loop.ask(AddInstance(self.hosted))
         self.loop.ask(RunInstance(self.hosted.key))

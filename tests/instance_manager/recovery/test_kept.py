@@ -74,7 +74,17 @@ def test_what_a_client_has_taken_is_kept_until_it_is_acknowledged() -> None:
 
 
 def test_credit_confirms_where_nothing_is_resumed() -> None:
+    """By the number of the element that the client takes next: what has no rows costs no credit, and may be on its way."""
     kept, _ = made()
+    covered(kept, 3)
+    kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY, created=2))
+    assert not kept.is_delivered and kept.first_unconfirmed == 2
+    kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY, created=3))
+    assert kept.is_delivered
+
+
+def test_a_query_that_reads_this_one_confirms_by_what_it_has_consumed() -> None:
+    kept, _ = made(reader="v")
     covered(kept, 3)
     kept.grant(Header(wire.CREDIT, kept.id, PLENTY >> 1, record=PLENTY))
     assert kept.is_delivered
@@ -103,7 +113,7 @@ def test_one_that_goes_on_at_the_next_attempt_may_be_killed_before_it_acknowledg
     before, _ = made(resumable=True)
     covered(before, 4)
     kept, sent = made(resumable=True)
-    kept.restore(list(before.kept()))
+    kept.restore(list(before.kept()), 1, 5)
     kept.sequence = before.sequence
     kept.resume(3, 1)  # it has taken 0 to 2, and a token behind 0 is the last one acknowledged
     kept.grant(Header(wire.CREDIT, kept.id, 0, record=PLENTY))

@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from orchestrator.state.events import ClusterCommand, Delete, Put
+import pytest
+
+from cep.errors import Conflict, QueryError
+from orchestrator.records import InstanceManager, Status
+from orchestrator.state.evacuations import LOOK_S, PATIENCE_S
+from orchestrator.state.events import (
+    ClusterCommand,
+    Delete,
+    EvacuateHost,
+    HostsSeen,
+    ManagerDied,
+    MoveBuckets,
+    MoveInstance,
+    Put,
+    StatusesSeen,
+    Tick,
+)
 from tests.orchestrator.state.test_cluster_state import IMS, TIMEOUT_S, Cluster, manager, query
+from tests.orchestrator.state.test_evacuations import host, on_host
 
 
 class WithoutDisk(Cluster):
@@ -14,6 +31,10 @@ class WithoutDisk(Cluster):
 
     def obey(self, commands: Iterable[ClusterCommand]) -> None:
         super().obey(each for each in commands if isinstance(each, Put | Delete))
+
+    def says(self, im: str, key: str, state: str, cause: str | None = None, rows: int = 0) -> None:
+        record = self.state.queries["per-ip"]
+        self.do(StatusesSeen(im, {key: Status(record.epoch, state, cause, {}, attempt=record.attempt)}))
 
 
 def started_anew(*ims: str) -> WithoutDisk:
@@ -54,3 +75,126 @@ def test_without_any_it_waits() -> None:
     assert cluster.state_of() == "running"
     cluster.see(im_1=manager("im-1", pid=2))
     assert cluster.state_of() == "recovering" and places(cluster) == {"im-1"}
+
+
+# --- moves: it goes on from its last checkpoint, at other places ----------------------------------------------------------
+
+
+def running(managers: dict[str, InstanceManager]) -> WithoutDisk:
+    cluster = WithoutDisk()
+    cluster.managers = dict(managers)
+    cluster.see()
+    plain = query()
+    cluster.submit(replace(plain, options=replace(plain.options, recover="on-commit")))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    return cluster
+
+
+def at_home() -> WithoutDisk:
+    return running({im: manager(im) for im in IMS})
+
+
+def on_hosts(*hosts: str) -> WithoutDisk:
+    """With two instance managers each."""
+    cluster = running({f"{name}-im-{i}": on_host(name, f"{name}-im-{i}") for name in hosts for i in (0, 1)})
+    cluster.do(HostsSeen({name: host(name) for name in hosts}))
+    return cluster
+
+
+def where(cluster: Cluster, subquery: str, index: int) -> str:
+    return next(i.im for i in cluster.state.plans["per-ip"].instances if (i.subquery, i.index) == (subquery, index))
+
+
+def hosts_of(cluster: Cluster) -> set[str]:
+    return {im[:2] for im in places(cluster)}
+
+
+def test_an_instance_moves_as_after_a_loss() -> None:
+    cluster = at_home()
+    before = {(i.subquery, i.index): i.im for i in cluster.state.plans["per-ip"].instances}
+    (subquery, index), im = next(iter(before.items()))
+    target = next(each for each in IMS if each != im)
+    cluster.do(MoveInstance("per-ip", subquery, index, target))
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt, record.moves, record.move) == ("recovering", 1, 1, None)
+    assert record.reason == f"{subquery}/{index} moves to {target!r}" and record.strikes == 0
+    assert {(i.subquery, i.index): i.im for i in cluster.state.plans["per-ip"].instances} == before | {(subquery, index): target}
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    assert cluster.state_of() == "running"
+
+
+def test_what_cannot_move_is_refused_and_it_runs_on() -> None:
+    cluster = at_home()
+    im = where(cluster, "SQ1", 0)
+    with pytest.raises(Conflict, match=f"SQ1/0 of query 'per-ip' is on '{im}' already"):
+        cluster.do(MoveInstance("per-ip", "SQ1", 0, im))
+    with pytest.raises(QueryError, match="there is no instance manager 'im-9'"):
+        cluster.do(MoveInstance("per-ip", "SQ1", 0, "im-9"))
+    with pytest.raises(Conflict, match="its buckets stay where they are; its instances move"):
+        cluster.do(MoveBuckets("per-ip", "SQ2", (0,) * 4096))
+    assert cluster.state_of() == "running" and cluster.state.queries["per-ip"].attempt == 0
+
+
+def test_it_moves_only_while_it_runs() -> None:
+    cluster = at_home()
+    target = next(each for each in IMS if each != where(cluster, "SQ1", 0))
+    cluster.do(MoveInstance("per-ip", "SQ1", 0, target))
+    with pytest.raises(Conflict, match="is recovering: instances move only while it is running"):
+        cluster.do(MoveInstance("per-ip", "SQ1", 0, where(cluster, "SQ2", 0)))
+
+
+def test_it_does_not_move_to_a_process_that_is_gone() -> None:
+    cluster = at_home()
+    target = next(each for each in IMS if each != where(cluster, "SQ1", 0))
+    cluster.do(ManagerDied(target, cluster.managers[target].process))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    with pytest.raises(Conflict, match="its process is gone"):
+        cluster.do(MoveInstance("per-ip", "SQ1", 0, target))
+
+
+def test_from_a_host_that_is_left_it_goes_at_once_and_as_a_whole() -> None:
+    cluster = on_hosts("h1", "h2")
+    assert hosts_of(cluster) == {"h1", "h2"}
+    cluster.do(EvacuateHost("h1"))
+    record = cluster.state.queries["per-ip"]
+    assert record.state == "recovering" and record.reason == "host 'h1' is leaving" and hosts_of(cluster) == {"h2"}
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    cluster.pass_time(PATIENCE_S + LOOK_S)
+    assert cluster.state_of() == "running" and cluster.state.queries["per-ip"].attempt == 1, "once is enough"
+
+
+def test_what_dies_elsewhere_does_not_go_to_a_host_that_is_left() -> None:
+    cluster = on_hosts("h1", "h2", "h3")
+    cluster.do(EvacuateHost("h1"))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    cluster.see(h2_im_0=None, h2_im_1=None)
+    cluster.pass_time(2 * TIMEOUT_S)
+    assert hosts_of(cluster) == {"h3"}
+
+
+def test_a_host_that_is_left_is_a_refuge_while_there_is_no_other() -> None:
+    cluster = on_hosts("h1", "h2")
+    cluster.do(EvacuateHost("h1"))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    cluster.see(h2_im_0=None, h2_im_1=None)
+    cluster.pass_time(2 * TIMEOUT_S)
+    assert hosts_of(cluster) == {"h1"}
+    cluster.see(h2_im_0=on_host("h2", "h2-im-0", pid=2))
+    cluster.pass_time(LOOK_S)
+    assert places(cluster) == {"h2-im-0"} and cluster.state_of() == "recovering"
+
+
+def test_without_another_host_it_stays_and_goes_when_one_comes() -> None:
+    cluster = on_hosts("h1")
+    cluster.do(EvacuateHost("h1"))
+    cluster.pass_time(PATIENCE_S + LOOK_S)
+    assert cluster.state_of() == "running" and cluster.state.queries["per-ip"].attempt == 0
+    cluster.see(h2_im_0=on_host("h2", "h2-im-0"))
+    cluster.do(Tick())
+    assert cluster.state_of() == "recovering" and hosts_of(cluster) == {"h2"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.errors import QueryError
-from driver.streams.tokens import Position, ResumeToken
+from driver.streams.resuming.tokens import Position, ResumeToken
 
 TOKEN = ResumeToken("q", 7, "out", "s-1", False, (Position(0, "0.1", 12), Position(1, "2.1", 4, ended=True)))
 POSITIONS = st.builds(Position, st.integers(0, 4095), st.text(max_size=20), st.integers(0, 1 << 62), st.booleans())

@@ -1,0 +1,91 @@
+"""What a program has been given of a query that tells its answers at once, and that the query makes once more when it recovers.
+
+A query that goes on from checkpoint *n* makes again all rows that came behind the marks of *n* at its outlets: a superset of what has been
+given, in another order, in other batches, from other instances. So what has been given is a multiset of rows, `ahead`, and each row that
+is in it and comes again is dropped and taken out. What came meanwhile, dropped or not, is noted by the last mark that its outlet had
+passed: at the next recovery, from *m*, all of it behind *m* will come again, too. A commit frees the notes of before it, and never empties
+`ahead`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from driver.streams.resuming.row_keys import KEY_BYTES, keys_of, salt_of
+
+#: Batches are noted as they are up to so many bytes together, then as the keys of their rows.
+NOTED_BYTES_MAX = 64 << 20
+
+
+class KeyedRows(NamedTuple):
+    """Rows as `keys_of` has them, and their event times."""
+
+    keys: bytes
+    times: np.ndarray
+
+    def each(self) -> list[bytes]:
+        return [self.keys[at : at + KEY_BYTES] for at in range(0, len(self.keys), KEY_BYTES)]
+
+
+class RegeneratedRows:
+    """Pure. A row is all of its columns, the last of which is its event time."""
+
+    def __init__(self, salt: str) -> None:
+        self._salt = salt_of(salt)
+        self.ahead: Counter[bytes] = Counter()  # none of them is there 0 times
+        self._times: dict[bytes, int] = {}  # of those
+        self._notes: dict[int, list[pa.RecordBatch | KeyedRows]] = {}  # by mark
+        self._noted_bytes = 0
+
+    def new_of(self, mark: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """It has come behind that mark: the rows that the program does not have."""
+        if not self.ahead:
+            self._note(mark, batch, batch.nbytes)
+            return batch
+        keyed = self._keyed(batch)
+        self._note(mark, keyed, 0)
+        new = [row for row, key in enumerate(keyed.each()) if not self._takes_out(key)]
+        return batch if len(new) == batch.num_rows else batch.take(pa.array(new, pa.int64()))
+
+    def _takes_out(self, key: bytes) -> bool:
+        left = self.ahead.get(key, 0) - 1
+        if left > 0:
+            self.ahead[key] = left
+        elif left == 0:
+            del self.ahead[key], self._times[key]
+        return left >= 0
+
+    def committed(self, number: int) -> None:
+        """What came before the marks of that checkpoint does not come again."""
+        for mark in [mark for mark in self._notes if mark < number]:
+            self._noted_bytes -= sum(each.nbytes for each in self._notes.pop(mark) if not isinstance(each, KeyedRows))
+
+    def go_back(self, number: int) -> None:
+        """The query goes on from that checkpoint."""
+        for mark, noted in self._notes.items():
+            for each in noted if mark >= number else ():
+                keyed = each if isinstance(each, KeyedRows) else self._keyed(each)
+                keys = keyed.each()
+                self.ahead.update(keys)
+                self._times.update(zip(keys, keyed.times.tolist(), strict=True))
+        self._notes.clear()
+        self._noted_bytes = 0
+
+    def missing(self, watermark: int) -> int:
+        """So many rows should have come again by now, for nothing older than `watermark` comes any more."""
+        return sum(self.ahead[key] for key, time in self._times.items() if time < watermark)
+
+    def _keyed(self, batch: pa.RecordBatch) -> KeyedRows:
+        times = batch.column(batch.num_columns - 1).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return KeyedRows(keys_of(batch, self._salt), times)
+
+    def _note(self, mark: int, noted: pa.RecordBatch | KeyedRows, size: int) -> None:
+        self._notes.setdefault(mark, []).append(noted)
+        self._noted_bytes += size
+        if self._noted_bytes > NOTED_BYTES_MAX:
+            self._notes = {at: [n if isinstance(n, KeyedRows) else self._keyed(n) for n in there] for at, there in self._notes.items()}
+            self._noted_bytes = 0
