@@ -15,6 +15,7 @@ from cep.kernels.machine.addresses import (
     float64s_at,
     int32s_at,
     int64s_at,
+    lines_of,
     uint8s_at,
     written_float64s_at,
     written_int64s_at,
@@ -194,6 +195,17 @@ as_instructions(written_float64s_at)(_array_at(types.Array(types.float64, 1, "C"
 def _written_lines_at(typing: Any, arrays: Any, k: Any, width: Any) -> Any:
     kind = types.Array(types.int64, 2, "C")
     return kind(types.int64, types.int64, types.int64), lambda context, builder, _, given: _made(context, builder, kind, given)
+
+
+@as_instructions(lines_of)
+def _lines_of(typing: Any, table: Any, width: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places = context.data_model_manager[signature.args[0]]
+        shape = builder.extract_value(arguments[0], places.get_field_position("shape"))
+        shape = builder.insert_value(shape, arguments[1], 1)
+        return builder.insert_value(arguments[0], shape, places.get_field_position("shape"))
+
+    return table(table, types.int64), generate
 
 
 def _called(name: str) -> Any:

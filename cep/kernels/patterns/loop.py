@@ -100,12 +100,14 @@ from cep.kernels.patterns.ways import (
     apart_merge_equal,
     apart_pass_time,
     apart_release,
+    automaton_of,
     drop_if_over,
     drop_way,
     new_node,
     new_start,
     new_waiting,
     new_way,
+    tables_of,
     watch,
 )
 from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
@@ -440,8 +442,8 @@ def advance(
 ) -> int:
     """Takes rows from `desk[AT_ROW]` to before n, whose groups are `numbers`, and of which the first is number `first` of all. Returns 0
     when it is done, 1 where there is no room, 2 where a group has too many starts."""
-    tables = (groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = (edges, states, waits, arrive, arriving, initial, parameters)
+    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
+    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
     conditions = (bits, registers, pool, sums, function, arrays)
     while desk[AT_ROW] < n:
         i = desk[AT_ROW]

@@ -42,6 +42,7 @@ MATCH, TIMED_OUT, UNMATCHED = range(3)
 #: Of an edge: position that it leads to and its variable; how near (`BYS`); the gap, or FAR; bits of negated variables between, and right
 #: behind.
 TARGET, TAKES, BY, GAP, FORBIDS, DIRECTLY = range(6)
+EDGE_WORDS, STATE_WORDS, WAIT_WORDS, ARRIVE_WORDS = 6, 6, 2, 3
 BY_NEXT, BY_THEN, BY_ANY = range(3)
 #: Of a state: its edges; what it waits for at the end (variable, span); bits that the row right behind may not have; the longest span.
 EDGE_FIRST, EDGE_STOP, WAIT_FIRST, WAIT_STOP, WAIT_DIRECTLY, SPAN = range(6)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import apart, inlined, kernel
+from cep.kernels.machine.addresses import lines_of
 from cep.kernels.patterns.places import (
     AFTER,
     ALL,
+    ARRIVE_WORDS,
     AT,
     BEFORE,
     BROKEN,
@@ -31,7 +33,9 @@ from cep.kernels.patterns.places import (
     DUE,
     EDGE_FIRST,
     EDGE_STOP,
+    EDGE_WORDS,
     EMITTED,
+    EMITTED_WORDS,
     FAR,
     FIRST_ROW,
     FIRST_TIME,
@@ -43,6 +47,7 @@ from cep.kernels.patterns.places import (
     FREE_WAYS,
     GAP,
     GROUP,
+    GROUP_WORDS,
     HEAD,
     HEAP,
     HIT,
@@ -60,6 +65,7 @@ from cep.kernels.patterns.places import (
     NEXT,
     NODE,
     NODE_SEQ,
+    NODE_WORDS,
     NONE,
     NUMBER,
     OF_GROUP,
@@ -79,7 +85,9 @@ from cep.kernels.patterns.places import (
     SKIP_VARIABLE,
     SPAN,
     STAMP,
+    START_WORDS,
     STATE,
+    STATE_WORDS,
     TAIL,
     TIME,
     TIME0,
@@ -93,15 +101,18 @@ from cep.kernels.patterns.places import (
     VARIABLE,
     WAIT_FIRST,
     WAIT_STOP,
+    WAIT_WORDS,
     WAITING,
     WAITING_FIRST,
     WAITING_LAST,
     WAITING_ROW,
     WAITING_SEQ,
+    WAITING_WORDS,
     WANTS_TIMED_OUT,
     WANTS_UNMATCHED,
     WAY,
     WAY_SEQ,
+    WAY_WORDS,
     WAYS,
     WITH,
     WITHIN,
@@ -111,6 +122,52 @@ Tables = Any
 Automaton = Any
 #: The number of a line, or a time: to the type checker whatever an array has.
 Number = Any
+
+
+@inlined
+def tables_of(
+    groups: np.ndarray,
+    starts: np.ndarray,
+    ways: np.ndarray,
+    nodes: np.ndarray,
+    waiting: np.ndarray,
+    desk: np.ndarray,
+    emitted: np.ndarray,
+    heap: np.ndarray,
+) -> Tables:
+    """As all functions here have them, the widths of lines being known."""
+    return (
+        lines_of(groups, GROUP_WORDS),
+        lines_of(starts, START_WORDS),
+        lines_of(ways, WAY_WORDS),
+        lines_of(nodes, NODE_WORDS),
+        lines_of(waiting, WAITING_WORDS),
+        desk,
+        lines_of(emitted, EMITTED_WORDS),
+        lines_of(heap, 2),
+    )
+
+
+@inlined
+def automaton_of(
+    edges: np.ndarray,
+    states: np.ndarray,
+    waits: np.ndarray,
+    arrive: np.ndarray,
+    arriving: np.ndarray,
+    initial: np.ndarray,
+    parameters: np.ndarray,
+) -> Automaton:
+    """Likewise."""
+    return (
+        lines_of(edges, EDGE_WORDS),
+        lines_of(states, STATE_WORDS),
+        lines_of(waits, WAIT_WORDS),
+        lines_of(arrive, ARRIVE_WORDS),
+        arriving,
+        initial,
+        parameters,
+    )
 
 
 # --- lines ------------------------------------------------------------------------------------------------------------
@@ -665,8 +722,8 @@ def let_pass(
 ) -> Number:
     """Time passes in all groups until right before `before`; FAR: for ever. Returns how much room what comes out wants, or 0 when it is
     done."""
-    tables = (groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = (edges, states, waits, arrive, arriving, initial, parameters)
+    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
+    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
     while desk[HEAP] > 0 and heap[0, 0] < before:
         group = heap[0, 1]
         if groups[group, DUE] == heap[0, 0]:
@@ -702,7 +759,7 @@ def watch_groups(
     restored: np.ndarray,
 ) -> None:
     """The heap knows when the groups `restored` have to be looked at; it has room for them."""
-    tables = (groups, starts, ways, nodes, waiting, desk, emitted, heap)
-    automaton = (edges, states, waits, arrive, arriving, initial, parameters)
+    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
+    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
     for k in range(len(restored)):
         watch(tables, automaton, restored[k])

@@ -197,6 +197,23 @@ def test_ways_that_remember_different_rows_do_not_go_on_alike() -> None:
         check(_pattern(part, within=5, after=after), given_rows, ONE_INSTANCE)
 
 
+def test_restored_ways_of_a_start_are_in_their_order() -> None:
+    """Each a may be A or C, and both ways are kept, since what they remember differs; A is preferred."""
+    part = (event("A", col("e") == "a") | event("C", col("e") == "a")).then(event("B", (col("e") == "b") & (row("A").count() >= 0)))
+    pattern = _pattern(part, within=9, measures=(("n", row("A").count()),))
+    given_rows = [_row(time, "ab"[time % 2]) for time in range(10)]
+    for seed in range(8):
+        check_restored(pattern, given_rows, random.Random(seed))
+
+
+def test_an_instance_without_any_way_moves() -> None:
+    """Nothing is sent of it."""
+    operator = make(_pattern(A.then(B), within=5))
+    operator.restore([], lambda port, columns: np.ones(0, bool))
+    with interpreted():
+        assert run_alone(operator, tuples([_row(0, "a", 7), _row(3, "b")], random.Random(0)), SCHEMA, random.Random(0))
+
+
 def test_a_pattern_goes_on_at_the_row_that_is_named() -> None:
     part = event("X", col("e") == "c").then(A.times(1, None, by="then")).then(B)
     again = [_row(0, "c"), _row(1, "a", 1), _row(2, "c"), _row(3, "a", 2), _row(4, "b")]

@@ -16,6 +16,7 @@ from cep.kernels.machine.addresses import (
     float64s_at,
     int32s_at,
     int64s_at,
+    lines_of,
     uint8s_at,
     written_float64s_at,
     written_int64s_at,
@@ -47,6 +48,13 @@ def calls_for_each(function: Any, arrays: Any, n: int) -> Any:
     for i in range(n):
         total += call_at(function, arrays, i, i + 1, i % 2, 1000)
     return total
+
+
+@kernel("void(int64[:, :], int64)", on_demand=True)
+def doubles_a_line(table: np.ndarray, i: int) -> None:
+    lines = lines_of(table, 3)
+    for k in range(3):
+        lines[i, k] *= 2
 
 
 def _arrays() -> list[np.ndarray]:
@@ -91,3 +99,11 @@ def test_as_many_arrays_as_types() -> None:
 def test_what_is_never_called_has_no_address() -> None:
     assert NOT_CALLED.function == 0
     assert calls_for_each(NOT_CALLED.function, NOT_CALLED.arrays, 0) == 0
+
+
+def test_lines_of_a_known_width_are_those_of_the_table() -> None:
+    tables = [np.arange(12).reshape(4, 3) for _ in range(2)]
+    doubles_a_line(tables[0], 2)
+    with interpreted():
+        doubles_a_line(tables[1], 2)
+    assert tables[0].tolist() == tables[1].tolist() == [[0, 1, 2], [3, 4, 5], [12, 14, 16], [9, 10, 11]]
