@@ -206,6 +206,19 @@ def test_restored_ways_of_a_start_are_in_their_order() -> None:
         check_restored(pattern, given_rows, random.Random(seed))
 
 
+def test_restored_ways_have_their_rows() -> None:
+    part = A.then(B).then(event("C", col("e") == "c"))
+    pattern = _pattern(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
+    given_rows = [_row(time, "abc"[time % 3], time) for time in range(9)]
+    for seed in range(8):
+        check_restored(pattern, given_rows, random.Random(seed))
+
+
+def test_an_irrelevant_row_is_not_the_last_of_its_group() -> None:
+    """The c is no row of the sequence, so the a has timed out before the b."""
+    check(_pattern(A.then(B), ttl=3), [_row(0, "a"), _row(2, "c"), _row(4, "b")], ONE_INSTANCE)
+
+
 def test_an_instance_without_any_way_moves() -> None:
     """Nothing is sent of it."""
     operator = make(_pattern(A.then(B), within=5))
