@@ -206,6 +206,12 @@ def test_restored_ways_of_a_start_are_in_their_order() -> None:
         check_restored(pattern, given_rows, random.Random(seed))
 
 
+def test_of_ways_that_remember_different_rows_both_go_on() -> None:
+    """Of two a's the first is the A of the preferred way, and the last the one of the other; only that one's B comes."""
+    part = (event("A", col("e") == "a") | event("C", col("e") == "a")).times(2, 2, by="then").then(event("B", col("v") == row("C")["v"]))
+    check(_pattern(part, within=9), [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b", 1)], ONE_INSTANCE)
+
+
 def test_restored_ways_have_their_rows() -> None:
     part = A.then(B).then(event("C", col("e") == "c"))
     pattern = _pattern(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
