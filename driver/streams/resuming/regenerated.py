@@ -56,7 +56,8 @@ class RegeneratedRows:
         if left > 0:
             self.ahead[key] = left
         elif left == 0:
-            del self.ahead[key], self._times[key]
+            self.ahead.pop(key)  # `del` of a Counter is a function of Python's
+            self._times.pop(key)
         return left >= 0
 
     def committed(self, number: int) -> None:
