@@ -25,7 +25,7 @@ class TestPlanted:
 
     def test_state_that_is_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "merged_pieces", lambda states, operator: [])
-        assert first_wrong(191)
+        assert first_wrong(119)
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
