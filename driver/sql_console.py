@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -37,11 +38,14 @@ from driver.streaming_sql.statements import (
     statements,
 )
 from driver.streaming_sql.types import sql_type
+from driver.streams.subscription import Subscription
 from driver.terminal import out
 
 _OF_NO_DECLARATION = ("publishers", "read_by", "fed_by")
 _KINDS = {"STREAMS": "stream", "TABLES": "table", "VIEWS": "view", "SINKS": "sink", "FUNCTIONS": "function"}
 _NULL = "NULL"
+#: For so long a query runs whose plan is shown with what was observed, unless its streams end before.
+ANALYZE_S = 10.0
 
 
 class SqlConsole:
@@ -90,21 +94,26 @@ class SqlConsole:
     # --- queries ---
 
     def _select(self, statement: Select, text: str) -> None:
+        rows = 0
+        with self._running(statement, text) as (_, answers):
+            for batch in answers:
+                shown = batch.to_pylist()
+                if not rows:
+                    out.print(_line(batch.schema.names))
+                for row in shown:
+                    out.print(_line(row.values()))
+                rows += len(shown)
+        out.print(f"({rows:,} rows)")
+
+    @contextmanager
+    def _running(self, statement: Select, text: str) -> Iterator[tuple[Running, Subscription]]:
+        """A query under a name of its own and what it puts out; it is deleted at the end."""
         name = f"sql-{os.getpid()}-{next(self._numbers)}"
-        query = self.session.query(name, [statement], text).output(f"{name}.rows")
-        running = self.cluster.deploy(query, start=False)
+        running = self.cluster.deploy(self.session.query(name, [statement], text).output(f"{name}.rows"), start=False)
         try:
             with running.subscribe(f"{name}.rows") as answers:
                 running.start()
-                rows = 0
-                for batch in answers:
-                    shown = batch.to_pylist()
-                    if not rows:
-                        out.print(_line(batch.schema.names))
-                    for row in shown:
-                        out.print(_line(row.values()))
-                    rows += len(shown)
-                out.print(f"({rows:,} rows)")
+                yield running, answers
         finally:
             with suppress(NotFound):
                 running.delete()
@@ -121,11 +130,26 @@ class SqlConsole:
 
     def _explain(self, statement: Explain, text: str) -> None:
         if statement.analyze:
-            raise SqlError(
-                "SQL-STATEMENT", "EXPLAIN ANALYZE of a query without an end", text, statement.start, "INSERT INTO, and `cep explain NAME`"
-            )
-        query = self.session.query("explained", [statement.of], text)
-        out.print(self.cluster.explain(query if query.outputs else query.output("rows")))
+            self._analyze(statement, text)
+        else:
+            query = self.session.query("explained", [statement.of], text)
+            out.print(self.cluster.explain(query if query.outputs else query.output("rows")))
+
+    def _analyze(self, statement: Explain, text: str) -> None:
+        """Runs a SELECT until its streams end, or for `ANALYZE_S`; prints its plan then, with what was observed of it."""
+        if not isinstance(statement.of, Select):
+            writes, advice = "EXPLAIN ANALYZE runs it, and INSERT INTO leaves rows behind", "EXPLAIN ANALYZE of its SELECT"
+            raise SqlError("SQL-STATEMENT", writes, text, statement.start, advice)
+        with self._running(statement.of, text) as (running, answers):
+            rows, began, has_ended = 0, time.monotonic(), False
+            with suppress(TimeoutError):
+                while (left := began + ANALYZE_S - time.monotonic()) > 0 and not has_ended:
+                    batch = answers.next_batch(left)
+                    rows, has_ended = rows + (0 if batch is None else batch.num_rows), batch is None
+            spent = time.monotonic() - began
+            out.print(running.explain())
+            _print_table(("operator", "step", "rows in", "rows out", "ns a row"), _observed(running.status()["placed"]))
+        out.print(f"({rows:,} rows in {spent:.1f} s{'' if has_ended else '; its streams have not ended'})")
 
     # --- the catalogue ---
 
@@ -220,6 +244,20 @@ def _about(entry: Entry) -> str:
         case NamedFunction(reference=reference, type=type_):
             return f"{reference}, {sql_type(type_)}"
     return ""
+
+
+def _observed(placed: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Of each step of each operator what all its instances have counted; `ns a row`: CPU time by rows in."""
+    steps: dict[tuple[str, str], list[int]] = {}
+    for place in placed:
+        for each in (place["metrics"] or {}).get("operators", ()):
+            counted = steps.setdefault((each["name"], each["step"]), [0, 0, 0])
+            counted[:] = [a + each[key] for a, key in zip(counted, ("rows_in", "rows_out", "cpu_ns"), strict=True)]
+    return [
+        (name, step, f"{rows_in:,}", f"{rows_out:,}", f"{cpu_ns / rows_in:,.0f}")
+        for (name, step), (rows_in, rows_out, cpu_ns) in steps.items()
+        if rows_in
+    ]
 
 
 def _line(values: Any) -> str:

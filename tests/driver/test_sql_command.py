@@ -67,7 +67,7 @@ def test_the_catalogue(cluster: LocalCluster, cep: Callable[..., str], tmp_path:
     with pytest.raises(SqlError, match="SQL-NAME at 1:19: there is no 'bidz'"):
         cep("-e", "SELECT price FROM bidz")
     with pytest.raises(SqlError, match="EXPLAIN ANALYZE"):
-        cep("-e", f"EXPLAIN ANALYZE {COUNTS}")
+        cep("-e", f"EXPLAIN ANALYZE INSERT INTO counted {COUNTS}")
     with pytest.raises(CepError, match="no_such_file"):
         cep("-f", "no_such_file")
     with pytest.raises(CepError, match="got both"):
@@ -81,6 +81,20 @@ def test_rows_come_until_the_stream_ends(cluster: LocalCluster, cep: Callable[..
     said = cep(lines=f"{COUNTS};")
     sender.join(HANG_S)
     assert sorted(said.splitlines()) == ["(4 rows)", "0 | 5", "0 | 5", "1 | 5", "1 | 5", "auction | n"]
+    assert cluster.queries() == []
+
+
+def test_a_plan_with_what_was_observed(cluster: LocalCluster, cep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    cep("-e", BIDS)
+    sender = threading.Thread(target=send, args=[cluster])
+    sender.start()
+    said = cep("-e", f"EXPLAIN ANALYZE {COUNTS}")
+    sender.join(HANG_S)
+    assert "aggregate" in said and "(4 rows in " in said and "have not ended" not in said
+    table = [[cell.strip() for cell in line.split("│")[1:5]] for line in said.splitlines() if "│" in line]
+    assert ["group", "operator", "20", "4"] in table
+    monkeypatch.setattr("driver.sql_console.ANALYZE_S", 0.5)
+    assert "(0 rows in 0.5 s; its streams have not ended)" in cep("-e", f"EXPLAIN ANALYZE {COUNTS}")
     assert cluster.queries() == []
 
 
