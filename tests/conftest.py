@@ -58,7 +58,15 @@ FIRST = (
     *SPARK_FILES,
     *CLUSTER_FILES,
     *("tests/cluster/test_kill.py", "tests/cluster/", "tests/driver/processes/"),
-    *("tests/hibench/", "tests/simulation/", "tests/cep/dataflow/movement/", "tests/project/", "tests/driver/", "tests/properties/", "tests/cep/compile/"),
+    *(
+        "tests/hibench/",
+        "tests/simulation/",
+        "tests/cep/dataflow/movement/",
+        "tests/project/",
+        "tests/driver/",
+        "tests/properties/",
+        "tests/cep/compile/",
+    ),
 )
 
 
