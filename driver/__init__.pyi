@@ -48,6 +48,10 @@ from cep.model.functions import var as var
 from cep.model.functions import var_pop as var_pop
 from cep.model.functions import window_end as window_end
 from cep.model.functions import window_start as window_start
+from cep.model.patterns.parts import all_of as all_of
+from cep.model.patterns.parts import event as event
+from cep.model.patterns.rows import prev as prev
+from cep.model.patterns.rows import row as row
 from cep.model.windows import CUMULATE as CUMULATE
 from cep.model.windows import SESSION as SESSION
 from cep.model.windows import SIZE as SIZE

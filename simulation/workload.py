@@ -20,6 +20,7 @@ from tests.reference import Answer, Partition, blocks
 from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
 from tests.strategies.seeded import OPERATORS_MAX, drawn
 from tests.support.deployed import named, partition_number
+from tests.support.kinds import KINDS
 from tests.support.moving import moves_of
 from tests.support.running import expected_of
 
@@ -30,6 +31,8 @@ BUDGETS_BYTES = (64 << 20, 1 << 12, 64, 1)
 MOVES = (0, 2, 5, 12)
 RECOVERING = 2  # of three queries, these over files
 PUBLISHED_FROM = 50  # from this query on, one more of three recovers, over published streams
+#: From this query on patterns are among the operators that are drawn: what the seeds before mean, which tests name, stays as it is.
+PATTERNS_FROM = 250
 #: From this query on, half of the seeds of those that recover tell their answers at once; and some of their instances move, or leave hosts.
 AT_ONCE_FROM = 250
 MOVES_WHILE_RECOVERING = (0, 0, 1, 3)
@@ -163,12 +166,16 @@ def _resumes(seed: int) -> bool:
 
 @lru_cache(maxsize=2)
 def _drawn_file_query(number: int) -> Query:
-    return drawn(file_queries(OPERATORS_MAX), f"file {number}")
+    return drawn(file_queries(OPERATORS_MAX, kinds=_kinds(number)), f"file {number}")
 
 
 @lru_cache(maxsize=2)
 def _drawn_query(number: int) -> Query:
-    return drawn(published_queries(OPERATORS_MAX), str(number))
+    return drawn(published_queries(OPERATORS_MAX, _kinds(number)), str(number))
+
+
+def _kinds(number: int) -> tuple[str, ...]:
+    return tuple(kind for kind in KINDS if kind != "pattern" or number >= PATTERNS_FROM)
 
 
 __all__ = ["QUERY", "DrawnWorkload", "publisher_name", "workload"]

@@ -69,7 +69,7 @@ _counts = {"compiled": 0, "interpreting": 0, "guarded": 0}
 
 
 class Kernel:
-    """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for. Called with arguments that
+    """A function over arrays. `function` is its Python source, `signatures` are the types it is compiled for. Callee with arguments that
     fit none of them it raises TypeError."""
 
     # What a call runs is an attribute, and not looked for at each call: a method in Python costs half of what a kernel for one row does.
@@ -103,6 +103,10 @@ class Kernel:
             _counts["compiled"] += len(self.signatures)
             self.choose()
         return self._compiled
+
+    def address(self) -> int:
+        """Where the machine code begins, for kernels that call it (`cep.kernels.machine.addresses`)."""
+        return int(_compiler().address_of(self.ready()))
 
 
 def kernel(signature: str | Sequence[str], on_demand: bool = False) -> Callable[[Callable[..., Any]], Kernel]:

@@ -7,7 +7,7 @@ function computes is in docs/arithmetic.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -435,6 +435,29 @@ class Udf(Expr):
     nullable: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class RowRef(Expr):
+    """Of the rows that a variable of a pattern has: `function` (`ROW_FUNCTIONS`) of `column`; `last`: the `k`-th before the last."""
+
+    variable: str
+    function: str
+    column: str | None = None
+    k: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrevRef(Expr):
+    """`column` of the `k`-th row before in a pattern's sequence."""
+
+    column: str
+    k: int
+
+
+#: What may be asked of the rows of a variable.
+ROW_FUNCTIONS = ("first", "last", "count", "sum", "avg", "min", "max")
+PREV_MAX = 64
+
+
 def col(name: str) -> Expr:
     """The column `name` of the operator's input."""
     return ColumnRef(name)
@@ -484,6 +507,8 @@ def columns_of(expr: Expr) -> frozenset[str]:
             return columns_of(arg)
         case Call(_, args) | Udf(_, args, _, _):
             return frozenset().union(*map(columns_of, args))
+        case RowRef(_, _, str(column), _) | PrevRef(column, _):
+            return frozenset((column,))
     return frozenset()
 
 
@@ -503,7 +528,45 @@ def to_json(expr: Expr) -> dict[str, Any]:
             return {"call": function, "args": [to_json(arg) for arg in args]}
         case Udf(function, args, type_, nullable):
             return {"udf": function, "args": [to_json(arg) for arg in args], "returns": f"{type_}{'?' if nullable else ''}"}
+        case RowRef() | PrevRef():
+            return _of_pattern_json(expr)
     raise TypeError(f"not an expression: {expr!r}")
+
+
+def _of_pattern_json(expr: RowRef | PrevRef) -> dict[str, Any]:
+    """Keys that have their default are left out."""
+    if isinstance(expr, PrevRef):
+        return {"prev": expr.column, **({} if expr.k == 1 else {"k": expr.k})}
+    function = {} if expr.function == "last" else {"function": expr.function}
+    column = {} if expr.column is None else {"column": expr.column}
+    return {"row": expr.variable, **function, **column, **({"k": expr.k} if expr.k else {})}
+
+
+def _of_pattern(document: Mapping[str, Any], pointer: str) -> Expr:
+    """`{"row": variable, "column": c}`, `{"row": …, "function": "count"}` or `{"prev": column, "k": 1}`."""
+    match document:
+        case {"prev": str(column), **rest} if rest.keys() <= {"k"}:
+            return PrevRef(column, _whole(rest.get("k", 1), 1, PREV_MAX, f"{pointer}/k"))
+        case {"row": str(variable), **rest} if rest.keys() <= {"function", "column", "k"}:
+            return _row_of(variable, rest, pointer)
+    expected = '{"row": variable, "function": ..., "column": ..., "k": ...} or {"prev": column, "k": ...}'
+    raise QueryError(f"expected {expected}, got {shown(document)}", pointer)
+
+
+def _row_of(variable: str, rest: Mapping[str, Any], pointer: str) -> RowRef:
+    function, of = rest.get("function", "last"), rest.get("column")
+    if function not in ROW_FUNCTIONS:
+        near = meant(function, ROW_FUNCTIONS) if isinstance(function, str) else ""
+        raise QueryError(f"of rows there is no {function!r}{near}; there are {', '.join(ROW_FUNCTIONS)}", f"{pointer}/function")
+    if (of is None) != (function == "count") or not isinstance(of, str | None):
+        raise QueryError(f"row {variable!r}: {function} takes {'no' if function == 'count' else 'a'} column", f"{pointer}/column")
+    return RowRef(variable, function, of, _whole(rest.get("k", 0), 0, PREV_MAX if function == "last" else 0, f"{pointer}/k"))
+
+
+def _whole(value: object, least: int, most: int, pointer: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise QueryError(f"k: expected a whole number from {least} to {most}, got {value!r}", pointer)
+    return value
 
 
 def too_nested(pointer: str = "") -> QueryError:
@@ -529,6 +592,8 @@ def from_json(document: Any, pointer: str = "") -> Expr:
     if not isinstance(document, dict):
         raise QueryError(f"expected an expression, got {document!r}", pointer)
     match document:
+        case {"row": _} | {"prev": _}:
+            return _of_pattern(document, pointer)
         case {"column": str(name)}:
             return ColumnRef(name)
         case {"literal": value, **rest}:

@@ -20,7 +20,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cep.errors import QueryError, meant
-from cep.model.expr import ARITHMETIC, BOOLEAN, COMPARISON, FUNCTIONS, Binary, Call, Cast, ColumnRef, Expr, Literal, Udf, Unary
+from cep.model.expr import (
+    ARITHMETIC,
+    BOOLEAN,
+    COMPARISON,
+    FUNCTIONS,
+    Binary,
+    Call,
+    Cast,
+    ColumnRef,
+    Expr,
+    Literal,
+    PrevRef,
+    RowRef,
+    Udf,
+    Unary,
+)
 from cep.model.function_types import SIGNATURES, literal_arguments, result_type
 from cep.model.schema import BOOL, FLOAT64, INT64, TIMESTAMP_US, UNIT_US, DataType, Field, Schema
 
@@ -79,6 +94,8 @@ def typed(expr: Expr, fields: Mapping[str, Field]) -> Typed:
         case Udf(_, args, type_, nullable):
             made = tuple(_argument(arg, fields, i) for i, arg in enumerate(args))
             return Typed(expr, type_, nullable or any(arg.nullable for arg in made), made)
+        case RowRef() | PrevRef():
+            raise QueryError(f"{text_of(expr)} is of a pattern's rows: it stands in conditions and measures of a pattern, and nowhere else")
     raise QueryError(f"not an expression: {expr!r}")
 
 
@@ -158,6 +175,11 @@ def _text(expr: Expr) -> str:
             return f"{function}({', '.join(map(_text, args))})"
         case Udf(function, args, _, _):
             return f"{function}({', '.join(map(_text, args))})"
+        case PrevRef(column, k):
+            return f"prev({column})" if k == 1 else f"prev({column}, {k})"
+        case RowRef(variable, function, column, k):
+            inside = ", ".join([*([] if column is None else [column]), *([str(k)] if k else [])])
+            return f"{variable}.{column}" if function == "last" and not k else f"{variable}.{function}({inside})"
     return repr(expr)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cep.model import sinks
 from cep.model.duration import format_duration
+from cep.model.operators import PatternWays
 from cep.model.query import Output
 from cep.model.streams import Stream
 from cep.model.topology import core_list
@@ -22,6 +23,7 @@ def explain(plan: PhysicalPlan) -> str:
     """Several lines of text, in sections; every line of a section is indented."""
     sections = (
         (f"query {plan.query.name}", _query(plan)),
+        *_automata(plan),
         (f"subqueries, split {_policy(plan)}", _subqueries(plan)),
         ("edges", _edges(plan)),
         ("pre-aggregation", (_pre_aggregation(decision) for decision in decisions(plan))),
@@ -41,6 +43,13 @@ def _query(plan: PhysicalPlan) -> Iterator[str]:
     rows += [(output.input, output.stream, _output(output)) for output in plan.query.outputs]
     rows += [] if plan.query.late is None else [("late rows", plan.query.late, "output stream")]
     return _table([(f"{inputs} →" if inputs else "", name, what) for inputs, name, what in rows])
+
+
+def _automata(plan: PhysicalPlan) -> Iterator[tuple[str, Iterator[str]]]:
+    """Of each pattern where a way may go on from each place, the preferred first."""
+    for operator in plan.query.operators:
+        if isinstance(operator, PatternWays):
+            yield f"automaton of {operator.pattern_name}; ■ is a match", iter(operator.automaton.text.splitlines())
 
 
 def _recovery(plan: PhysicalPlan) -> Iterator[str]:

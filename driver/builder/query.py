@@ -37,6 +37,7 @@ from cep.model.operators import (
     Map,
     Operator,
     Over,
+    Pattern,
     Sample,
     SampleN,
     Sort,
@@ -45,6 +46,9 @@ from cep.model.operators import (
     Union,
     Zip,
 )
+from cep.model.operators.pattern_ways import FAIL, LIMIT, NOT_SAID, ONE
+from cep.model.patterns.checks import FIRST, PAST_LAST
+from cep.model.patterns.parts import PatternPart, bare, definitions
 from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.types import text_of
@@ -316,6 +320,46 @@ class Query:
             if isinstance(function, Computed):
                 raise _expression_over(field_, function)
         return self._then(Over(name, self._input(), window, column_names(by), found, time_to_live(ttl)))
+
+    @_operator
+    def pattern(
+        self,
+        name: str,
+        pattern: PatternPart,
+        /,
+        *,
+        by: Names = (),
+        within: str | timedelta | None = None,
+        ttl: str | timedelta | EllipsisType | None = ...,
+        matches: str = FIRST,
+        after: str = PAST_LAST,
+        measures: Mapping[str, object] | None = None,
+        rows: str = ONE,
+        timed_out: bool = False,
+        unmatched: bool = False,
+        limit: int = LIMIT,
+        on_limit: str = FAIL,
+        others: Names = (),
+    ) -> Query:
+        """Matches of `pattern`, made of `event(...)`, in the tuples of each group, in stream order; one of `within` and `ttl` is said.
+
+        Args:
+            within: from the first tuple of a match to the last. ttl: a group that no tuple touched for longer begins anew; None: never.
+            matches: "first", of each start the preferred one, and then on `after` it: "past_last", "to_next", "to_first V", "to_last
+            V"; or "all". measures: name -> what comes out of a match behind the key, over `row(variable)`.
+            rows: "one" tuple for a match, or "all" its tuples, with the measures, `variable` and `match_number`.
+            timed_out, unmatched: there are branches `at("name.timed_out")` and `at("name.unmatched")`, which are to be read.
+            limit: open starts of a group, beyond which the query fails; or, `on_limit="drop_oldest"`, the oldest is dropped, and counted.
+            others: operators or streams that it reads besides what stands before it; events say `of=` which they are of.
+        """
+        inputs = self._input(), *column_names(others, "others")
+        told = tuple(definitions(pattern).items()) if isinstance(pattern, PatternPart) else ()
+        part = bare(pattern) if isinstance(pattern, PatternPart) else pattern
+        span = None if within is None else parse_duration(within, "within")
+        kept = NOT_SAID if isinstance(ttl, EllipsisType) else time_to_live(ttl)
+        made = computed_fields(measures or {})
+        how = (span, kept, matches, after, made, rows, timed_out, unmatched, limit, on_limit)
+        return self._then(Pattern(name, inputs, told, part, column_names(by), *how))
 
     def output(self, stream: str, folder: str | Path | None = None, **files: Any) -> Query:
         """What stands before it leaves the query as the stream `stream`; and goes to files in `folder`, where one is named:

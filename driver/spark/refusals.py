@@ -16,6 +16,7 @@ from cep.model.operators import (
     Lookup,
     Operator,
     Over,
+    Pattern,
     Sample,
     SampleN,
     Sort,
@@ -45,6 +46,7 @@ REFUSED: dict[str, str] = {
     "Lookup with refresh": "Spark reads a table once, when the query begins",
     "Lookup with versions": NO_EQUAL,
     "StatefulMap": _IN_ORDER,
+    "Pattern": "Spark's streams have no MATCH_RECOGNIZE, and take the rows of a group as they come, not in the order of event time",
     "Over": "Spark takes windows over rows (rangeBetween, rowsBetween, lag) of data that have an end, not of streams",
     "AsOfJoin": "Spark has no such join of two streams",
     "Zip": "Spark's streams have no order",
@@ -141,7 +143,7 @@ def _of_operator(operator: Operator) -> Iterator[str]:
             yield "Lookup with refresh"
         case Lookup(versions=str()):
             yield "Lookup with versions"
-        case StatefulMap() | Over() | AsOfJoin() | Zip() | Sample() | SampleN() | IntervalJoin() | Apply():
+        case StatefulMap() | Pattern() | Over() | AsOfJoin() | Zip() | Sample() | SampleN() | IntervalJoin() | Apply():
             yield type(operator).__name__
     if isinstance(operator, Aggregate) and any(isinstance(function, UserFunction) for _, function in operator.functions):
         yield "a user's aggregate function"

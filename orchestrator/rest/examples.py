@@ -179,5 +179,26 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         update={"n": {"op": "+", "args": [_column("n"), 1]}},
         fields={"ip": _column("ip"), "n": _column("n")},
     ),
+    "pattern": _query(
+        {
+            "name": "slow_then_gone",
+            "type": "pattern",
+            "inputs": ["page_views"],
+            "by": ["ip"],
+            "define": {
+                "slow": _over("ms", 100),
+                "slower": {"op": ">", "args": [_column("ms"), {"row": "slow", "column": "ms"}]},
+                "any": {"op": ">=", "args": [_column("ms"), 0]},
+            },
+            "pattern": {"seq": ["slow", {"repeat": "slower", "max": 3}, {"not": "any", "for": "1m"}], "by": "then"},
+            "within": "10m",
+            "measures": {
+                "first_url": {"row": "slow", "function": "first", "column": "url"},
+                "slowest": {"row": "slower", "function": "max", "column": "ms"},
+            },
+            "timed_out": True,
+        },
+        outputs=("slow_then_gone", "slow_then_gone.timed_out"),
+    ),
     "files": _FILES,
 }

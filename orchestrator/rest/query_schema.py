@@ -82,6 +82,9 @@ def _function() -> dict[str, Any]:
     }
 
 
+_WHOLE = {"type": "integer", "minimum": 0, "maximum": expressions.PREV_MAX}
+
+
 def _expression() -> dict[str, Any]:
     arguments = {"type": "array", "items": schema_reference("Expression")}
     operators = [*expressions.ARITHMETIC, *expressions.COMPARISON, *expressions.BOOLEAN, *expressions.UNARY]
@@ -97,6 +100,8 @@ def _expression() -> dict[str, Any]:
             _object({"cast": schema_reference("Expression"), "to": _STRING}),
             _object({"try_cast": schema_reference("Expression"), "to": _STRING}),
             _object({"udf": _STRING, "args": arguments, "returns": _STRING}),
+            _object({"row": _STRING, "function": {"enum": list(expressions.ROW_FUNCTIONS)}, "column": _STRING, "k": _WHOLE}, ["row"]),
+            _object({"prev": _STRING, "k": _WHOLE}, ["prev"]),
         ],
     }
 

@@ -19,7 +19,7 @@ import pytest
 from cep.kernels.jit import interpreted
 from cep.model import operator_documents
 from cep.model.expr import ColumnRef
-from cep.model.operators import Demux, Lookup, Operator
+from cep.model.operators import Lookup, Operator
 from cep.model.query import Options, Output, Query
 from cep.model.schema import Field, Schema, parse_type
 from cep.model.streams import Stream
@@ -146,7 +146,7 @@ def _value(text: str, field: Field) -> Any:
 def _operator(name: str, type_: str, inputs: str, text: str, tables: Mapping[str, StaticTable]) -> Operator:
     names = inputs.split(", ")
     sides = dict(zip(("left", "right"), names, strict=False))
-    keys = {"union": {"inputs": names}, **{join: sides for join in JOINS}}.get(type_, {"input": names[0]})
+    keys = {"union": {"inputs": names}, "pattern": {"inputs": names}, **{join: sides for join in JOINS}}.get(type_, {"input": names[0]})
     document = {"name": name, "type": type_, **keys, **load_yaml(text)}
     if document.get("table") in tables:
         document["table"] = table_to_json(tables[document["table"]])
@@ -179,7 +179,7 @@ def _table(name: str, in_file: bool) -> StaticTable:
 
 
 def _outputs(operators: Sequence[Operator]) -> tuple[Output, ...]:
-    names = [name for operator in operators for name in (operator.branches if isinstance(operator, Demux) else (operator.name,))]
+    names = [name for operator in operators for name in (operator.branches)]
     return tuple(Output(f"out {name}", name) for name in names)
 
 

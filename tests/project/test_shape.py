@@ -46,6 +46,7 @@ TWICE: dict[str, str] = {
     "Checkpoints": "the orchestrator's part in them and an instance manager's",
     "Frame": "of a link, and what Spark calls a frame",
     "NotLeading": "the error that one side of REST raises and the other side raises for it",
+    "Pattern": "of rows, an operator; and of texts, a regular expression as a table",
     "Query": "the builder, which users know, and the value that it builds",
 }
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep.model.contract import matching
-from cep.model.operators import Aggregate, Deduplicate, Demux, KeepLast, Operator, Over, SampleN, Sort, StatefulMap, TopN, Union
+from cep.model.operators import Aggregate, Deduplicate, Demux, KeepLast, Operator, Over, Pattern, SampleN, Sort, StatefulMap, TopN, Union
 from cep.model.query import Query
 from cep.model.schema import Schema
 from tests.reference.expressions import Failed
@@ -20,8 +20,9 @@ from tests.reference.expressions import evaluate as value_of
 from tests.reference.joins import Joining
 from tests.reference.order import deduplicated, last_of_each, ordered, sampled
 from tests.reference.over import over
+from tests.reference.patterns import pattern
 from tests.reference.rows import AggregateOrigin, DeadLetter, JoinedOrigin, Origin, Partition, Row, Values
-from tests.reference.schemas import operator_schema
+from tests.reference.schemas import branch_schemas
 from tests.reference.source import read
 from tests.reference.state import stateful_map
 from tests.reference.stateless import Stateless, branches, made_of
@@ -112,9 +113,13 @@ class _Run:
             return
         inputs = [self.rows_of(input_) for input_ in operator.inputs]
         schemas = [self.schemas[input_] for input_ in operator.inputs]
-        self.schemas |= dict.fromkeys(names, operator_schema(operator, schemas))
+        self.schemas |= branch_schemas(operator, schemas)
         if isinstance(operator, Demux):
             self.demux(operator, schemas[0], inputs[0])
+        elif isinstance(operator, Pattern):
+            found = pattern(operator, schemas, inputs, self.value, self.aggregate_origin, self.joined_origin)
+            self.rows |= found.branches
+            self.answer.dead += found.dead
         else:
             self.rows[operator.name] = self.apply(operator, schemas, inputs)
 
@@ -138,8 +143,8 @@ class _Run:
                 return deduplicated(operator, schemas[0], inputs[0])
             case matching.Joining():
                 return self.joined(operator, schemas, inputs)
-            case Demux():
-                raise AssertionError("a Demux has no rows of its own name")
+            case Demux() | Pattern():
+                raise AssertionError("it has branches")
         return [made for row in inputs[0] for made in self.stateless(operator, schemas[0], row)]
 
     def buried(self, rows: list[Row], dead: list[DeadLetter]) -> list[Row]:

@@ -26,6 +26,7 @@ from cep.model.operators import (
     Map,
     Operator,
     Over,
+    Pattern,
     Sample,
     SampleN,
     Sort,
@@ -92,6 +93,9 @@ def _read_by(operator: Operator) -> frozenset[str]:
             return frozenset(by)
         case StatefulMap(by=by, columns=columns, update=update, fields=fields):
             return frozenset((*by, *columns)) | _of_all((*update, *fields))
+        case Pattern(by=by, define=define, measures=measures):
+            conditions = [(name, each.condition) for name, each in define if each.condition is not None]
+            return frozenset(by) | _of_all(conditions) | _of_all(measures)
     return frozenset()
 
 
@@ -104,6 +108,9 @@ def _passed_on(query: Query, operator: Operator, name: str, schemas: Mapping[str
     match operator:
         case Filter() | Union() | Delay() | Sample() | Sort() | TopN() | SampleN() | Deduplicate() | KeepLast() | Over():
             return _needed_of(query, operator.name, schemas)
+        case Pattern():
+            whole = [operator.name] * (operator.rows == "all") + [f"{operator.name}.unmatched"] * operator.unmatched
+            return frozenset().union(*(_needed_of(query, branch, schemas) for branch in whole))
         case Demux(branches=branches):
             return frozenset().union(*(_needed_of(query, branch, schemas) for branch in branches))
         case Matching():
@@ -127,12 +134,12 @@ def depends_on_order(operator: Operator) -> bool:
         case Aggregate(window=window, functions=functions):
             spans = isinstance(window, TimeWindow | CumulateWindow) or (isinstance(window, UnboundedWindow) and window.advance is not None)
             return not spans or any(function.order is not Order.COMMUTATIVE for _, function in functions)
-    return isinstance(operator, Sort | TopN | SampleN | Deduplicate | KeepLast | Over | StatefulMap | AsOfJoin | Zip)
+    return isinstance(operator, Sort | TopN | SampleN | Deduplicate | KeepLast | Over | StatefulMap | Pattern | AsOfJoin | Zip)
 
 
 def _ways(query: Query, name: str) -> Counter[str]:
     """Where the origins of the tuples of `name` were made, each with on how many ways one may come from there, if more than one."""
-    made = [operator for operator in query.operators if name in (operator.branches if isinstance(operator, Demux) else (operator.name,))]
+    made = [operator for operator in query.operators if name in operator.branches]
     if not made:
         return Counter([name])
     operator = made[0]

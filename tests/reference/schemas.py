@@ -21,6 +21,7 @@ from cep.model.operators import (
     Map,
     Operator,
     Over,
+    Pattern,
     Sample,
     SampleN,
     Sort,
@@ -29,7 +30,8 @@ from cep.model.operators import (
     Union,
 )
 from cep.model.query import Query
-from cep.model.schema import INT64, DataType, Field, Schema
+from cep.model.schema import INT64, STRING, DataType, Field, Schema
+from tests.reference.patterns import over_columns, united
 from tests.reference.types import common_type, is_nullable, type_of
 
 
@@ -37,9 +39,25 @@ def schemas_of(query: Query) -> dict[str, Schema]:
     """By name of stream, operator and branch; operators stand in `query` after what they read."""
     found = {stream.name: stream.schema for stream in query.streams}
     for operator in query.operators:
-        made = operator_schema(operator, [found[name] for name in operator.inputs])
-        found |= dict.fromkeys(operator.branches if isinstance(operator, Demux) else (operator.name,), made)
+        found |= branch_schemas(operator, [found[name] for name in operator.inputs])
     return found
+
+
+def branch_schemas(operator: Operator, inputs: Sequence[Schema]) -> dict[str, Schema]:
+    """By the names under which others read what it yields."""
+    if isinstance(operator, Pattern):
+        return dict(zip(operator.branches, _of_pattern(operator, united(inputs)), strict=True))
+    return dict.fromkeys(operator.branches, operator_schema(operator, inputs))
+
+
+def _of_pattern(operator: Pattern, schema: Schema) -> list[Schema]:
+    """Of its matches, of what timed out, and of rows in no match."""
+    made = [over_columns(expr, schema) for _, expr in operator.measures]
+    measures = [Field(name, type_of(*m), is_nullable(*m)) for (name, _), m in zip(operator.measures, made, strict=True)]
+    short = Schema((*(schema[name] for name in operator.by), *measures))
+    numbered = (Field("variable", STRING, True), Field("match_number", INT64, True))
+    matched = Schema((*schema.fields, *measures, *numbered)) if operator.rows == "all" else short
+    return [matched, *([short] if operator.timed_out else []), *([schema] if operator.unmatched else [])]
 
 
 def operator_schema(operator: Operator, inputs: Sequence[Schema]) -> Schema:

@@ -20,8 +20,8 @@ from simulation.faults import Fault
 from simulation.schedule import ScheduleTrace
 from simulation.sockets import SimulatedLink
 
-#: Some in which buckets move, some in which instances do, some in which nothing does.
-SEEDS = (0, 3, 15)
+#: Some in which buckets move, some in which instances do, some in which nothing does; the last two with patterns.
+SEEDS = (0, 3, 15, 1224, 1441)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from cep.model.streams import ArrowFiles, JsonLinesFiles, ParquetFiles, Stream, 
 from tests.reference.rows import Partition
 from tests.strategies.queries import queries
 from tests.strategies.streams import EPOCHS, rows, streams
+from tests.support.kinds import KINDS
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ def file_cases(draw: DrawFn, operators_max: int = 3) -> FileCase:
 
 
 @st.composite
-def file_queries(draw: DrawFn, operators_max: int = 3, name: str = "s") -> Query:
+def file_queries(draw: DrawFn, operators_max: int = 3, name: str = "s", kinds: Collection[str] = KINDS) -> Query:
     """Over the stream `name`."""
     stream = draw(streams(name))
     paths = draw(st.sampled_from((("a.txt",), ("a.txt", "b.txt"))))
     text = TextFiles(paths, draw(st.sampled_from(",;\t")), draw(st.booleans()), draw(st.sampled_from((1 << 20, 1024, 1024))))
-    return draw(queries([replace(stream, files=text)], operators_max))
+    return draw(queries([replace(stream, files=text)], operators_max, kinds))
 
 
 @st.composite

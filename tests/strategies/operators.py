@@ -29,6 +29,7 @@ from cep.model.operators import (
     Map,
     Over,
     Pairs,
+    Pattern,
     Sample,
     SampleN,
     Sort,
@@ -41,6 +42,7 @@ from cep.model.tables import StaticTable
 from cep.model.windows import SizeWindow, TrailingWindow, TransactionWindow, UnboundedWindow
 from tests.reference.schemas import joined_schema
 from tests.strategies.expressions import conditions, expressions, kind_of_type
+from tests.strategies.patterns import patterns
 from tests.strategies.values import TYPES, cells, values_of
 from tests.strategies.windows import spans, time_windows, windows_of
 
@@ -326,6 +328,16 @@ def overs(draw: DrawFn, node: Node, name: str) -> Over:
     asked = draw(several(node.schema, any_function | any_function | lags, 3))
     ttl = draw(st.none() | st.none() | spans(node.tick))
     return Over(name, node.name, window, draw(groups(node.schema)), tuple((f"{name}_{i}", f) for i, f in enumerate(asked)), ttl)
+
+
+@st.composite
+def short_patterns(draw: DrawFn, node: Node, name: str) -> Pattern:
+    """Of some rows and few words; `rows: all` only where no column has the name of another."""
+    by = draw(groups(node.schema))
+    made = draw(patterns((node.name,), node.schema, name, by, short=True))
+    measures = tuple((f"{name}_m{i}", expr) for i, (_, expr) in enumerate(made.measures))
+    clash = {"variable", "match_number", *dict(measures)} & set(node.schema.names)
+    return replace(made, measures=measures, rows="one" if clash else made.rows)
 
 
 #: Kinds of expressions of which a state may be, with its type: an expression of them has no other.

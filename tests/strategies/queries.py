@@ -18,7 +18,7 @@ from cep.model.schema import UNIT_US
 from cep.model.streams import Stream
 from cep.plan.validate import validate
 from tests.reference.rows import Partition
-from tests.reference.schemas import operator_schema
+from tests.reference.schemas import branch_schemas, operator_schema
 from tests.strategies import operators
 from tests.strategies.expressions import conditions
 from tests.strategies.operators import Node, aggregate_functions, changes
@@ -132,6 +132,7 @@ _ONE_INPUT = {
     "deduplicate": operators.deduplicates,
     "over": operators.overs,
     "stateful_map": operators.stateful_maps,
+    "pattern": operators.short_patterns,
 }
 
 
@@ -162,8 +163,8 @@ def unions(draw: DrawFn, nodes: list[Node], node: Node, name: str) -> list[Opera
 def nodes_of(made: Operator, nodes: Sequence[Node]) -> list[Node]:
     """What `made` yields, as inputs of others."""
     inputs = [next(node for node in nodes if node.name == name) for name in made.inputs]
-    schema = operator_schema(made, [node.schema for node in inputs])
-    return [Node(name, schema, _rows(made, inputs), max(node.tick for node in inputs)) for name in made.branches]
+    schemas = branch_schemas(made, [node.schema for node in inputs])
+    return [Node(name, schema, _rows(made, inputs), max(node.tick for node in inputs)) for name, schema in schemas.items()]
 
 
 def _rows(made: Operator, inputs: Sequence[Node]) -> int:

@@ -24,6 +24,7 @@ KINDS = (
     "over",
     "stateful_map",
     "stateful_map function",
+    "pattern",
 )
 
 

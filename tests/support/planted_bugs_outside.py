@@ -47,6 +47,8 @@ _HEIR, _HEIR_TEST = "instance_manager/clients/heir.py", "instance_manager/client
 _KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recovery/test_kept.py"
 _SUBSCRIPTION = "driver/streams/subscription_core.py"
 
+_PATTERNS, _SEMANTICS = "cep/dataflow/patterns/test_pattern.py", "project/test_semantics.py"
+
 OUTSIDE_BUGS = (
     # the door
     Bug(
@@ -1310,6 +1312,91 @@ OUTSIDE_BUGS = (
         'if _free(lock) and not any(Path(report["home"]).exists()',
         'if _free(lock) or not any(Path(report["home"]).exists()',
         ("driver/processes/test_supervisor.py",),
+    ),
+    # patterns
+    Bug(
+        "a pattern's absence is over a moment early",
+        "cep/kernels/patterns/loop.py",
+        "here[1] - ways[way, TIME] <= waits[k, 1]",
+        "here[1] - ways[way, TIME] < waits[k, 1]",
+        (_SEMANTICS,),
+    ),
+    Bug(
+        "a pattern skips a row that another way with its rows takes",
+        "cep/kernels/patterns/loop.py",
+        "        ways[way, PASSED] = 1\n",
+        "        pass\n",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "a row that a pattern forbids is forgotten",
+        "cep/kernels/patterns/loop.py",
+        "ways[way, BROKEN] |= _which_hold(",
+        "ways[way, BROKEN] |= 0 * _which_hold(",
+        (_SEMANTICS,),
+    ),
+    Bug(
+        "past the last row of a match is that row",
+        "cep/kernels/patterns/ways.py",
+        "return nodes[node, NODE_SEQ] + 1",
+        "return nodes[node, NODE_SEQ]",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "a match does not wait for an earlier start",
+        "cep/kernels/patterns/ways.py",
+        "break  # those behind wait for it",
+        "pass",
+        (_SEMANTICS,),
+    ),
+    Bug(
+        "a pattern goes on at the last row in place of the first",
+        "cep/kernels/patterns/ways.py",
+        "if parameters[SKIP] != TO_FIRST:",
+        "if parameters[SKIP] != -1:",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "a start that timed out comes out though a match used its row",
+        "cep/kernels/patterns/ways.py",
+        "if timed_out and first and not starts[start, USED]:",
+        "if timed_out and first:",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "restored ways of a start are turned round",
+        "cep/dataflow/patterns/ways_snapshot.py",
+        "np.lexsort((place, own))",
+        "np.lexsort((-place, own))",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "restored rows of matches are others",
+        "cep/dataflow/patterns/ways_snapshot.py",
+        "table[:, places.ROW] = rows(table[:, places.ROW])",
+        "table[:, places.ROW] = rows(table[:, places.ROW])[::-1]",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "irrelevant rows are in a pattern's sequence",
+        "cep/dataflow/patterns/pattern.py",
+        "if self.operator.takes_all or (bits != 0).all():",
+        "if self.operator.takes_all or len(bits):",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "a measure is over the rows of all variables",
+        "cep/compile/patterns/measures.py",
+        "emitted.rows[:, 2] == self.variables[variable]",
+        "emitted.rows[:, 2] >= 0",
+        (_SEMANTICS,),
+    ),
+    Bug(
+        "ways that go on alike count as alike whatever they remember",
+        "cep/kernels/patterns/ways.py",
+        "if registers[one * width + k] != registers[other * width + k]:",
+        "if registers[one * width + k] != registers[one * width + k]:",
+        (_PATTERNS,),
     ),
     Bug(
         "what is written into a sealed segment counts for who writes it",

@@ -36,7 +36,19 @@ def misplaced(bugs: Sequence[Bug]) -> list[str]:
 
 def tried(bug: Bug, tests: Sequence[str], folder: Path) -> Found:
     """What `tests` say with the bug planted in a copy at `folder`."""
-    for name in ("benchmarks", "cep", "docker", "driver", "hibench", "instance_manager", "numa_cep", "orchestrator", "simulation", "tests"):
+    for name in (
+        "benchmarks",
+        "cep",
+        "docker",
+        "docs",
+        "driver",
+        "hibench",
+        "instance_manager",
+        "numa_cep",
+        "orchestrator",
+        "simulation",
+        "tests",
+    ):
         shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     path = folder / bug.file

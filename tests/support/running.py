@@ -29,9 +29,9 @@ from cep.errors import QueryError
 from cep.kernels.columns import columns_from_arrow, columns_to_arrow
 from cep.kernels.tables.hashing import fold_origins
 from cep.kernels.tables.keys import empty_keys, encode_keys
-from cep.model.operators import Aggregate
+from cep.model.operators import Aggregate, Pattern
 from cep.model.query import Options, Query
-from cep.model.schema import Schema
+from cep.model.schema import Field, Schema
 from cep.model.streams import Stream
 from cep.plan.needed import origin_words
 from cep.plan.physical import Edge, PhysicalPlan
@@ -302,8 +302,8 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
 
     def origin(name: str, key: Values, start: int) -> tuple[int, int]:
         operator = by_name[name]
-        assert isinstance(operator, Aggregate)
-        fields = tuple(schemas[operator.input][column] for column in operator.by)
+        assert isinstance(operator, Aggregate | Pattern)
+        fields = tuple(_key_field([schemas[name] for name in operator.inputs], column) for column in operator.by)
         arrays = [pa.array([value], field.type.arrow) for value, field in zip(key, fields, strict=True)]
         schema = Schema(fields)
         columns = columns_from_arrow(pa.RecordBatch.from_arrays(arrays, schema=_lenient(schema)), schema) if fields else {}
@@ -314,15 +314,24 @@ def origin_of_engine(query: Query) -> AggregateOrigin:
     return origin
 
 
+def _key_field(inputs: Sequence[Schema], column: str) -> Field:
+    return replace(inputs[0][column], nullable=any(schema[column].nullable for schema in inputs))
+
+
 def joined_origin_of_engine(query: Query) -> JoinedOrigin:
     """The project's fold of two origins, which have as many words as any tuple of their side; -1 where one has fewer."""
     full = validate(query, {}).query
     inputs = {operator.name: operator.inputs for operator in full.operators}
+    patterns = {operator.name: operator.inputs for operator in query.operators if isinstance(operator, Pattern)}
 
     def words(side: str, origin: Origin | None) -> np.ndarray | None:
         return None if origin is None else np.array([(*origin, *(-1,) * (origin_words(full, side) - len(origin)))], np.int64)
 
     def fold(name: str, left: Origin | None, right: Origin | None) -> Origin:
+        if name in patterns:
+            most = max(origin_words(full, side) for side in patterns[name])
+            padded = (*(right or ()), *(-1,) * (most - len(right or ())))
+            return tuple(fold_origins(np.array([left], np.int64), np.array([padded], np.int64))[0].tolist())
         sides = (words(side, origin) for side, origin in zip(inputs[name], (left, right), strict=True))
         return tuple(fold_origins(*sides)[0].tolist())
 

@@ -92,13 +92,19 @@ def _nearest_128(low: Any, high: Any) -> float:
     return np.float64(top) * 2.0 ** np.float64(shift)
 
 
+@inlined
+def rounded_128(low: int, high: int) -> float:
+    """A number of 128 bits as the nearest float64."""
+    a, b = np.uint64(low), np.uint64(high)
+    if high < 0:
+        a = ~a + _1
+        b = ~b + (_1 if a == _0 else _0)
+    nearest = _nearest_128(a, b)
+    return -nearest if high < 0 else nearest
+
+
 @kernel("void(const int64[:], const int64[:], float64[:])")
 def round_128(low: np.ndarray, high: np.ndarray, out: np.ndarray) -> None:
     """n numbers of 128 bits as the nearest float64s."""
     for i in range(len(out)):
-        a, b = np.uint64(low[i]), np.uint64(high[i])
-        if high[i] < 0:
-            a = ~a + _1
-            b = ~b + (_1 if a == _0 else _0)
-        nearest = _nearest_128(a, b)
-        out[i] = -nearest if high[i] < 0 else nearest
+        out[i] = rounded_128(low[i], high[i])

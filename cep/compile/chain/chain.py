@@ -82,8 +82,7 @@ class CompiledLoop:
 
     @cached_property
     def _reads(self) -> list[tuple[str, bool, bool]]:
-        """For each column that it reads: the name, is it bytes of any length, and may it be NULL?"""
-        return [(field.name, field.type.is_bytes, field.nullable) for field in self.source.inputs]
+        return reads_of(self.source.inputs)
 
     @cached_property
     def _literals(self) -> tuple[np.ndarray, ...]:
@@ -268,6 +267,19 @@ def _called(part: UserCall | Convert, columns: Columns, n: int) -> ChainResult:
     return ChainResult(
         columns if kept is None else taken(columns, kept), kept, tuple(Failure(operator, row, reason) for row, reason in failures)
     )
+
+
+def reads_of(inputs: Sequence[Field]) -> list[tuple[str, bool, bool]]:
+    """For each column that a loop reads: the name, is it bytes of any length, and may it be NULL?"""
+    return [(field.name, field.type.is_bytes, field.nullable) for field in inputs]
+
+
+def arguments_of(columns: Columns, inputs: Sequence[Field]) -> list[np.ndarray | None]:
+    """The arguments of a loop for the columns `inputs`."""
+    arguments: list[np.ndarray | None] = []
+    for name, is_bytes, nullable in reads_of(inputs):
+        _add_arrays(arguments, columns[name], is_bytes, nullable)
+    return arguments
 
 
 def _add_arrays(arguments: list[np.ndarray | None], column: Column, is_bytes: bool, nullable: bool) -> None:

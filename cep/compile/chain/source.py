@@ -198,18 +198,19 @@ def _loads(kind: str, values: Sequence[object]) -> list[str]:
     return [f"    {kind}{k} = {kind}s[{shared.get(repr(value), k)}]" for k, value in enumerate(values)]
 
 
-def _array(type_: DataType) -> str:
+def array_of(type_: DataType) -> str:
+    """The element type of the array that holds values of `type_`."""
     return _ARRAY.get(type_.name, type_.name)
 
 
 def _input(k: int, column: Field) -> list[tuple[str, str]]:
     """(type, name) of the arguments for a column that is read."""
-    parameters = [(f"const {_array(column.type)}[:]", f"c{k}")]
+    parameters = [(f"const {array_of(column.type)}[:]", f"c{k}")]
     parameters += [("const uint8[:]", f"data{k}"), ("const int64[:]", f"starts{k}")] if column.type.is_bytes else []
     return parameters + ([("const uint8[:]", f"valid{k}")] if column.nullable else [])
 
 
 def _output(k: int, column: Field) -> list[tuple[str, str]]:
     """(type, name) of the arguments for a column that is computed."""
-    parameters = [(f"{_array(column.type)}[:]", f"o{k}")]
+    parameters = [(f"{array_of(column.type)}[:]", f"o{k}")]
     return parameters + ([("uint8[:]", f"known{k}")] if column.nullable else [])

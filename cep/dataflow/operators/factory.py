@@ -32,6 +32,7 @@ from cep.dataflow.operators.operator import (
     StatefulOperator,
     TextChainOperator,
 )
+from cep.dataflow.patterns import pattern
 from cep.kernels.jit import warm
 from cep.model import operators as described
 from cep.model.operators import PLANNED, TYPES
@@ -79,9 +80,11 @@ BUILDS: dict[type[described.Operator], Build] = dict(
         _stateful(described.KeepLast, keep_last.build),
         _stateful(described.Over, over.build),
         _stateful(described.StatefulMap, stateful_map.build),
+        _stateful(described.PatternWays, pattern.build),
+        _stateless(described.PatternBranch, pattern.build_branch),
     ]
 )
-_missing = {*TYPES.values(), *PLANNED.values()} - BUILDS.keys() - {*FUSED, described.Demux}
+_missing = {*TYPES.values(), *PLANNED.values()} - BUILDS.keys() - {*FUSED, described.Demux, described.Pattern}
 if _missing:
     raise TypeError(f"nothing runs {', '.join(sorted(kind.__name__ for kind in _missing))}; say in BUILDS what does")
 

@@ -6,8 +6,21 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.cgutils import pack_array
 from numba.extending import overload
+from numba.np.arrayobj import populate_array
 
+from cep.kernels.machine.addresses import (
+    call_at,
+    float64s_at,
+    int32s_at,
+    int64s_at,
+    lines_of,
+    uint8s_at,
+    written_float64s_at,
+    written_int64s_at,
+    written_lines_at,
+)
 from cep.kernels.machine.libm import OF_ONE, OF_TWO
 from cep.kernels.machine.memory import (
     BLOCK,
@@ -23,6 +36,8 @@ from cep.kernels.machine.memory import (
 )
 from cep.kernels.machine.pipeline import as_instructions, field_of
 
+_pack: Any = pack_array
+_populate: Any = populate_array
 _BYTE, _LANE, _WORD = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _BYTES = ir.VectorType(_BYTE, BLOCK)
 _ALL = ir.Constant(ir.VectorType(_LANE, BLOCK), [0] * BLOCK)
@@ -130,6 +145,67 @@ def _prefetch(typing: Any, array: Any, at: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
+
+
+@as_instructions(call_at)
+def _call_at(typing: Any, function: Any, arrays: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    takes = [types.int64] * 5
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        convention = context.call_conv
+        kind = convention.get_function_type(types.int64, takes)
+        where = builder.ptrtoint(field_of(context, builder, signature.args[1], arguments[1], "data"), _WORD)
+        called = builder.inttoptr(arguments[0], kind.as_pointer())
+        _, returned = convention.call_function(builder, called, types.int64, takes, [*arguments[2:], where])
+        return returned
+
+    return types.int64(types.int64, arrays, *takes[1:]), generate
+
+
+def _made(context: Any, builder: Any, kind: Any, arguments: Any) -> Any:
+    """The array of words as `addresses.Callee` writes them; of a third argument, lines of so many items."""
+    words = builder.inttoptr(arguments[0], _WORD.as_pointer())
+    first = builder.shl(arguments[1], _WORD(1))
+    address, size = (builder.load(builder.gep(words, [builder.add(first, _WORD(more))])) for more in (0, 1))
+    item = context.get_data_type(kind.dtype)
+    bytes_ = _WORD(context.get_abi_sizeof(item))
+    shape, strides = [size], [bytes_]
+    for width in arguments[2:]:
+        shape, strides = [builder.sdiv(size, width), width], [builder.mul(bytes_, width), bytes_]
+    made = context.make_array(kind)(context, builder)
+    sizes = {"shape": _pack(builder, shape, _WORD), "strides": _pack(builder, strides, _WORD)}
+    _populate(made, data=builder.inttoptr(address, item.as_pointer()), itemsize=bytes_, meminfo=None, **sizes)
+    return made._getvalue()
+
+
+def _array_at(kind: Any) -> Any:
+    def definition(typing: Any, arrays: Any, k: Any) -> Any:
+        return kind(types.int64, types.int64), lambda context, builder, _, given: _made(context, builder, kind, given)
+
+    return definition
+
+
+for _at, _dtype in ((int64s_at, types.int64), (int32s_at, types.int32), (float64s_at, types.float64), (uint8s_at, types.uint8)):
+    as_instructions(_at)(_array_at(types.Array(_dtype, 1, "C", readonly=True, aligned=False)))
+as_instructions(written_int64s_at)(_array_at(types.Array(types.int64, 1, "C")))
+as_instructions(written_float64s_at)(_array_at(types.Array(types.float64, 1, "C")))
+
+
+@as_instructions(written_lines_at)
+def _written_lines_at(typing: Any, arrays: Any, k: Any, width: Any) -> Any:
+    kind = types.Array(types.int64, 2, "C")
+    return kind(types.int64, types.int64, types.int64), lambda context, builder, _, given: _made(context, builder, kind, given)
+
+
+@as_instructions(lines_of)
+def _lines_of(typing: Any, table: Any, width: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places = context.data_model_manager[signature.args[0]]
+        shape = builder.extract_value(arguments[0], places.get_field_position("shape"))
+        shape = builder.insert_value(shape, arguments[1], 1)
+        return builder.insert_value(arguments[0], shape, places.get_field_position("shape"))
+
+    return table(table, types.int64), generate
 
 
 def _called(name: str) -> Any:

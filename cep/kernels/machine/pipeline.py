@@ -398,6 +398,15 @@ def as_kernel(function: Callable[..., Any], **options: Any) -> Any:
     return _compiled_by(KernelCompiler, options)(function)
 
 
+def address_of(compiled: Any) -> int:
+    """Where the machine code of a kernel of one signature begins, for kernels."""
+    (made,) = compiled.overloads.values()
+    address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+    if not address:
+        raise RuntimeError(f"the machine code of {made.fndesc.qualname!r} has no function {made.fndesc.llvm_func_name!r}")
+    return int(address)
+
+
 def as_part(function: Callable[..., Any], **options: Any) -> None:
     """Makes kernels that call `function` have it linked into them."""
     dispatcher = _compiled_by(PartCompiler, options)(function)

@@ -113,8 +113,8 @@ def _add_three(words: np.ndarray, at: int, x: Any, y: Any, z: Any) -> None:
 
 @inlined
 def _spill(words: np.ndarray, at: int, pool: np.ndarray, used: int) -> int:
-    pool[used, :] = words[at + 3] >> 63
-    pool[used, :_FIRST] = 0
+    for i in range(POOL_WORDS):  # pieces of arrays take Numba seconds to compile
+        pool[used, i] = words[at + 3] >> 63 if i >= _FIRST else 0
     for i in range(3):
         pool[used, _FIRST + i] = words[at + 1 + i]
     words[at] |= SPILLED
@@ -216,7 +216,8 @@ def _round_up(whole: np.ndarray, half: Any, odd: Any) -> bool:
 
 
 @inlined
-def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> Any:
+def rounded_sum(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> Any:
+    """The bits of the float64 nearest to the sum at `words[at]`; `whole`, int64[POOL_WORDS], is worked in."""
     tag = words[at]
     if tag & NAN or tag & (PLUS | MINUS) == PLUS | MINUS:
         return _NAN_BITS
@@ -225,10 +226,11 @@ def _result(words: np.ndarray, at: int, pool: np.ndarray, whole: np.ndarray) -> 
     if tag & MINUS:
         return _INFINITY_BITS | _SIGN_BIT
     if tag & SPILLED:
-        whole[:] = pool[words[at + 1], :]
+        for i in range(POOL_WORDS):
+            whole[i] = pool[words[at + 1], i]
     else:
-        whole[:_FIRST] = 0
-        whole[_FIRST:] = words[at + 3] >> 63
+        for i in range(POOL_WORDS):
+            whole[i] = words[at + 3] >> 63 if i >= _FIRST else 0
         for i in range(3):
             whole[_FIRST + i] = words[at + 1 + i]
     return _rounded(whole)
@@ -246,7 +248,7 @@ def round_exact(words: np.ndarray, first: int, stride: int, pool: np.ndarray, ou
     """Rounds the n sums at `words[first]`, `words[first + stride]`, ...: `out`, int64[n], gets the bits of float64s."""
     whole = np.zeros(POOL_WORDS, np.int64)
     for i in range(len(out)):
-        out[i] = _result(words, first + i * stride, pool, whole)
+        out[i] = rounded_sum(words, first + i * stride, pool, whole)
 
 
 @kernel("void(int64[:], int64[:, :], const int64[:])", on_demand=True)

@@ -23,6 +23,9 @@ from cep.model.operators.keep_last import KeepLast as KeepLast
 from cep.model.operators.lookup import Lookup as Lookup
 from cep.model.operators.map import Map as Map
 from cep.model.operators.over import Over as Over
+from cep.model.operators.pattern import Pattern as Pattern
+from cep.model.operators.pattern_ways import PatternBranch as PatternBranch
+from cep.model.operators.pattern_ways import PatternWays as PatternWays
 from cep.model.operators.sample import Sample as Sample
 from cep.model.operators.sample_n import SampleN as SampleN
 from cep.model.operators.sort import Sort as Sort
@@ -56,7 +59,8 @@ TYPES = registry(
     keep_last=KeepLast,
     over=Over,
     stateful_map=StatefulMap,
+    pattern=Pattern,
 )
 
 #: What others are said for short for, and only plans have.
-PLANNED = registry(table_versions=TableVersions, versioned_lookup=VersionedLookup)
+PLANNED = registry(table_versions=TableVersions, versioned_lookup=VersionedLookup, pattern_ways=PatternWays, pattern_branch=PatternBranch)

@@ -117,7 +117,7 @@ class StatefulMap(InTurn):
         state = {name for name, _ in self.state}
         for key, exprs in (("update", self.update), ("fields", self.fields)):
             for name, expr in exprs:
-                if (found := _beyond_loop(typed(expr, both.by_name), state)) is not None:
+                if (found := beyond_loop(typed(expr, both.by_name), state)) is not None:
                     where = f"operator {self.name!r}, {key} {name!r}: {text_of(found.expr)} is {_kind(found)}"
                     message = (
                         f"{where}, which cannot be computed over the state; give the state out as a field and compute it in a map behind"
@@ -133,9 +133,9 @@ class StatefulMap(InTurn):
         return (expr.name,) if isinstance(expr, ColumnRef) and expr.name not in state else None
 
 
-def _beyond_loop(tree: Typed, state: set[str]) -> Typed | None:
+def beyond_loop(tree: Typed, state: set[str]) -> Typed | None:
     """The innermost part that is computed from the state and that no loop can compute."""
-    if (inner := next((found for arg in tree.args if (found := _beyond_loop(arg, state))), None)) is not None:
+    if (inner := next((found for arg in tree.args if (found := beyond_loop(arg, state))), None)) is not None:
         return inner
     return tree if not state.isdisjoint(_read(tree)) and _is_beyond_loop(tree, state) else None
 

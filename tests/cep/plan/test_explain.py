@@ -13,7 +13,7 @@ from cep.model.topology import Topology
 from cep.plan.explain import explain
 from cep.plan.physical import Worker
 from cep.plan.planner import plan
-from driver import stream
+from driver import col, event, row, stream
 from driver.builder import query as driver_query
 from orchestrator.rest.views import observed_pre_aggregation
 from tests.support import plans
@@ -127,6 +127,34 @@ def test_it_says(case: str) -> None:
     text = explain(planned(asked, plans.two_nodes(1), files={"s": (("/data/a.txt", 1_000), ("/data/b.txt", 234))}))
     for part in expected:
         assert part in text
+
+
+PATTERN = """
+  theft.ways →  theft       matches
+  theft →       out         output stream
+
+automaton of theft; ■ is a match
+  start: shelf 0
+  0 shelf: exit then 1 without pay
+  1 exit: exit then 2, ■ after no back for 5s
+  2 exit: ■ after no back for 5s
+
+"""
+
+
+def test_a_pattern_shows_where_its_ways_lead() -> None:
+    tags = stream("tags", k="int64", e="string", ts="timestamp[us]", event_time="ts", disorder="0s")
+    shelf, pay, exit_, back = (event(name, col("e") == name) for name in ("shelf", "pay", "exit", "back"))
+    part = shelf.not_then(pay).then(exit_.times(1, 2)).absent(back, for_="5s")
+    asked = (
+        driver_query.Query("q").source(tags).pattern("theft", part, by="k", within="12h", measures={"at": row("exit")["ts"]}).output("out")
+    )
+    text = explain(planned(asked.build(), plans.two_nodes(1)))
+    assert PATTERN in text
+    assert (
+        "pattern shelf -> !pay -> exit{1,2} -> !back for 5s by k, first match, then on past last, within 12h where shelf: e = 'shelf'"
+        in text
+    )
 
 
 def test_no_numa() -> None:

@@ -51,7 +51,7 @@ def test_ten_thousand_requests_find_nothing(tmp_path: Path) -> None:
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     with LocalCluster(instances=1, data=[tmp_path], token=TOKEN, numa=False) as cluster:
         cluster.deploy(QUERY_EXAMPLE)
-        asked = ["run", f"{cluster.rest.url}/openapi.json", "--checks", "all", "--max-examples", "150", "--seed", "1", "--no-color"]
+        asked = ["run", f"{cluster.rest.url}/openapi.json", "--checks", "all", "--max-examples", "330", "--seed", "1", "--no-color"]
         asked += ["-H", f"Authorization: Bearer {TOKEN}", "--request-timeout", "120", "--continue-on-failure", "--max-failures", "100"]
         command = [str(Path(sys.executable).parent / "schemathesis"), *asked]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -25,10 +25,12 @@ from driver import (
     avg,
     col,
     count,
+    event,
     files,
     format_time,
     lag,
     parse_time,
+    row,
     stream,
     try_,
 )
@@ -102,6 +104,19 @@ BUILT = {
     "stateful_map": _visits("numbered").stateful_map(
         "numbered", by="ip", ttl="1h", state={"n": 0}, update={"n": col("n") + 1}, fields={"ip": col("ip"), "n": col("n")}
     ),
+    "pattern": _visits("slow_then_gone")
+    .pattern(
+        "slow_then_gone",
+        event("slow", SLOW)
+        .then(event("slower", col("ms") > row("slow")["ms"]).times(1, 3))
+        .absent(event("any", col("ms") >= 0), for_="1m"),
+        by="ip",
+        within="10m",
+        measures={"first_url": row("slow").first("url"), "slowest": row("slower").max("ms")},
+        timed_out=True,
+    )
+    .output("out_slow_then_gone")
+    .at("slow_then_gone.timed_out"),
 }
 
 COMPONENTS = {"components": {"schemas": query_schema.query_components()}}

@@ -1,0 +1,1 @@
+"""Patterns at work: conditions as machine code, and the ways through a pattern."""

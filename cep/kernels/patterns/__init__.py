@@ -1,0 +1,1 @@
+"""The loops of patterns that know no condition."""

@@ -1,0 +1,101 @@
+"""The rows of matches, walked from their last nodes; and which rows anything has."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep.kernels.jit import kernel
+from cep.kernels.patterns.places import (
+    FOLLOWING,
+    GROUP,
+    LAST_NODE,
+    NODE,
+    NODE_SEQ,
+    NONE,
+    PARENT,
+    ROW,
+    USES,
+    VARIABLE,
+    WAITING_ROW,
+    WAY,
+    WITH,
+)
+from cep.kernels.patterns.ways import apart_release
+
+
+@kernel("int64(const int64[:, :], const int64[:, :], int64[:])", on_demand=True)
+def count_rows(nodes: np.ndarray, emitted: np.ndarray, counts: np.ndarray) -> int:
+    """How many rows each of `emitted` has, int64[n]; returns all of them."""
+    total = 0
+    for k in range(len(emitted)):
+        count, node = 0, emitted[k, LAST_NODE]
+        while node >= 0:
+            count += 1
+            node = nodes[node, PARENT]
+        counts[k] = count
+        total += count
+    return total
+
+
+@kernel("void(int64[:, :], int64[:], const int64[:, :], int64[:, :])", on_demand=True)
+def take_rows_of(nodes: np.ndarray, desk: np.ndarray, emitted: np.ndarray, out: np.ndarray) -> None:
+    """For each of `emitted` its rows in order: (which of them, number among all rows, variable, number in the group). They have the
+    nodes no more."""
+    stop = 0
+    for k in range(len(emitted)):
+        node = emitted[k, LAST_NODE]
+        count = 0
+        while node >= 0:
+            count += 1
+            node = nodes[node, PARENT]
+        stop += count
+        at, node = stop, emitted[k, LAST_NODE]
+        while node >= 0:
+            at -= 1
+            out[at, 0], out[at, 1], out[at, 2], out[at, 3] = k, nodes[node, ROW], nodes[node, VARIABLE], nodes[node, NODE_SEQ]
+            node = nodes[node, PARENT]
+        apart_release(nodes, desk, emitted[k, LAST_NODE])
+
+
+@kernel("void(const int64[:, :], const int64[:, :], uint8[:])", on_demand=True)
+def mark_rows(nodes: np.ndarray, waiting: np.ndarray, out: np.ndarray) -> None:
+    """Sets 1 for each row that a node, or a row that waits, is."""
+    for node in range(len(nodes)):
+        if nodes[node, USES] != NONE:
+            out[nodes[node, ROW]] = 1
+    for line in range(len(waiting)):
+        if waiting[line, WAITING_ROW] != NONE:
+            out[waiting[line, WAITING_ROW]] = 1
+
+
+@kernel("void(const int64[:, :], const int64[:, :], int64[:], int64[:])", on_demand=True)
+def place_ways(starts: np.ndarray, ways: np.ndarray, start_of: np.ndarray, place: np.ndarray) -> None:
+    """For each way the start that has it, NONE if none has, and its place among the ways of that."""
+    start_of[:] = NONE
+    for start in range(len(starts)):
+        if starts[start, GROUP] != NONE:
+            way, at = starts[start, WAY], 0
+            while way >= 0:
+                start_of[way], place[way] = start, at
+                way, at = ways[way, FOLLOWING], at + 1
+
+
+@kernel("void(const int64[:, :], const int64[:, :], const int64[:, :], const int64[:], int64[:])", on_demand=True)
+def place_nodes(starts: np.ndarray, ways: np.ndarray, nodes: np.ndarray, start_of: np.ndarray, group_of: np.ndarray) -> None:
+    """For each node the group of whose ways and starts it is, NONE if of none; `start_of`: by way."""
+    group_of[:] = NONE
+    for way in range(len(start_of)):
+        if start_of[way] != NONE:
+            node, group = ways[way, NODE], starts[start_of[way], GROUP]
+            while node >= 0 and group_of[node] == NONE:
+                group_of[node] = group
+                node = nodes[node, PARENT]
+    for start in range(len(starts)):
+        if starts[start, GROUP] != NONE:
+            node = starts[start, WITH]
+            while node >= 0 and group_of[node] == NONE:
+                group_of[node] = starts[start, GROUP]
+                node = nodes[node, PARENT]
+
+
+KERNELS = count_rows, take_rows_of, mark_rows, place_ways, place_nodes

@@ -1,0 +1,477 @@
+"""The loop that takes rows along the ways of a pattern.
+
+A row of a group, at number `q`, is tried by every way of every open start, in two passes: first what each way awaits is looked at, and the
+nodes from which it is taken are marked; then ways are made of those that take it, and others stay or die. For a way may not skip what
+another way with the same rows takes.
+
+`tables` and `automaton` are as in `cep.kernels.patterns.ways`. `conditions` are (bits, registers, pool, sums, function, arrays): which
+variables a row may be by what it is alone, a bit each; what ways remember (`cep.compile.patterns.registers`), and where in that exact sums
+are; and what is compiled for each query, a function called by address: it gives registers what a row brings, and says whether the
+row is one of a variable by what they have then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cep.kernels.jit import apart, inlined, kernel
+from cep.kernels.machine.addresses import call_at
+from cep.kernels.patterns.places import (
+    AFTER,
+    ALL,
+    AT_ROW,
+    BROKEN,
+    BY,
+    BY_NEXT,
+    BY_THEN,
+    CHILD,
+    COMPLETE,
+    CORRELATED,
+    DIRECT,
+    DIRECTLY,
+    DROPPED,
+    DROPS,
+    DUE,
+    EDGE_FIRST,
+    EDGE_STOP,
+    EMITTED,
+    FAN,
+    FAN_FIRST,
+    FAR,
+    FOLLOWING,
+    FORBIDS,
+    GAP,
+    GROUP,
+    HEAD,
+    HEAP,
+    HIT,
+    LAST,
+    LEFT_NODES,
+    LEFT_STARTS,
+    LEFT_WAITING,
+    LEFT_WAYS,
+    LIMIT,
+    MATCHES,
+    NODE,
+    NONE,
+    OPEN,
+    OVERFULL,
+    PASSED,
+    REGISTERS,
+    REMEMBERED,
+    ROW0,
+    SEQ,
+    SIBLING,
+    STAMP,
+    STATE,
+    TAKES,
+    TARGET,
+    TIME,
+    TIME0,
+    TIMED_OUT,
+    TTL,
+    USED_NODES,
+    USED_STARTS,
+    USED_WAITING,
+    USED_WAYS,
+    USES,
+    VARIABLE,
+    WAIT_DIRECTLY,
+    WAIT_FIRST,
+    WAIT_STOP,
+    WAITING,
+    WANTED,
+    WANTS_TIMED_OUT,
+    WANTS_UNMATCHED,
+    WAY,
+    WAY_SEQ,
+    WAYS,
+)
+from cep.kernels.patterns.ways import (
+    AUTOMATON,
+    TABLES,
+    apart_complete_one,
+    apart_cut,
+    apart_decide,
+    apart_drop_start,
+    apart_emit,
+    apart_merge_equal,
+    apart_pass_time,
+    apart_release,
+    automaton_of,
+    drop_if_over,
+    drop_way,
+    new_node,
+    new_start,
+    new_waiting,
+    new_way,
+    tables_of,
+    watch,
+)
+from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
+
+#: What `conditions` are, as types.
+CONDITIONS = "const int64[:], int64[:], int64[:, :], const int64[:], int64, const int64[:]"
+Tables = Any
+Automaton = Any
+Conditions = Any
+#: Of the row at hand: its number in the batch, event time, number in the group, number among all rows, the waiting row that it is (or
+#: NONE), and its stamp.
+Row = tuple[Any, Any, Any, Any, Any, Any]
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def _copy_registers(way: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> None:
+    """What the way `parent` remembers, the way `way` does; NONE: nothing."""
+    registers, pool, sums = conditions[1], conditions[2], conditions[3]
+    width = parameters[REGISTERS]
+    to, of = way * width, parent * width
+    if parent < 0:
+        for k in range(width):
+            registers[to + k] = 0
+        return
+    for k in range(width):
+        registers[to + k] = registers[of + k]
+    for j in range(len(sums)):
+        if registers[to + sums[j]] & SPILLED:
+            line, other = way * len(sums) + j, parent * len(sums) + j
+            for k in range(POOL_WORDS):
+                pool[line, k] = pool[other, k]
+            registers[to + sums[j] + 1] = line
+
+
+@apart
+def apart_ask(v: int, i: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> Any:
+    """Is row i one of variable v, by what the way `parent` remembers? The way 0 is for trying."""
+    _copy_registers(0, parent, parameters, conditions)
+    return call_at(conditions[4], conditions[5], v, i, 0, 1) != 0
+
+
+@inlined
+def _holds(v: int, i: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> Any:
+    """Is row i one of variable v behind the rows of the way `parent`? NONE: of no row."""
+    if not conditions[0][i] >> v & 1:
+        return False
+    return not parameters[CORRELATED] >> v & 1 or apart_ask(v, i, parent, parameters, conditions)
+
+
+@inlined
+def _remember(v: int, i: int, way: int, parent: int, parameters: np.ndarray, conditions: Conditions) -> None:
+    """The way remembers what `parent` does, and row i, taken as variable v."""
+    if parameters[REGISTERS]:
+        _copy_registers(way, parent, parameters, conditions)
+        if parameters[REMEMBERED] >> v & 1:
+            call_at(conditions[4], conditions[5], v, i, way, 0)
+
+
+@inlined
+def _any_holds(names: int, i: int, way: int, parameters: np.ndarray, conditions: Conditions) -> bool:
+    """Is row i one of the variables whose bits are in `names`?"""
+    v = 0
+    while names:
+        if names & 1 and _holds(v, i, way, parameters, conditions):
+            return True
+        names >>= 1
+        v += 1
+    return False
+
+
+@inlined
+def _which_hold(names: int, i: int, way: int, parameters: np.ndarray, conditions: Conditions) -> Any:
+    """Of the variables whose bits are in `names` those that row i is one of."""
+    found, v = 0, 0
+    while names >> v:
+        if names >> v & 1 and _holds(v, i, way, parameters, conditions):
+            found |= 1 << v
+        v += 1
+    return found
+
+
+# --- a row and a way --------------------------------------------------------------------------------------------------
+
+
+@inlined
+def _taken(edge: int, way: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> Any:
+    """May the row be the next one of the way by this edge, and is it one of its variable?"""
+    ways, edges, parameters = tables[2], automaton[0], automaton[6]
+    i, t, q = here[0], here[1], here[2]
+    directly = q == ways[way, WAY_SEQ] + 1
+    if (edges[edge, BY] == BY_NEXT and not directly) or (edges[edge, BY] == BY_THEN and ways[way, PASSED]):
+        return False
+    if edges[edge, FORBIDS] & ways[way, BROKEN] or edges[edge, DIRECTLY] & ways[way, DIRECT]:
+        return False
+    if edges[edge, GAP] != FAR and t - ways[way, TIME] > edges[edge, GAP]:
+        return False
+    if directly and edges[edge, DIRECTLY] and _any_holds(edges[edge, DIRECTLY], i, way, parameters, conditions):
+        return False
+    return _holds(edges[edge, TAKES], i, way, parameters, conditions)
+
+
+@inlined
+def _child(node: int, variable: int, here: Row, tables: Tables) -> Any:
+    """The node of the row behind `node`, as `variable`: one for all ways."""
+    nodes = tables[3]
+    if nodes[node, HIT] != here[5]:
+        nodes[node, HIT], nodes[node, CHILD] = here[5], NONE
+    child = nodes[node, CHILD]
+    while child >= 0 and nodes[child, VARIABLE] != variable:
+        child = nodes[child, SIBLING]
+    if child < 0:
+        child = new_node(tables, node, here[3], variable, here[2], here[4])
+        nodes[child, SIBLING], nodes[node, CHILD] = nodes[node, CHILD], child
+    return child
+
+
+@apart
+def apart_arrive(
+    start: int, position: int, node: int, parent: int, last: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions
+) -> Any:
+    """The ways that come to `position` with the row, behind the way `last` of the start; returns the last one."""
+    starts, ways, nodes = tables[1], tables[2], tables[3]
+    arrive, arriving, parameters, group = automaton[3], automaton[4], automaton[6], starts[start, GROUP]
+    for k in range(arrive[position, 0], arrive[position, 1]):
+        if parameters[ALL] and arriving[k] == COMPLETE:
+            apart_complete_one(tables, automaton, start, node, here[1], here[0])
+            continue
+        way = new_way(tables, group, arriving[k], node, here[1], here[2])
+        _remember(nodes[node, VARIABLE], here[0], way, parent, parameters, conditions)
+        if last >= 0:
+            ways[last, FOLLOWING] = way
+        else:
+            starts[start, WAY] = way
+        last = way
+    return last
+
+
+@inlined
+def _waits_on(way: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> bool:
+    """Does what waits for nothing to come still wait, or is it over well?"""
+    ways, states, waits, parameters = tables[2], automaton[1], automaton[2], automaton[6]
+    state, i = ways[way, STATE], here[0]
+    for k in range(states[state, WAIT_FIRST], states[state, WAIT_STOP]):
+        if here[1] - ways[way, TIME] <= waits[k, 1] and _holds(waits[k, 0], i, way, parameters, conditions):
+            return False
+    if here[2] == ways[way, WAY_SEQ] + 1 and states[state, WAIT_DIRECTLY]:
+        if _any_holds(states[state, WAIT_DIRECTLY], i, way, parameters, conditions):
+            return False
+        if states[state, WAIT_FIRST] == states[state, WAIT_STOP]:
+            ways[way, STATE] = COMPLETE
+    return True
+
+
+@apart
+def apart_stays(way: int, hit: bool, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> bool:
+    """Does the way still await something behind the row, which it has not taken?"""
+    ways, edges, states, parameters = tables[2], automaton[0], automaton[1], automaton[6]
+    state, i, alive = ways[way, STATE], here[0], False
+    if states[state, EDGE_FIRST] == states[state, EDGE_STOP]:
+        return _waits_on(way, here, tables, automaton, conditions)
+    if hit:
+        ways[way, PASSED] = 1
+    for e in range(states[state, EDGE_FIRST], states[state, EDGE_STOP]):
+        if edges[e, BY] == BY_NEXT or (edges[e, BY] == BY_THEN and ways[way, PASSED]):
+            continue
+        if here[2] == ways[way, WAY_SEQ] + 1 and edges[e, DIRECTLY]:
+            ways[way, DIRECT] |= _which_hold(edges[e, DIRECTLY], i, way, parameters, conditions)
+        if edges[e, FORBIDS]:
+            ways[way, BROKEN] |= _which_hold(edges[e, FORBIDS] & ~ways[way, BROKEN], i, way, parameters, conditions)
+        if not edges[e, FORBIDS] & ways[way, BROKEN] and not edges[e, DIRECTLY] & ways[way, DIRECT]:
+            alive = True
+    return alive
+
+
+# --- a row and a start ------------------------------------------------------------------------------------------------
+
+
+@apart
+def apart_look(start: int, here: Row, takes: np.ndarray, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
+    """The first pass."""
+    starts, ways, nodes, states, stamp = tables[1], tables[2], tables[3], automaton[1], here[5]
+    way, k = starts[start, WAY], 0
+    while way >= 0:
+        state = ways[way, STATE]
+        if state != COMPLETE:
+            for e in range(states[state, EDGE_FIRST], states[state, EDGE_STOP]):
+                takes[k] = _taken(e, way, here, tables, automaton, conditions)
+                if takes[k] and nodes[ways[way, NODE], HIT] != stamp:
+                    nodes[ways[way, NODE], HIT], nodes[ways[way, NODE], CHILD] = stamp, NONE
+                k += 1
+        way = ways[way, FOLLOWING]
+
+
+@apart
+def apart_step(start: int, here: Row, takes: np.ndarray, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
+    """The second pass."""
+    starts, ways, nodes, edges, states = tables[1], tables[2], tables[3], automaton[0], automaton[1]
+    group, parameters = starts[start, GROUP], automaton[6]
+    way, last, k, made = starts[start, WAY], NONE, 0, False
+    starts[start, WAY] = NONE
+    while way >= 0:
+        following, state, node = ways[way, FOLLOWING], ways[way, STATE], ways[way, NODE]
+        ways[way, FOLLOWING] = NONE
+        stays = True
+        if state != COMPLETE:
+            hit = nodes[node, HIT] == here[5]
+            for e in range(states[state, EDGE_FIRST], states[state, EDGE_STOP]):
+                if takes[k]:
+                    child = _child(node, edges[e, TAKES], here, tables)
+                    nodes[child, USES] += 1
+                    last = apart_arrive(start, edges[e, TARGET], child, way, last, here, tables, automaton, conditions)
+                    nodes[child, USES] -= 1
+                    made = True
+                k += 1
+            stays = apart_stays(way, hit, here, tables, automaton, conditions)
+            if stays and parameters[ALL] and ways[way, STATE] == COMPLETE:
+                apart_complete_one(tables, automaton, start, node, here[1], here[0])
+                stays = False
+        if not stays:
+            drop_way(tables, group, way)
+        elif last >= 0:
+            ways[last, FOLLOWING] = way
+            last = way
+        else:
+            starts[start, WAY] = way
+            last = way
+        way = following
+    if not parameters[ALL] and starts[start, WAY] >= 0:
+        if made and ways[starts[start, WAY], FOLLOWING] >= 0:
+            apart_merge_equal(tables, conditions[1], parameters[REGISTERS], start, here[2])
+        apart_cut(tables, start, here[5])
+
+
+@apart
+def apart_begin(group: int, here: Row, tables: Tables, automaton: Automaton, conditions: Conditions) -> None:
+    """A start, if the row may be the first of a match."""
+    starts, nodes = tables[1], tables[3]
+    arrive, initial, parameters = automaton[3], automaton[5], automaton[6]
+    start, last, first = NONE, NONE, NONE
+    for k in range(len(initial)):
+        variable = arrive[initial[k], 2]
+        if not _holds(variable, here[0], NONE, parameters, conditions):
+            continue
+        if start < 0:
+            start = new_start(tables, group, here[1], here[2], here[3])
+        node = first
+        while node >= 0 and nodes[node, VARIABLE] != variable:
+            node = nodes[node, SIBLING]
+        if node < 0:
+            node = new_node(tables, NONE, here[3], variable, here[2], here[4])
+            nodes[node, USES] += 1
+            nodes[node, SIBLING], first = first, node
+        last = apart_arrive(start, initial[k], node, NONE, last, here, tables, automaton, conditions)
+    while first >= 0:
+        node, first = first, nodes[first, SIBLING]
+        apart_release(nodes, tables[5], node)
+    if start >= 0:
+        if not parameters[ALL] and starts[start, WAY] >= 0:
+            apart_merge_equal(tables, conditions[1], parameters[REGISTERS], start, here[2])
+            apart_cut(tables, start, here[5])
+        drop_if_over(tables, parameters, start)
+
+
+@inlined
+def _is_full(group: int, here: Row, tables: Tables, automaton: Automaton) -> bool:
+    """Has the group as many open starts as it may have? Then the oldest is dropped, or the query fails."""
+    groups, starts, ways, desk, parameters = tables[0], tables[1], tables[2], tables[5], automaton[6]
+    if groups[group, OPEN] <= parameters[LIMIT]:
+        return False
+    if not parameters[DROPS]:
+        desk[OVERFULL] = group
+        return True
+    oldest = groups[group, HEAD]
+    if parameters[WANTS_TIMED_OUT] and starts[oldest, WAY] >= 0:
+        node = ways[starts[oldest, WAY], NODE]
+        apart_emit(tables, TIMED_OUT, group, here[1], here[0], node, starts[oldest, TIME0], starts[oldest, ROW0])
+    apart_drop_start(tables, oldest)
+    apart_decide(tables, automaton, group, here[1], here[0])
+    desk[DROPPED] += 1
+    return False
+
+
+# --- all rows ---------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def _has_room(group: int, takes: np.ndarray, tables: Tables, parameters: np.ndarray) -> bool:
+    """Is there room for all that the next row of the group may make? Else `desk` says how much is wanted."""
+    groups, starts, ways, nodes, waiting, desk, emitted, heap = tables
+    wanted = (groups[group, WAYS] + 1) * parameters[FAN] + parameters[FAN_FIRST]
+    out = wanted + 2 * groups[group, OPEN] + groups[group, WAITING] + 3
+    room = desk[LEFT_WAYS] + len(ways) - desk[USED_WAYS] > wanted and desk[LEFT_NODES] + len(nodes) - desk[USED_NODES] > wanted
+    room = room and desk[LEFT_STARTS] + len(starts) - desk[USED_STARTS] > 1 and desk[HEAP] + 1 < len(heap)
+    room = room and desk[LEFT_WAITING] + len(waiting) - desk[USED_WAITING] > 1 and len(takes) > wanted
+    if not room or desk[EMITTED] + out > len(emitted):
+        desk[WANTED] = out + 1
+        return False
+    return True
+
+
+@kernel(f"int64({TABLES}, {AUTOMATON}, {CONDITIONS}, int64, const int64[:], const int64[:], int64, uint8[:])", on_demand=True)
+def advance(
+    groups: np.ndarray,
+    starts: np.ndarray,
+    ways: np.ndarray,
+    nodes: np.ndarray,
+    waiting: np.ndarray,
+    desk: np.ndarray,
+    emitted: np.ndarray,
+    heap: np.ndarray,
+    edges: np.ndarray,
+    states: np.ndarray,
+    waits: np.ndarray,
+    arrive: np.ndarray,
+    arriving: np.ndarray,
+    initial: np.ndarray,
+    parameters: np.ndarray,
+    bits: np.ndarray,
+    registers: np.ndarray,
+    pool: np.ndarray,
+    sums: np.ndarray,
+    function: Any,
+    arrays: Any,
+    n: int,
+    numbers: np.ndarray,
+    time: np.ndarray,
+    first: int,
+    takes: np.ndarray,
+) -> int:
+    """Takes rows from `desk[AT_ROW]` to before n, whose groups are `numbers`, and of which the first is number `first` of all. Returns 0
+    when it is done, 1 where there is no room, 2 where a group has too many starts."""
+    tables = tables_of(groups, starts, ways, nodes, waiting, desk, emitted, heap)
+    automaton = automaton_of(edges, states, waits, arrive, arriving, initial, parameters)
+    conditions = (bits, registers, pool, sums, function, arrays)
+    while desk[AT_ROW] < n:
+        i = desk[AT_ROW]
+        group, t = numbers[i], time[i]
+        if not _has_room(group, takes, tables, parameters):
+            return 1
+        if groups[group, DUE] < t:
+            apart_pass_time(tables, automaton, group, t)
+            groups[group, DUE] = FAR
+        if parameters[TTL] != FAR and groups[group, LAST] != NONE and t - groups[group, LAST] > parameters[TTL]:
+            groups[group, MATCHES] = 0
+        q, row = groups[group, SEQ], first + i
+        desk[STAMP] += 1
+        mark = new_waiting(tables, group, row, q) if parameters[WANTS_UNMATCHED] else NONE
+        here = (i, t, q, row, mark, desk[STAMP])
+        start = groups[group, HEAD]
+        while start >= 0:
+            after = starts[start, AFTER]
+            apart_look(start, here, takes, tables, automaton, conditions)
+            apart_step(start, here, takes, tables, automaton, conditions)
+            drop_if_over(tables, parameters, start)
+            start = after
+        apart_begin(group, here, tables, automaton, conditions)
+        groups[group, SEQ], groups[group, LAST] = q + 1, t
+        apart_decide(tables, automaton, group, t, i)
+        if _is_full(group, here, tables, automaton):
+            return 2
+        desk[AT_ROW] = i + 1
+        if groups[group, HEAD] >= 0:
+            watch(tables, automaton, group)
+    return 0

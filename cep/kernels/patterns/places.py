@@ -1,0 +1,62 @@
+"""What stands where in the tables of a pattern's ways: int64[any, words], a line for each group, start, way, node and row that waits.
+
+    group ── starts in order of their first rows ── ways in order of preference ── node ── node ── node      the rows taken, last first
+                                                        of one start                (shared by ways that have them in common)
+
+Lines that are free are linked by their first word. `desk` has what is of no line.
+"""
+
+from __future__ import annotations
+
+#: In place of a number: there is none. A time that does not come.
+NONE = -1
+FAR = 2**62
+#: The end of event time: what is open then is decided there.
+OVER = 2**61
+#: Of a group: event time of its last row; numbers of its next row and of matches that came out; its open starts and how many, and how many
+#: ways these have; when time has to be looked at, as the heap has it; rows that wait to be said unmatched.
+LAST, SEQ, MATCHES, HEAD, TAIL, OPEN, WAYS, DUE, WAITING_FIRST, WAITING_LAST, WAITING = range(11)
+GROUP_WORDS = 11
+FRESH_GROUP = (NONE, 0, 0, NONE, NONE, 0, 0, FAR, NONE, NONE, 0)
+#: Of a start: the next and the one before of its group; event time, number in the group and number among all rows of its first row; its
+#: first way; when it died by time, and with what; was its row used by a match?
+AFTER, BEFORE, GROUP, TIME0, SEQ0, ROW0, WAY, DIED, WITH, USED = range(10)
+START_WORDS = 10
+#: Of a way: the next of its start; state (`COMPLETE`: over); the last row taken as node, its event time and number in the group; which
+#: negated variables a row behind it was, and the row right behind it; was a row behind it taken, so that `then` is over?
+FOLLOWING, STATE, NODE, TIME, WAY_SEQ, BROKEN, DIRECT, PASSED = range(8)
+WAY_WORDS = 8
+#: Of a node: the node of the row before; number of the row among all, its variable, its number in the group; how many ways, nodes and
+#: starts have it; in the row at hand: taken from here (HIT), seen (SEEN), its first node behind it and the next of these; the waiting row
+#: that it is; has it come out?
+PARENT, ROW, VARIABLE, NODE_SEQ, USES, HIT, SEEN, CHILD, SIBLING, MARK, CAME_OUT = range(11)
+NODE_WORDS = 11
+#: Of a row that waits: the next; number among all; number in the group; is it in a match?
+NEXT, WAITING_ROW, WAITING_SEQ, MATCHED = range(4)
+WAITING_WORDS = 4
+#: Of what comes out: kind, group, event time, number of the row at hand in its batch (NONE: time passed), node, event time and number
+#: of the first row, the number of the match in its group.
+KIND, OF_GROUP, AT, BY_ROW, LAST_NODE, FIRST_TIME, FIRST_ROW, NUMBER = range(8)
+EMITTED_WORDS = 8
+MATCH, TIMED_OUT, UNMATCHED = range(3)
+#: Of an edge: position that it leads to and its variable; how near (`BYS`); the gap, or FAR; bits of negated variables between, and right
+#: behind.
+TARGET, TAKES, BY, GAP, FORBIDS, DIRECTLY = range(6)
+EDGE_WORDS, STATE_WORDS, WAIT_WORDS, ARRIVE_WORDS = 6, 6, 2, 3
+BY_NEXT, BY_THEN, BY_ANY = range(3)
+#: Of a state: its edges; what it waits for at the end (variable, span); bits that the row right behind may not have; the longest span.
+EDGE_FIRST, EDGE_STOP, WAIT_FIRST, WAIT_STOP, WAIT_DIRECTLY, SPAN = range(6)
+COMPLETE = -1
+#: Of the parameters: within, ttl (FAR: none); all matches? go on how; the variable of that; do branches want starts that timed out, and
+#: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words that a
+#: way has in the registers; bits of the variables whose conditions read rows of the match, and of those whose rows are read; how many ways
+#: at most a row makes of one, and of none, or edges of it there are.
+WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE = range(10)
+REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST = range(10, 15)
+PARAMETERS = 15
+PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
+#: Of the desk: first free line and used lines of starts, ways, nodes, waiting rows; the row to be taken next; stamp of the row at hand;
+#: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each.
+FREE_STARTS, USED_STARTS, FREE_WAYS, USED_WAYS, FREE_NODES, USED_NODES, FREE_WAITING, USED_WAITING = range(8)
+AT_ROW, STAMP, EMITTED, HEAP, OVERFULL, DROPPED, WANTED, LEFT_STARTS, LEFT_WAYS, LEFT_NODES, LEFT_WAITING = range(8, 19)
+DESK_WORDS = 19

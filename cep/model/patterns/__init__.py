@@ -1,0 +1,1 @@
+"""What a pattern is made of, and what follows from it."""

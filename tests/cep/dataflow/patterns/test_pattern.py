@@ -1,0 +1,280 @@
+"""Pattern against its definitions (`tests/reference/patterns.py`): drawn patterns over drawn rows, cut and dealt anyhow."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.compile.patterns.conditions import compile_conditions
+from cep.dataflow.dead_letters import DeadLetters
+from cep.dataflow.patterns.pattern import PatternOperator
+from cep.dataflow.state.hold import Hold
+from cep.errors import StateLimitExceeded
+from cep.kernels.columns import Columns
+from cep.kernels.jit import compilations, interpreted
+from cep.model.expr import ColumnRef, Expr, col
+from cep.model.operators import Pattern, PatternWays
+from cep.model.patterns.parts import PatternPart, bare, definitions, event
+from cep.model.patterns.rows import prev, row
+from cep.model.query import Options, Output, Query
+from cep.model.schema import Schema
+from cep.model.streams import Stream
+from tests.reference import Partition, assert_same_answer
+from tests.strategies import Case, Execution
+from tests.strategies.patterns import patterns
+from tests.support.running import expected_of, run_case
+from tests.support.single_operator import Tuple, feed, made, rows_of, run_alone, run_restored
+
+SCHEMA = Schema.of({"t": "timestamp[us]", "k": "string", "e": "string?", "v": "int64?", "x": "float64", "w": "string?"})
+STREAM = Stream("s", SCHEMA, ColumnRef("t"), 3)
+LETTERS = ("a", "b", "c")
+#: Of which x is: sums that round, that need many words, that are NaN.
+REALS = (0.1, 0.2, 1e300, -1e300, 3.0, float("nan"), -0.0)
+
+
+@st.composite
+def rows(draw: st.DrawFn, most: int = 12) -> list[tuple[Any, ...]]:
+    cells = st.tuples(
+        st.integers(0, 9),
+        st.sampled_from(("p", "q", "p")),
+        st.sampled_from((*LETTERS, *LETTERS, None)),
+        st.sampled_from((0, 1, 2, 3, None, 2**62)),
+        st.sampled_from(REALS),
+        st.sampled_from(("", "u", "longer than fifteen bytes", None)),
+    )
+    count = draw(st.integers(0, most))
+    return sorted(draw(st.lists(cells, min_size=count, max_size=count)), key=lambda cell: cell[0])
+
+
+def one_of_letters() -> st.SearchStrategy[Expr]:
+    """Mostly few, so that rows differ in what they may be."""
+    chosen = st.lists(st.sampled_from(LETTERS), min_size=1, max_size=3, unique=True)
+    return chosen.map(lambda letters: col("e").is_in(letters))
+
+
+def query_of(pattern: Pattern) -> Query:
+    outputs = tuple(Output(f"out {name}", name) for name in pattern.branches)
+    return Query("q", (STREAM,), (pattern,), outputs)
+
+
+def executions() -> st.SearchStrategy[Execution]:
+    made = st.tuples(st.integers(1, 4), st.lists(st.integers(1, 5), min_size=1, max_size=3), st.integers(0, 99))
+    return made.map(lambda drawn: Execution(Options(parallelism=drawn[0]), tuple(drawn[1]), (), (*range(drawn[0]), 0), 1 << 20, drawn[2]))
+
+
+@settings(deadline=None)
+@given(patterns(("s",), SCHEMA, "p", ("k",), one_of_letters()), rows(), executions())
+def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
+    check(pattern, given_rows, execution)
+
+
+def check(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
+    query = query_of(pattern)
+    inputs = {"s": [Partition(0, given_rows)]}
+    expected = expected_of(query, inputs)
+    with interpreted():
+        ran = run_case(Case(query, inputs), execution)
+    assert_same_answer(expected.outputs, ran.outputs)
+    assert Counter(expected.dead_counts()) == ran.dead
+
+
+# --- state that moves -------------------------------------------------------------------------------------------------
+
+
+def make(pattern: Pattern) -> PatternOperator:
+    """What finds matches, by itself."""
+    ways = pattern.in_full()[0]
+    assert isinstance(ways, PatternWays)
+    conditions = compile_conditions(ways, SCHEMA, None, pattern.name)
+    return PatternOperator(ways, conditions, [SCHEMA], None, Hold(SCHEMA, 2, ties=False), 1 << 30, lambda: 0, DeadLetters())
+
+
+def tuples(given_rows: list[tuple[Any, ...]], choose: random.Random) -> list[Tuple]:
+    """As they arrive, in a little disorder."""
+    found = [Tuple(row[0], (0, number), dict(zip(SCHEMA.names, row, strict=True))) for number, row in enumerate(given_rows)]
+    return sorted(found, key=lambda each: each.time + choose.randrange(3))
+
+
+@settings(deadline=None)
+@given(patterns(("s",), SCHEMA, "p", ("k",), one_of_letters()), rows(), st.integers(0, 999))
+def test_a_restored_instance_goes_on(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int) -> None:
+    check_restored(pattern, given_rows, random.Random(seed))
+
+
+def check_restored(pattern: Pattern, given_rows: list[tuple[Any, ...]], choose: random.Random) -> None:
+    """What came to some instances and, from a moment on, to others with their state, comes out as from one."""
+    arrivals = tuples(given_rows, choose)
+    with interpreted():
+        whole = run_alone(make(pattern), arrivals, SCHEMA, choose)
+        restored = run_restored(lambda: make(pattern), ("k",), arrivals, SCHEMA, choose)
+    assert made(restored) == made(whole)
+
+
+@settings(deadline=None)
+@given(patterns(("s",), SCHEMA, "p", ("k",), one_of_letters()), rows(), st.integers(0, 999))
+def test_state_that_is_taken_out_and_put_back_is_the_same(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int) -> None:
+    """As where buckets move: an instance is without some of its groups, and gets them back, while it is at work."""
+    choose = random.Random(seed)
+    arrivals = tuples(given_rows, choose)
+    with interpreted():
+        whole = run_alone(make(pattern), arrivals, SCHEMA, choose)
+        operator, found, cut = make(pattern), [], choose.randrange(len(arrivals) + 1)
+        found += feed(operator, arrivals[:cut], arrivals[cut:], SCHEMA, choose)
+        parts = operator.snapshot()
+        operator.clear()
+        for own in (True, False):
+            operator.restore(parts, lambda port, columns, own=own: np.array([(key == "p") == own for key in _keys(columns)], bool))  # type: ignore[misc]
+        found += run_alone(operator, arrivals[cut:], SCHEMA, choose)
+    assert made(found) == made(whole)
+
+
+def _keys(columns: Columns) -> list[Any]:
+    return [row["k"] for row in rows_of({"k": columns["k"]})]
+
+
+# --- limits, several inputs, machine code -----------------------------------------------------------------------------
+
+
+def _pattern(part: PatternPart, **more: Any) -> Pattern:
+    given_: dict[str, Any] = {"ttl": None, "measures": (("v", row("A")["v"]),), **more}
+    return Pattern("p", ("s",), tuple(definitions(part).items()), bare(part), ("k",), **given_)
+
+
+A, B = event("A", col("e") == "a"), event("B", col("e") == "b")
+ONE_INSTANCE = Execution(Options(parallelism=1), (2,), (), (0, 0), 1 << 20, 0)
+
+
+def _row(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...]:
+    return (time, key, letter, v, 0.0, "")
+
+
+def test_a_group_with_too_many_open_starts_fails_by_name() -> None:
+    operator = make(_pattern(A.then(B), limit=2))
+    arrivals = tuples([_row(time, "a") for time in range(4)], random.Random(0))
+    with interpreted(), pytest.raises(StateLimitExceeded, match=r"operator 'p': group k='p' has more than 2 open starts"):
+        run_alone(operator, arrivals, SCHEMA, random.Random(0))
+
+
+def test_the_oldest_start_is_dropped_where_that_is_asked_for() -> None:
+    pattern = _pattern(A.then(B), limit=2, on_limit="drop_oldest", timed_out=True, after="to_next")
+    operator = make(pattern)
+    arrivals = [
+        Tuple(r[0], (0, i), dict(zip(SCHEMA.names, r, strict=True)))
+        for i, r in enumerate([*(_row(t, "a", t) for t in range(4)), _row(9, "b")])
+    ]
+    with interpreted():
+        found = run_alone(operator, arrivals, SCHEMA, random.Random(0))
+    assert sorted((each.time, each.row["out"], each.row["match.A.last.v.0"]) for each in found) == [
+        (2, 1, 0),
+        (3, 1, 1),
+        (9, 0, 2),
+        (9, 0, 3),
+    ]
+    assert operator.incomplete == 2
+
+
+def test_starts_that_timed_out_are_those_that_no_match_has_used() -> None:
+    """The second start is a row of the first one's match; the third is in none."""
+    part = A.then(event("C", col("e") == "a")).then(B)
+    check(
+        _pattern(part, within=5, ttl=None, after="to_next", timed_out=True),
+        [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b"), _row(3, "a", 3)],
+        ONE_INSTANCE,
+    )
+
+
+def test_ways_that_remember_different_rows_do_not_go_on_alike() -> None:
+    """Both a's may be taken before the b, whose condition is over the last of them."""
+    part = (event("A", col("e") == "a") | event("C", col("e") == "a")).times(1, 2, by="then").then(event("B", col("v") == row("A")["v"]))
+    given_rows = [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b", 1), _row(3, "b", 2)]
+    for after in ("past_last", "to_next"):
+        check(_pattern(part, within=5, after=after), given_rows, ONE_INSTANCE)
+
+
+def test_restored_ways_of_a_start_are_in_their_order() -> None:
+    """Each a may be A or C, and both ways are kept, since what they remember differs; A is preferred."""
+    part = (event("A", col("e") == "a") | event("C", col("e") == "a")).then(event("B", (col("e") == "b") & (row("A").count() >= 0)))
+    pattern = _pattern(part, within=9, measures=(("n", row("A").count()),))
+    given_rows = [_row(time, "ab"[time % 2]) for time in range(10)]
+    for seed in range(8):
+        check_restored(pattern, given_rows, random.Random(seed))
+
+
+def test_of_ways_that_remember_different_rows_both_go_on() -> None:
+    """Of two a's the first is the A of the preferred way, and the last the one of the other; only that one's B comes."""
+    part = (event("A", col("e") == "a") | event("C", col("e") == "a")).times(2, 2, by="then").then(event("B", col("v") == row("C")["v"]))
+    check(_pattern(part, within=9), [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b", 1)], ONE_INSTANCE)
+
+
+def test_restored_ways_have_their_rows() -> None:
+    part = A.then(B).then(event("C", col("e") == "c"))
+    pattern = _pattern(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
+    given_rows = [_row(time, "abc"[time % 3], time) for time in range(9)]
+    for seed in range(8):
+        check_restored(pattern, given_rows, random.Random(seed))
+
+
+def test_an_irrelevant_row_is_not_the_last_of_its_group() -> None:
+    """The c is no row of the sequence, so the a has timed out before the b."""
+    check(_pattern(A.then(B), ttl=3), [_row(0, "a"), _row(2, "c"), _row(4, "b")], ONE_INSTANCE)
+
+
+def test_an_instance_without_any_way_moves() -> None:
+    """Nothing is sent of it."""
+    operator = make(_pattern(A.then(B), within=5))
+    operator.restore([], lambda port, columns: np.ones(0, bool))
+    with interpreted():
+        assert run_alone(operator, tuples([_row(0, "a", 7), _row(3, "b")], random.Random(0)), SCHEMA, random.Random(0))
+
+
+def test_a_pattern_goes_on_at_the_row_that_is_named() -> None:
+    part = event("X", col("e") == "c").then(A.times(1, None, by="then")).then(B)
+    again = [_row(0, "c"), _row(1, "a", 1), _row(2, "c"), _row(3, "a", 2), _row(4, "b")]
+    for after in ("to_first A", "to_last A", "to_first B"):
+        check(_pattern(part, within=9, after=after), again, ONE_INSTANCE)
+
+
+@settings(deadline=None)
+@given(patterns(("s", "r"), SCHEMA, "p", ("k",), one_of_letters()), rows(7), rows(7), executions())
+def test_of_two_streams(pattern: Pattern, one: list[tuple[Any, ...]], other: list[tuple[Any, ...]], execution: Execution) -> None:
+    outputs = tuple(Output(f"out {name}", name) for name in pattern.branches)
+    query = Query("q", (STREAM, Stream("r", SCHEMA, ColumnRef("t"), 3)), (pattern,), outputs)
+    inputs = {"s": [Partition(0, one)], "r": [Partition(0, other)]}
+    expected = expected_of(query, inputs)
+    with interpreted():
+        ran = run_case(Case(query, inputs), execution)
+    assert_same_answer(expected.outputs, ran.outputs)
+
+
+@pytest.mark.timeout(600)  # it compiles half a minute where nothing else runs
+def test_machine_code_finds_the_same_and_nothing_compiles_while_it_runs() -> None:
+    """Conditions of every kind at once."""
+    more = (col("v") >= row("A").first("v")) & (row("B").sum("x") < 1e9) & (row("B").avg("v") >= 0) & (row("B").min("x") > -1.0)
+    part = (
+        event("A", (col("e") == "a") & (col("v") + 1 > 0))
+        .then(event("B", (col("e") == "b") & more & (col("w") == row("A")["w"])).times(1, 3))
+        .not_then(event("D", (col("e") == "c") & (col("v") > row("B").last("v", 1))))
+        .then(event("C", (col("e") == "c") & (prev("v") <= row("B").max("v"))))
+    )
+    pattern = _pattern(
+        part, within=20, timed_out=True, unmatched=True, measures=(("n", row("B").count()), ("x", row("B").sum("x")), ("w", row("C")["w"]))
+    )
+    choose = random.Random(7)
+    given_rows = sorted(
+        (choose.randrange(60), choose.choice("pq"), choose.choice("aabbc"), choose.randrange(4), 0.1, "u") for _ in range(200)
+    )
+    query, inputs = query_of(pattern), {"s": [Partition(0, given_rows)]}
+    operator = make(pattern)
+    arrivals = tuples(given_rows, choose)
+    before = compilations()
+    run_alone(operator, arrivals, SCHEMA, choose)
+    assert compilations() == before
+    expected, ran = expected_of(query, inputs), run_case(Case(query, inputs), ONE_INSTANCE)
+    assert_same_answer(expected.outputs, ran.outputs)
+    assert len(expected.outputs["out p"]) > 5
