@@ -18,6 +18,10 @@ from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import kept_of, piece_of, sinks_of
 
+#: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
+EARLY_BYTES = 8 << 20
+#: Likewise, of what was told at once since the last checkpoint: its client remembers it.
+EARLY_TOLD_BYTES = 64 << 20
 #: Of what publishers have sent and keep until a commit, so much makes an instance ask for one.
 EARLY_RECEIVED_BYTES = 64 << 20
 
@@ -105,7 +109,7 @@ class Checkpoints:
         ended = hosted.instance.state == "ended"
         waiting = _waiting(hosted)
         own.covered = not ended or all(each.is_delivered for each in waiting)
-        own.wants = own.pressing or any(each.presses for each in kept_of(hosted))
+        own.wants = own.pressing or any(map(_presses, kept_of(hosted)))
         own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
 
     def _take(self, hosted: InstanceHost, packed: int) -> None:
@@ -136,6 +140,11 @@ class Checkpoints:
         number = CheckpointNumber(*stored.document["number"]).packed
         if own is not None and own.attempt == stored.attempt and number == own.last:
             own.stored = stored.document
+
+
+def _presses(subscription: KeptChannel) -> bool:
+    """Should there be a checkpoint, for what it keeps or its client remembers?"""
+    return subscription.behind_bytes > EARLY_BYTES or subscription.told_bytes > EARLY_TOLD_BYTES
 
 
 def _received(hosted: InstanceHost) -> int:

@@ -22,8 +22,6 @@ from cep.transport import wire
 from cep.transport.wire import Header
 from instance_manager.clients.subscriptions import SubscriptionChannel, Terms
 
-#: So much may wait for a commit at a subscription before it asks for one.
-EARLY_BYTES = 8 << 20
 DROPPED = "this subscription was silent for too long and was dropped"
 #: Header, body, rows.
 Message = tuple[Header, Any, int]
@@ -48,6 +46,7 @@ class KeptChannel(SubscriptionChannel):
         self.unconfirmed: deque[tuple[Message, int]] = deque()  # with the bytes that had been sent behind it
         self.unconfirmed_bytes = 0
         self.restores: list[Restored] = []  # of one that is told at once
+        self.told_bytes = 0  # likewise, since the last mark
 
     def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
         """In the first one its client takes whatever comes; later it has to hear of the new place, and says what it has."""
@@ -188,11 +187,6 @@ class KeptChannel(SubscriptionChannel):
                 f"what was sent before element {first} is not kept any more, for it was acknowledged, and element {following} is asked for"
             )
         return ""
-
-    @property
-    def presses(self) -> bool:
-        """Does so much wait for a commit that there should be one, whatever the interval?"""
-        return self.behind_bytes > EARLY_BYTES
 
     @property
     def is_covered(self) -> bool:

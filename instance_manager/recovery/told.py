@@ -22,8 +22,6 @@ from cep.transport import wire
 from cep.transport.wire import TIME, Format, Header
 from instance_manager.recovery.kept import DROPPED, KeptChannel, Message, Restored
 
-#: So much may be told behind a checkpoint before there should be another one: its clients remember it.
-EARLY_TOLD_BYTES = 64 << 20
 #: Of so many recoveries with a commit in between a client may have slept through all.
 RESTORES_MAX = 64
 
@@ -36,7 +34,6 @@ class ToldChannel(KeptChannel):
         self.format = Format(self.format.schema, self.format.origin, TIME)  # its client tells rows of the same values apart by their times
         self.tells = False  # it does, and does not wait for a commit
         self.committed = 0
-        self.told_bytes = 0  # since the last mark
 
     def begin_anew(self, attempt: int, restored: int = 0, is_first: bool = False) -> None:
         super().begin_anew(attempt, restored, is_first)
@@ -83,10 +80,6 @@ class ToldChannel(KeptChannel):
             rows = sum(not isinstance(each, int) and each[0].kind != wire.END for each in self.behind)
             self._let_go(rows)
         super().cover(number)
-
-    @property
-    def presses(self) -> bool:
-        return super().presses or self.told_bytes > EARLY_TOLD_BYTES
 
     # Its client
 
