@@ -175,8 +175,8 @@ class PublisherCore:
         opening = {**self._opening, "sent_until": self.numbering.sent_until}
         open_ = [reader for reader in self.readers.values() if not (reader.gone or reader.closed or self.closed)]
         for reader in open_:
-            if reader.log is not None:
-                reader.log.opens(opening)
+            if reader.log is not None:  # what it had sent when it opened stays: of its rows a query asks for those behind that
+                reader.log.opens(opening | {"sent_until": reader.log.opening["sent_until"]})
         body, told = wire.to_json(opening), [reader for reader in open_ if reader.log is None or reader.is_here]
         return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in told]
 

@@ -95,8 +95,8 @@ class SentLog:
 
     @property
     def opening(self) -> Opening:
-        """What holds for the first of them."""
-        return self.openings[0][1]
+        """What holds for the first of them: the last that was said before it, for there may have been several with nothing between them."""
+        return next(opening for at, opening in reversed(self.openings) if at <= self.first)
 
     def opening_at(self, sequence: int) -> Opening | None:
         """What is to be said anew before that element."""

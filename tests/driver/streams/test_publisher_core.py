@@ -74,6 +74,17 @@ def test_one_that_has_grown_says_so_wherever_it_opens_next() -> None:
     assert [body["schema"] for body in bodies] == [GROWN.schema.to_json()] * 2
 
 
+def test_one_that_has_grown_and_is_asked_for_by_the_next_attempt_says_what_it_had_sent_when_it_opened() -> None:
+    """The rows since are what that attempt asks for, sent to whichever reader."""
+    made = core()
+    made.numbering.sent_until = 5
+    (reader,), _ = made.ask([document() | {"keeps": True}])
+    made.numbering.sent_until = 7
+    made.grow(GROWN)
+    assert reader.log is not None
+    assert (reader.log.opening["sent_until"], reader.log.opening["schema"]) == (5, GROWN.schema.to_json())
+
+
 def test_one_that_is_closed_grows_in_silence() -> None:
     made, _ = opened()
     made.say_goodbye(False, [])

@@ -77,6 +77,12 @@ def test_what_was_said_in_opening_holds_for_what_came_behind_it(ring: Ring | Non
     assert log.opening == {"columns": 2} and log.opening_at(3) is None
 
 
+def test_of_two_openings_with_nothing_between_them_the_later_one_holds(ring: Ring | None) -> None:
+    log = filled(ring, 0)
+    log.opens({"columns": 2})
+    assert log.opening == {"columns": 2} and log.opening_at(0) is None
+
+
 def bodies(log: SentLog) -> list[bytes]:
     return [bytes(log.at(number)[1]) for number in range(log.first, log.end)]
 
