@@ -1596,10 +1596,10 @@ OUTSIDE_BUGS = (
         (_KEPT_TEST,),
     ),
     Bug(
-        "a token is ahead of what has come and was not given to the program",
-        _SUBSCRIPTION,
+        "a token is ahead of what has come and was given to the program",
+        "driver/streams/resuming/resumable.py",
         "Position(each.instance, each.lineage, each.sequence, not each.open) for each in there)",
-        "Position(each.instance, each.lineage, each.sequence + len(self.held), not each.open) for each in there)",
+        "Position(each.instance, each.lineage, each.sequence + 1, not each.open) for each in there)",
         (_SUBSCRIPTION_CORE,),
     ),
     Bug(
@@ -1640,8 +1640,8 @@ OUTSIDE_BUGS = (
     Bug(
         "a recovery puts all instances where the first instance manager has come",
         "orchestrator/state/recovery.py",
-        "or missing(model, record).keys() != certainly_lost(model, record, now).keys():",
-        "or False:",
+        "if missing(model, record).keys() != certainly_lost(model, record, now).keys():",
+        "if False:",
         ("orchestrator/state/test_recovery.py",),
     ),
     Bug(
