@@ -63,6 +63,18 @@ def test_after_a_cold_start_it_recovers_when_all_instance_managers_have_come() -
     assert cluster.state.queries["per-ip"].attempt == 1
 
 
+def test_after_a_cold_start_those_that_are_seen_to_be_dead_may_come_anew() -> None:
+    """Their nodes of before are there until their sessions end."""
+    cluster = started_anew()
+    cluster.see(im_0=manager("im-0"), im_1=manager("im-1"))
+    for im in IMS:
+        cluster.do(ManagerDied(im, manager(im).process))
+    cluster.see(im_1=manager("im-1", pid=2))
+    assert cluster.state_of() == "running", "the other one may come yet"
+    cluster.see(im_0=manager("im-0", pid=2))
+    assert cluster.state_of() == "recovering" and places(cluster) == set(IMS)
+
+
 def test_one_that_does_not_come_is_not_waited_for_for_ever() -> None:
     cluster = started_anew("im-0")
     cluster.pass_time(TIMEOUT_S)
