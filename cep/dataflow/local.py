@@ -19,7 +19,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.movement.checkpoint import Snapshot
 from cep.dataflow.movement.movement import Movement
 from cep.dataflow.movement.owners import keep_of
-from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.operators.operator import AggregateOperator, Part
 from cep.dataflow.operators.pre_aggregation import PROBE_ROWS
 from cep.dataflow.reports import waits_for
 from cep.dataflow.sources.published import PublishedSource
@@ -144,7 +144,9 @@ class LocalRun:
         return [source for each in self.instances for source, node in each.sources if node.operator.name == stream]
 
     def take_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
-        """Those of all instances, in the order of the plan. Partial results of one go to one."""
+        """Those of all instances, in the order of the plan. Partial results of one go to one; where a plan makes none they are results."""
+        there = {node.operator.name for instance in self.instances for node in instance.nodes}
+        snapshots = [_of_operators(each, there) for each in snapshots]
         for instance in self.instances:
             subquery = self.plan.subquery(instance.subquery)
             keep = partial(keep_of, self.layout, subquery, index=instance.index)
@@ -223,6 +225,14 @@ class LocalRun:
             outcome.late_rows += sum(source.late_rows for source, _ in instance.sources)
             outcome.dead_letters.append(instance.dead_letters)
         return outcome
+
+
+def _of_operators(snapshot: Snapshot, there: Collection[str]) -> Snapshot:
+    """With the parts of one that made partial results at the one that makes the results, where that is all there is."""
+    found: dict[str, list[Part]] = {}
+    for name, parts in snapshot.items():
+        found.setdefault(name if name in there else name.removesuffix(" (partial)"), []).extend(parts)
+    return found
 
 
 def _without(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
