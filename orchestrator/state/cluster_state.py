@@ -288,6 +288,7 @@ class ClusterState(ClusterModel):
             self._desired.delete(path)
         self._deployments.epoch = self._last_epoch(nodes)
         self._desired.restore(nodes, self.queries.keys() | self.quarantine.queries.keys())
+        self.taken_over = {name: (record.epoch, record.attempt) for name, record in self.queries.items()}
         for name in list(self.queries):
             self._deployments.advance(name, now)
         return self._desired.commands()
