@@ -63,7 +63,7 @@ class ClusterModel:
         self.blames: dict[str, Blame] = {}  # query -> the deaths that it is blamed for
         self.has_looked = False  # before it has, no instance manager is missing
         self.judge_from = 0.0  # before this steady time no missing instance manager is taken for dead
-        self.taken_over: dict[str, tuple[int, int]] = {}  # query -> (epoch, attempt) that an orchestrator before has placed
+        self.inherited: set[tuple[str, Process]] = set()  # instance managers that an orchestrator before has given instances
         self.statuses: dict[tuple[str, str], Status] = {}  # by instance manager and name of the node
         self.changes = 0  # so far
         self._changed: dict[str, int] = {}  # open stream -> number of the last change of a query that reads it; the latest last

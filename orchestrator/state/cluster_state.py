@@ -288,7 +288,7 @@ class ClusterState(ClusterModel):
             self._desired.delete(path)
         self._deployments.epoch = self._last_epoch(nodes)
         self._desired.restore(nodes, self.queries.keys() | self.quarantine.queries.keys())
-        self.taken_over = {name: (record.epoch, record.attempt) for name, record in self.queries.items()}
+        self.inherited = {place for record in self.queries.values() for place in record.hosts.items()}
         for name in list(self.queries):
             self._deployments.advance(name, now)
         return self._desired.commands()

@@ -1,6 +1,6 @@
 """The instance managers that a query has lost. Pure.
 
-Evidence of a death counts at once: another process of the id, or one that was seen to end, unless the query was just taken over. Absence
+Evidence of a death counts at once: another process of the id, or one that was seen to end, unless a new leader knows it from one before. Absence
 alone waits (`ClusterState`, rule 5).
 """
 
@@ -14,16 +14,15 @@ from orchestrator.state.cluster_model import ClusterModel
 def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[str, str]:
     """Those that are missing, but for one that is not there and may come yet; one that is there anew is another process.
 
-    Of a query that was taken over, one that is seen to be dead may come yet, too: after a cold start their deaths are seen one after the
-    other, while the nodes of all are there, and the query would go on at those that were not looked at yet.
+    Of those that an orchestrator before has given instances one that is seen to be dead may come yet, too: after a cold start their deaths
+    are seen one after the other, while the nodes of all are there, and a query would go on at those that were not looked at yet.
     """
     lost = missing(model, record)
     if now.steady >= model.judge_from:
         return lost
     there = {im: manager.process for im, manager in model.managers.items()}
     anew = {im for im in lost if there.get(im, record.hosts[im]) != record.hosts[im]}
-    is_own = model.taken_over.get(record.name) != (record.epoch, record.attempt)
-    dead = {im for im in lost if is_own and (im, record.hosts[im]) in model.dead}
+    dead = {im for im in lost if (im, record.hosts[im]) in model.dead - model.inherited}
     return {im: what for im, what in lost.items() if im in anew | dead}
 
 
