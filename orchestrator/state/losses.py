@@ -1,7 +1,7 @@
 """The instance managers that a query has lost. Pure.
 
-Evidence of a death counts at once: another process of the id, or one that was seen to end, unless a new leader knows it from one before. Absence
-alone waits (`ClusterState`, rule 5).
+Evidence of a death counts at once: another process of the id, or one that was seen to end, unless a new leader knows it from the one
+before. Absence alone waits (`ClusterState`, rule 5).
 """
 
 from __future__ import annotations
