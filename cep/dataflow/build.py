@@ -15,7 +15,7 @@ from cep.dataflow.movement.bucket_move import InstanceBuckets
 from cep.dataflow.movement.movement import Movement
 from cep.dataflow.movement.owners import Owners, table_of
 from cep.dataflow.nodes import Input, Node
-from cep.dataflow.operators.aggregate import build_partial
+from cep.dataflow.operators.aggregate import build_partial, partial_name
 from cep.dataflow.operators.context import BuildContext, any_file
 from cep.dataflow.operators.factory import FUSED, build_operator
 from cep.dataflow.operators.operator import AggregateOperator, PassOperator
@@ -132,7 +132,7 @@ class _Builder:
         aggregate = self.layout.aggregate(name)
         node = Node(build_partial(aggregate, self.context))
         self._feed(self._producer(aggregate.input), node, aggregate.input, name)
-        self.nodes[f"{name} (partial)"] = node
+        self.nodes[partial_name(name)] = node
 
     def _producer(self, name: str) -> Node:
         """The node whose output is `name`: an operator, or the stream that this subquery reads."""
@@ -234,7 +234,7 @@ class _Builder:
         output.balancer = self._balancer(edge, len(channels), output)
         output.account, output.latency = account, Latency(self.wiring.clock) if edge.is_output else None
         output.leaves_query = edge.is_output
-        producer = f"{edge.consumer} (partial)" if edge.partial else edge.producer
+        producer = partial_name(edge.consumer) if edge.partial else edge.producer
         self._producer(producer).outputs.append(output)
         self.outputs.append(output)
         if edge.is_inner:

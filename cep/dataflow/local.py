@@ -19,6 +19,7 @@ from cep.dataflow.meter import Account, Meter
 from cep.dataflow.movement.checkpoint import Snapshot
 from cep.dataflow.movement.movement import Movement
 from cep.dataflow.movement.owners import keep_of
+from cep.dataflow.operators.aggregate import partial_name
 from cep.dataflow.operators.operator import AggregateOperator, Part
 from cep.dataflow.operators.pre_aggregation import PROBE_ROWS
 from cep.dataflow.reports import waits_for
@@ -146,7 +147,8 @@ class LocalRun:
     def take_snapshots(self, snapshots: Sequence[Snapshot]) -> None:
         """Those of all instances, in the order of the plan. Partial results of one go to one; where a plan makes none they are results."""
         there = {node.operator.name for instance in self.instances for node in instance.nodes}
-        snapshots = [_of_operators(each, there) for each in snapshots]
+        made_whole = {partial_name(name): name for name in self.layout.operators if partial_name(name) not in there}
+        snapshots = [_renamed(each, made_whole) for each in snapshots]
         for instance in self.instances:
             subquery = self.plan.subquery(instance.subquery)
             keep = partial(keep_of, self.layout, subquery, index=instance.index)
@@ -227,11 +229,11 @@ class LocalRun:
         return outcome
 
 
-def _of_operators(snapshot: Snapshot, there: Collection[str]) -> Snapshot:
-    """With the parts of one that made partial results at the one that makes the results, where that is all there is."""
+def _renamed(snapshot: Snapshot, names: Mapping[str, str]) -> Snapshot:
+    """With the parts of operators that have another name there."""
     found: dict[str, list[Part]] = {}
     for name, parts in snapshot.items():
-        found.setdefault(name if name in there else name.removesuffix(" (partial)"), []).extend(parts)
+        found.setdefault(names.get(name, name), []).extend(parts)
     return found
 
 

@@ -7,7 +7,7 @@ before. Absence alone waits (`ClusterState`, rule 5).
 from __future__ import annotations
 
 from cep.plan.checkpoints import recovers
-from orchestrator.records import Now, QueryRecord
+from orchestrator.records import Now, Process, QueryRecord
 from orchestrator.state.cluster_model import ClusterModel
 
 
@@ -20,10 +20,13 @@ def certainly_lost(model: ClusterModel, record: QueryRecord, now: Now) -> dict[s
     lost = missing(model, record)
     if now.steady >= model.judge_from:
         return lost
-    there = {im: manager.process for im, manager in model.managers.items()}
-    anew = {im for im in lost if there.get(im, record.hosts[im]) != record.hosts[im]}
-    dead = {im for im in lost if (im, record.hosts[im]) in model.dead - model.inherited}
-    return {im: what for im, what in lost.items() if im in anew | dead}
+    return {im: what for im, what in lost.items() if _counts_at_once(model, im, record.hosts[im])}
+
+
+def _counts_at_once(model: ClusterModel, im: str, process: Process) -> bool:
+    there = model.managers.get(im)
+    is_anew = there is not None and there.process != process
+    return is_anew or ((im, process) in model.dead and (im, process) not in model.inherited)
 
 
 def missing(model: ClusterModel, record: QueryRecord) -> dict[str, str]:

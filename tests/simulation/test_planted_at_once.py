@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,13 +15,9 @@ from driver.streams.resuming.regenerated import RegeneratedRows
 from driver.streams.subscription_core import SubscriptionCore
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.told import ToldChannel
-from simulation.faults import Fault
-from tests.support.recovering import KILLS, OFTEN, SEEDS, told_at_once
+from tests.support.recovering import OFTEN, first_wrong
 
-
-def _found(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS) -> str:
-    """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
-    return next(found.wrong[0] for seed in (first, *others) if (found := told_at_once(seed, faults)).wrong)
+_found = partial(first_wrong, at_once=True)
 
 
 class TestPlanted:

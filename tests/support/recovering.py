@@ -36,7 +36,13 @@ def told_at_once(seed: int, faults: Sequence[Fault] | None = KILLS, resumes: boo
     return run_seed(seed, ScheduleTrace(), faults, resumes, at_once=True)
 
 
-def first_wrong(first: int, others: Iterable[int] = SEEDS, faults: Sequence[Fault] = KILLS, resumes: bool | None = False) -> str:
+def first_wrong(
+    first: int,
+    others: Iterable[int] = SEEDS,
+    faults: Sequence[Fault] = KILLS,
+    resumes: bool | None = False,
+    at_once: bool | None = None,
+) -> str:
     """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
-    runs = (run_seed(seed, ScheduleTrace(), faults, resumes) for seed in (first, *others))
+    runs = (run_seed(seed, ScheduleTrace(), faults, resumes, at_once) for seed in (first, *others))
     return next(found.wrong[0] for found in runs if found.wrong)

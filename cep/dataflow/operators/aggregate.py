@@ -29,9 +29,14 @@ def build(aggregate: Aggregate, context: BuildContext) -> StatefulOperator:
     return AggregateOperator(aggregate.name, spec, limit, dead_letters, Reduction(False, context.probe_rows))
 
 
+def partial_name(aggregate: str) -> str:
+    """Of the operator that makes partial results for the Aggregate of that name."""
+    return f"{aggregate} (partial)"
+
+
 def build_partial(aggregate: Aggregate, context: BuildContext) -> AggregateOperator:
     """Tuples to partial results, before the balancer."""
     adaptive = context.layout.query.options.pre_aggregation == "auto"
     reduction = Reduction(adaptive, context.probe_rows)
     spec = context.layout.spec(aggregate, "partial")
-    return AggregateOperator(f"{aggregate.name} (partial)", spec, context.state_limit, context.dead_letters, reduction)
+    return AggregateOperator(partial_name(aggregate.name), spec, context.state_limit, context.dead_letters, reduction)
