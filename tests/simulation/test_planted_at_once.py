@@ -107,7 +107,7 @@ class TestPlanted:
         monkeypatch.setattr(ToldChannel, "kept", lambda self: iter(()))
         assert _found(32)
 
-    @pytest.mark.long  # what a seed draws depends on the modules that are loaded, and with those of a whole run none of two hundred finds it
+    @pytest.mark.long  # what a seed gives depends on the modules that are loaded (`drawn`): in a whole run none of two hundred finds it
     def test_a_client_that_is_told_of_the_last_attempt_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "_since", lambda self, attempt: next((r for r in self.restores[-1:] if r.attempt > attempt), None))
         assert _found(572, faults=OFTEN)

@@ -54,7 +54,11 @@ def read(number: int, way: int) -> tuple[FileCase, Execution]:
 
 
 def drawn(strategy: SearchStrategy[T], text: str) -> T:
-    """The value that the seed `text` gives: Hypothesis's first example is the plainest there is, the second one is random."""
+    """The value that the seed `text` gives: Hypothesis's first example is the plainest there is, the second one is random.
+
+    Hypothesis draws some values from the constants of our modules that are loaded. So where other modules are loaded, or a constant has
+    changed, a seed may give something else.
+    """
     values: list[T] = []
 
     @seed(text)
