@@ -108,9 +108,9 @@ def cut_in_two(whole: Query, at: int) -> tuple[Query, Query]:
 
 def renamed(operator: Operator, across: set[str]) -> Operator:
     names = tuple(f"{name}.out" if name in across else name for name in operator.inputs)
-    if isinstance(operator, Union):
-        return replace(operator, inputs=names)
-    return replace(operator, **dict(zip(("input",) if len(names) == 1 else ("left", "right"), names, strict=True)))
+    if hasattr(operator, "left"):
+        return replace(operator, **dict(zip(("left", "right"), names, strict=True)))
+    return replace(operator, **({"input": names[0]} if hasattr(operator, "input") else {"inputs": names}))
 
 
 def check(case: Case, asked: Execution, at: int) -> None:
