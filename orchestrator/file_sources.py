@@ -23,7 +23,7 @@ from cep.model.streams import SourceFiles, Stream
 from cep.model.tables import StaticTable
 from cep.plan.physical import FilesByStream
 from cep.service.folders import inside
-from cep.world.confined import held
+from cep.world.store import DiskStore, ReadableFile
 
 PATH_BYTES_MAX = 4095
 """As Linux has it."""
@@ -66,7 +66,7 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
     _size(str(inside(path, allowed, pointer)), pointer)
     what = f"table {path!r}"
     try:
-        with held(path) as open_:
+        with ReadableFile(DiskStore().open(path)) as open_:
             there = _column_names(open_, table.format, path)
     except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: a column's name is no UTF-8
         raise QueryError(f"{what}: cannot be read as {table.format}: {error}", pointer) from None
@@ -75,15 +75,15 @@ def _check_table(table: StaticTable, path: str, allowed: list[Path], pointer: st
             raise QueryError(f"{what}: no column {name!r}; there are {', '.join(there) or 'none'}", pointer)
 
 
-def _column_names(path: str, format: str, named: str) -> list[str]:
-    """The names of the columns that are there, whatever is declared. `path` leads to the file that is `named`."""
+def _column_names(there: ReadableFile, format: str, named: str) -> list[str]:
+    """The names of the columns that are there, whatever is declared, in the file that is `named`."""
     match format:
         case "parquet":
-            return list(pyarrow.parquet.read_schema(path).names)
+            return list(pyarrow.parquet.read_schema(there).names)
         case "arrow":
-            with pa.ipc.open_file(path) as file:
+            with pa.ipc.open_file(there) as file:
                 return list(file.schema.names)
-    with pa.input_stream(path, compression=compression_of(named)) as text, pyarrow.csv.open_csv(text) as file:
+    with pa.input_stream(there, compression=compression_of(named)) as text, pyarrow.csv.open_csv(text) as file:
         return list(file.schema.names)
 
 
@@ -111,7 +111,7 @@ def resolve_paths(files: SourceFiles, folders: tuple[str, ...], pointer: str = "
 
 def _check_format(stream: Stream, path: str, pointer: str) -> None:
     try:
-        check_file(stream, path)
+        check_file(stream, path, DiskStore())
     except (DataError, OSError) as error:
         raise QueryError(f"stream {stream.name!r}: {error}", pointer) from None
 

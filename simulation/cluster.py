@@ -26,7 +26,7 @@ from cep.model.topology import Topology
 from cep.plan.moving import heads, why_it_stays
 from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.transport.wire import Header
-from cep.world.store import MemoryStore
+from cep.world.store import MemoryStore, append_all
 from driver.rest import Unreachable, path
 from driver.streams.following import Following
 from driver.streams.producers import SubscriptionOptions
@@ -234,10 +234,11 @@ class SimulatedCluster:
                 self.user.pause(100 * MS)
 
     def _in_folder(self) -> tuple[Query, FilesByStream]:
-        """The query with its files where they are on the disk, and their sizes. What reads files opens them by itself."""
+        """The query with its files where they are in the store, and their sizes."""
         found = sorted((os.path.join(self.folder, name), data) for name, data in self.work.files.items())
+        self.store.make_folder(self.folder)
         for where, data in found:
-            Path(where).write_bytes(data)
+            append_all(self.store.create(where, overwrite=True), data)
         query = self.work.query
         paths = tuple(where for where, _ in found)
         streams = [replace(each, files=replace(each.files, paths=paths)) for each in query.streams if isinstance(each.files, TextFiles)]

@@ -19,6 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 from cep.compile.user.functions import allowed
 from driver import LocalCluster
 from driver.spark.session import Spark
+from tests.strategies.constants import forget_ours
 from tests.support import cells
 from tests.support.control_plane import Keeper, keeper
 from tests.support.one_cluster import FILES as CLUSTER_FILES
@@ -44,7 +45,10 @@ settings.register_profile("planted", max_examples=100, phases=[Phase.generate], 
 
 def pytest_configure(config: pytest.Config) -> None:
     wanted = "long" if config.getoption("markexpr") == "long" else "ci"
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", wanted))
+    profile = os.environ.get("HYPOTHESIS_PROFILE", wanted)
+    settings.load_profile(profile)
+    if settings.get_profile(profile).derandomize:
+        forget_ours()
 
 
 def pytest_runtest_setup() -> None:

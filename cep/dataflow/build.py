@@ -56,7 +56,7 @@ class Wiring:
     read_bytes: int = READ_BYTES  # from a file at once
     check_file: Callable[[str], object] = any_file  # raises QueryError: no query may read it
     meter: Meter = field(default_factory=Meter)  # of the thread that the instance runs in
-    store: Store = field(default_factory=DiskStore)  # where outputs write their files
+    store: Store = field(default_factory=DiskStore)  # of the files that sources and tables read, and outputs write
     attempt: int = 0  # how often the query has recovered
 
 
@@ -72,7 +72,7 @@ class _Builder:
         self.layout = Layout(plan)
         self.dead_letters = DeadLetters()
         limit = min(wiring.state_limit, plan.query.options.state_bytes_max or wiring.state_limit)
-        self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, limit, wiring.probe_rows, wiring.check_file)
+        self.context = BuildContext(self.layout, self.dead_letters, wiring.clock, limit, wiring.probe_rows, wiring.store, wiring.check_file)
         self.nodes: dict[str, Node] = {}  # by the name of the last operator they hold
         self.outputs: list[EdgeOutput] = []
         self.inner_outputs: list[tuple[Edge, EdgeOutput]] = []
@@ -185,6 +185,7 @@ class _Builder:
             stream.schema if late else self.layout.columns(name),
             self.dead_letters,
             self.wiring.clock,
+            self.wiring.store,
             partial(_returned, self.outputs),
             self.wiring.read_bytes,
         )

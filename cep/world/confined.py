@@ -27,7 +27,7 @@ def open_to_read(path: str, own: bool = False) -> int:
     """A descriptor. `own`: the cluster's own file, which may be anywhere. Raises OSError; PermissionError: it is outside, whether it exists
     or not."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe without a writer is not waited for
     except OSError:
         if not own:
             _check(Path(path).resolve(), path)
@@ -36,17 +36,6 @@ def open_to_read(path: str, own: bool = False) -> int:
         if not own:
             _check(_place(file), path)
     return file
-
-
-@contextmanager
-def held(path: str) -> Iterator[str]:
-    """A path that leads to the file that is at `path` now, whatever is put there meanwhile, for those that want a path. Raises as
-    `open_to_read`."""
-    file = open_to_read(path)
-    try:
-        yield f"/proc/self/fd/{file}"
-    finally:
-        os.close(file)
 
 
 @contextmanager

@@ -1,5 +1,4 @@
-"""Files and disks: what sinks use of them, and what checkpoints will. The machine's, and one in memory that is shipped as its double.
-Sources read files by themselves: each format has a library of its own that opens them (Arrow's for most).
+"""Files and disks: what sources, tables, sinks and checkpoints use of them. The machine's, and one in memory that is shipped as its double.
 
 Whatever goes wrong is an OSError with its number, as the machine says it: FileNotFoundError, FileExistsError, `errno.ENOSPC` where the
 disk is full. `create`, `sync`, `rename`, `sync_folder`: after a loss of power such a file is there whole, or it is not there.
@@ -8,7 +7,9 @@ disk is full. `create`, `sync`, `rename`, `sync_folder`: after a loss of power s
 from __future__ import annotations
 
 import errno
+import io
 import os
+import stat
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -31,6 +32,9 @@ class File(Protocol):
 
     def size(self) -> int: ...
 
+    def version(self) -> list[int]:
+        """Numbers that differ where it is another file, or was written since."""
+
     def close(self) -> None: ...
 
 
@@ -38,7 +42,7 @@ class Store(Protocol):
     """Paths are absolute."""
 
     def open(self, path: str) -> File:
-        """To be read."""
+        """To be read. Raises OSError: there is none, or what is there is no file but a folder, a pipe, a device."""
 
     def create(self, path: str, overwrite: bool = False) -> File:
         """An empty file, to be appended to. Raises FileExistsError: there is one, and it is not to be overwritten."""
@@ -79,6 +83,10 @@ class DiskFile:
     def size(self) -> int:
         return os.fstat(self._file).st_size
 
+    def version(self) -> list[int]:
+        found = os.fstat(self._file)
+        return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]
+
     def close(self) -> None:
         os.close(self._file)
 
@@ -90,7 +98,11 @@ class DiskStore:
         self._own, self._mode = own, _OWN_MODE if own else _MODE
 
     def open(self, path: str) -> File:
-        return DiskFile(open_to_read(path, self._own))
+        file = open_to_read(path, self._own)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "this is no file", path)
+        return DiskFile(file)
 
     def create(self, path: str, overwrite: bool = False) -> File:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_TRUNC if overwrite else os.O_EXCL)
@@ -147,6 +159,10 @@ class MemoryFile:
     def size(self) -> int:
         self._check()
         return len(self._data)
+
+    def version(self) -> list[int]:
+        self._check()
+        return [id(self._data), len(self._data)]
 
     def close(self) -> None:
         self._check()
@@ -230,6 +246,54 @@ class MemoryStore:
             raise _error(errno.ENOTDIR, folder)
         if folder not in self._folders:
             raise _error(errno.ENOENT, folder)
+
+
+class ReadableFile(io.RawIOBase):
+    """An open `File` for libraries that want one of Python's. Closing it closes that.
+
+    `failed`: the store could not read, so whatever a library makes of it, nothing is said of what is in the file.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._file, self._position = file, 0
+        self.failed: OSError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._file.size()}
+        self._position = base[whence] + offset
+        return self._position
+
+    def readinto(self, into: bytearray | memoryview) -> int:  # type: ignore[override]
+        """As much as there is room for; less only at the end of the file, for Arrow takes less for the end. Raises OSError."""
+        try:
+            got = fill(self._file, memoryview(into).cast("B"), self._position)
+        except OSError as error:
+            self.failed = error
+            raise
+        self._position += got
+        return got
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+def fill(file: File, into: memoryview, position: int) -> int:
+    """Fills `into` from `position` on. The bytes read: fewer than there is room for only at the end of the file."""
+    done = 0
+    while done < len(into) and (got := file.read_at(into[done:], position + done)):
+        done += got
+    return done
 
 
 def append_all(file: File, data: bytes | memoryview) -> None:

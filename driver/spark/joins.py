@@ -21,6 +21,7 @@ from cep.kernels.columns import columns_to_arrow
 from cep.model.function_types import Types
 from cep.model.operators import Join, Lookup
 from cep.model.schema import Schema
+from cep.world.store import DiskStore
 from driver.spark.expressions.expression import column, failing
 from driver.spark.frames import ORIGIN, TIME, Frame, at, column_named, columns, no_origin
 from driver.spark.types import spark_type
@@ -104,7 +105,7 @@ def looked_up(operator: Lookup, frame: Frame, session: SparkSession, folder: Pat
 def _table(operator: Lookup, session: SparkSession, folder: Path, types: Types, shared: Collection[str]) -> DataFrame:
     """Its columns as the joined row names them, its keys, and the number of each row."""
     schema, path = operator.table.schema, folder / f"table-{len(list(folder.iterdir()))}.parquet"
-    rows = pa.Table.from_batches([columns_to_arrow(read_table(operator.table), schema)])
+    rows = pa.Table.from_batches([columns_to_arrow(read_table(operator.table, DiskStore()), schema)])
     parquet.write_table(rows.append_column(_MATCH, pa.array(range(rows.num_rows), pa.int64())), path)
     kept = [column_named(name).alias(operator.prefix + name) for name in schema.names if name not in shared]
     return session.read.parquet(str(path)).select(*kept, *_keys(operator, 1, types), _MATCH)

@@ -26,6 +26,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.service.documents import read_json
+from cep.world.store import DiskStore
 from driver.streams.arrow import record_batches
 from tests.support.paths import ROOT
 
@@ -75,12 +76,12 @@ def _text(value: str, schema: Schema, folder: Path) -> Any:
 
 def _table(value: str, schema: Schema, folder: Path) -> Any:
     pyarrow.feather.write_feather(pa.table({"v": eval(value, NAMES)}), str(folder / "t.arrow"))
-    return to_arrow(read_table(StaticTable(schema, str(folder / "t.arrow")))["v"]).to_pylist()[0]
+    return to_arrow(read_table(StaticTable(schema, str(folder / "t.arrow")), DiskStore())["v"]).to_pylist()[0]
 
 
 def _csv(value: str, schema: Schema, folder: Path) -> Any:
     (folder / "t.csv").write_text(f"v,w\n{value},x\n")
-    return to_arrow(read_table(StaticTable(schema, str(folder / "t.csv")))["v"]).to_pylist()[0]
+    return to_arrow(read_table(StaticTable(schema, str(folder / "t.csv")), DiskStore())["v"]).to_pylist()[0]
 
 
 READ: dict[str, Callable[[str, Schema, Path], Any]] = {

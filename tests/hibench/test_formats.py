@@ -14,6 +14,7 @@ from cep.dataflow.sources.opening import format_of
 from cep.kernels.jit import interpreted
 from cep.machine import available_cores, read_topology
 from cep.model.topology import NumaNode, Topology
+from cep.world.store import DiskStore
 from driver import files, stream
 from driver.streams.arrow import record_batches
 from hibench.errors import CacheError, OptionError
@@ -142,7 +143,8 @@ class TestNodeLocal:
             "visits", paths=paths, creation_ms="timestamp[ms]", **fields, event_time="creation_ms", disorder="50ms", block_bytes=64 << 10
         )
         with interpreted():
-            dealt = cut_blocks(visits, [(str(path), path.stat().st_size) for path in prepared.paths], format_of(visits, FIELDS))
+            sizes = [(str(path), path.stat().st_size) for path in prepared.paths]
+            dealt = cut_blocks(visits, sizes, format_of(visits, FIELDS, DiskStore()))
         assert homes.readers == (0, 0, 1)
         found = {(str(path), start): home for path, start, _, home in homes.blocks(prepared)}
         assert found == {(block.path, block.start // (64 << 10) * (64 << 10)): homes.readers[i % 3] for i, block in enumerate(dealt)}

@@ -9,6 +9,7 @@ from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.layout import Layout
 from cep.dataflow.state.hold import Hold
 from cep.model.schema import Schema
+from cep.world.store import Store
 
 
 def any_file(path: str) -> None:
@@ -17,14 +18,15 @@ def any_file(path: str) -> None:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """`clock`: µs; `state_limit`: bytes of one operator; `probe_rows`: see `Reduction`; `check_file` raises QueryError for a path that no
-    query may read; `arriving`: the operator gets the state of one that was elsewhere."""
+    """`clock`: µs; `state_limit`: bytes of one operator; `probe_rows`: see `Reduction`; `store`: of tables' files; `check_file` raises
+    QueryError for a path that no query may read; `arriving`: the operator gets the state of one that was elsewhere."""
 
     layout: Layout
     dead_letters: DeadLetters
     clock: Callable[[], int]
     state_limit: int
     probe_rows: int
+    store: Store
     check_file: Callable[[str], object] = any_file
     arriving: bool = False
 

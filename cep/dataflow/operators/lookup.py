@@ -87,5 +87,5 @@ class LookupOperator(StatelessOperator):
 
 def build(operator: Lookup, context: BuildContext) -> LookupOperator:
     warm(*PIECEWISE)
-    spec, columns = spec_of(operator, operator.table.schema, context), read_table(operator.table)
+    spec, columns = spec_of(operator, operator.table.schema, context), read_table(operator.table, context.store)
     return LookupOperator(spec, LookupTable.of(spec, columns, len(next(iter(columns.values()), ())), operator.versions))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,23 +23,23 @@ from cep.model.query import Query
 from cep.model.schema import Field, Schema
 from cep.model.tables import StaticTable
 from cep.transport import admission
-from cep.world.confined import held
+from cep.world.store import DiskStore, ReadableFile, Store
 
 #: Rows of a piece of a table.
 PIECE_ROWS = 65_536
 
 
-def read_table(table: StaticTable) -> dict[str, Column]:
+def read_table(table: StaticTable, store: Store) -> dict[str, Column]:
     """The columns of `table.schema`. Raises DataError where they cannot be had."""
     where = _named(table)
     with _reading(table):
-        found = _read(table, list(table.schema.names))
+        found = _read(table, store, list(table.schema.names))
         found.validate(full=True)
     _check_columns(where, table, found.column_names)
     return {field.name: _column(where, found.column(field.name), field) for field in table.schema.fields}
 
 
-def read_pieces(table: StaticTable, file: BinaryIO) -> Iterator[dict[str, Column]]:
+def read_pieces(table: StaticTable, file: ReadableFile) -> Iterator[dict[str, Column]]:
     """The columns of `table.schema`, of at most PIECE_ROWS rows at a time, from the open file at its path. Raises DataError where they
     cannot be had, perhaps after some pieces. In a CSV file texts of a timestamp's column are taken for integers of its unit by piece."""
     where, pieces, first = _named(table), _pieces(table, file), 0
@@ -55,7 +54,7 @@ def read_pieces(table: StaticTable, file: BinaryIO) -> Iterator[dict[str, Column
         first += piece.num_rows
 
 
-def _pieces(table: StaticTable, file: BinaryIO) -> Iterator[pa.RecordBatch]:
+def _pieces(table: StaticTable, file: ReadableFile) -> Iterator[pa.RecordBatch]:
     names = list(table.schema.names)
     match table.format:
         case "parquet":
@@ -98,21 +97,21 @@ def check_inline(query: Query) -> None:
     for i, operator in enumerate(query.operators):
         if isinstance(operator, Lookup) and operator.table.data is not None:
             try:
-                read_table(operator.table)
+                read_table(operator.table, DiskStore())
             except DataError as error:
                 raise QueryError(f"operator {operator.name!r}, table: {error}", f"/operators/{i}/table/data") from None
 
 
-def _read(table: StaticTable, names: list[str]) -> pa.Table:
+def _read(table: StaticTable, store: Store, names: list[str]) -> pa.Table:
     """Single-threaded: an instance has one core."""
     if table.path is None:
         schema, batches = admission.read_stream(table.data)
         return pa.Table.from_batches(batches, schema)
-    with held(table.path) as there:
+    with ReadableFile(store.open(table.path)) as there:
         return _read_file(table, there, names)
 
 
-def _read_file(table: StaticTable, there: str, names: list[str]) -> pa.Table:
+def _read_file(table: StaticTable, there: ReadableFile, names: list[str]) -> pa.Table:
     match table.format:
         case "parquet":
             file = pyarrow.parquet.ParquetFile(there)

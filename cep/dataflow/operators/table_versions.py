@@ -16,8 +16,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -34,7 +32,7 @@ from cep.model.operators import TableVersions
 from cep.model.operators.table_versions import CLOCK, UNTIL, VERSION, travelling
 from cep.model.schema import INT64, DataType
 from cep.transport.wire import Format
-from cep.world.confined import open_to_read
+from cep.world.store import ReadableFile, Store
 
 _STATE, _FIRST = "state", "first"
 
@@ -42,34 +40,27 @@ _STATE, _FIRST = "state", "first"
 class TableFile:
     """The file of a table. `check` raises QueryError where no query may read it. `stamp`: which file was read to its end the last time."""
 
-    def __init__(self, described: TableVersions, check: Callable[[str], object]) -> None:
+    def __init__(self, described: TableVersions, store: Store, check: Callable[[str], object]) -> None:
         assert described.table.path is not None, "only the table of a file is read again"
-        self.table, self.path, self.check = described.table, described.table.path, check
+        self.table, self.path, self.store, self.check = described.table, described.table.path, store, check
         self.stamp: list[int] = []
 
     def read_again(self) -> Generator[Columns, None, bool]:
         """Its rows in pieces; none, and False, if it is as it was. Raises DataError: it cannot be read to its end, or not as declared."""
         try:
             self.check(self.path)
-            if not stat.S_ISREG(os.stat(self.path).st_mode):
-                raise DataError(f"table {self.path!r}: this is no file")
-            with os.fdopen(open_to_read(self.path), "rb") as file:
-                stamp = _stamp(file.fileno())
+            opened = self.store.open(self.path)
+            with ReadableFile(opened) as file:
+                stamp = opened.version()
                 if stamp == self.stamp:
                     return False
                 yield from read_pieces(self.table, file)
-                if _stamp(file.fileno()) != stamp:
+                if opened.version() != stamp:
                     raise DataError(f"table {self.path!r}: it changed while it was read; write a new one beside it and rename that")
         except (OSError, QueryError) as error:
             raise DataError(f"table {self.path!r}: cannot be read: {error}") from None
         self.stamp = stamp
         return True
-
-
-def _stamp(file: int) -> list[int]:
-    """Which file it is, and of which size and time."""
-    found = os.fstat(file)
-    return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 class TableVersionsOperator:
@@ -206,7 +197,7 @@ def _any_value(type_: DataType) -> Column:
 
 def build(described: TableVersions, context: BuildContext) -> TableVersionsOperator:
     format_ = Format(context.columns(described.name))
-    file, origin = TableFile(described, context.check_file), context.layout.origin(described.name)
+    file, origin = TableFile(described, context.store, context.check_file), context.layout.origin(described.name)
     operator = TableVersionsOperator(described, format_, origin, file, context.clock, context.state_limit)
     if not context.arriving:
         operator.read_first()

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from cep.dataflow.sources.rows import Parts, RowFormat
-from cep.world.confined import held
+from cep.world.store import ReadableFile
 
 
 class ArrowParts(Parts):
-    def __init__(self, path: str) -> None:
-        with held(path) as there:
-            self.file = pa.OSFile(there)  # no memory map: one that is cut short while it is read would end the process
+    def __init__(self, readable: ReadableFile) -> None:
+        super().__init__(readable)
+        self.file = pa.PythonFile(readable, "r")
         self.reader = pa.ipc.open_file(self.file)
 
     def rows(self) -> list[int]:

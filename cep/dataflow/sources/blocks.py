@@ -15,8 +15,10 @@ import numpy as np
 
 from cep.dataflow.sources.lateness import NONE_BAD, stamp_of
 from cep.elements import MIN_TIME
+from cep.errors import ClusterError
 from cep.kernels.columns import Column
 from cep.model.streams import Stream
+from cep.world.store import Store
 
 #: The column of event times that are computed, in what a parser or a reader of rows answers; it is none of the stream's.
 COMPUTED = "__event_time"
@@ -93,11 +95,11 @@ class BlockFormat(Protocol):
     unit: ClassVar[str]  # of places
 
     @classmethod
-    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int) -> BlockFormat:
-        """Reads the fields `needed` of `stream`, whose files are of the format; so much at once."""
+    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> BlockFormat:
+        """Reads the fields `needed` of `stream`, whose files are of the format and in `store`; so much at once."""
 
     @staticmethod
-    def check(stream: Stream, path: str) -> None:
+    def check(stream: Stream, path: str, store: Store) -> None:
         """Raises DataError: the file cannot be one of the stream's. The planner asks, and compiles nothing."""
 
     def warm(self) -> None:
@@ -107,6 +109,10 @@ class BlockFormat(Protocol):
         """The blocks of a file, in order; none where there are no records. Raises ClusterError where it cannot be read."""
 
     def open(self, block: Block) -> BlockReader: ...
+
+
+def unreadable(path: str, error: Exception) -> ClusterError:
+    return ClusterError(f"file {path!r} cannot be read: {getattr(error, 'strerror', None) or error}")
 
 
 def cut_blocks(stream: Stream, files: Sequence[tuple[str, int]], format_: BlockFormat) -> list[Block]:

@@ -28,6 +28,7 @@ from cep.model.limits import ANY_TIME, odd_time
 from cep.model.operators import Map
 from cep.model.schema import STRING, TIMESTAMP, DataType, Field, Schema
 from cep.model.streams import JsonLinesFiles, Stream
+from cep.world.store import Store
 
 #: So much is read at once: a bad line has some of it read again, a dozen times.
 PIECE_BYTES = 1 << 19
@@ -224,10 +225,10 @@ def _written(type_: DataType) -> pa.DataType:
 
 class JsonLinesFormat(LineFormat):
     @classmethod
-    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int) -> JsonLinesFormat:
+    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> JsonLinesFormat:
         def make(fields: Collection[str], event_time: str | None) -> LineParser:
             return JsonLinesParser(stream.schema, fields, event_time, stream.times)
 
         files = stream.files
         assert isinstance(files, JsonLinesFiles)
-        return cls(line_parser(stream, needed, make), files.block_bytes, min(read_bytes, PIECE_BYTES), not stream.disorder)
+        return cls(store, line_parser(stream, needed, make), files.block_bytes, min(read_bytes, PIECE_BYTES), not stream.disorder)

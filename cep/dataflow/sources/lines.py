@@ -5,10 +5,10 @@ A block holds the records whose first byte lies between two multiples of `block_
 
 from __future__ import annotations
 
-import os
 import sys
 from codecs import BOM_UTF8
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import ClassVar, Protocol
 
@@ -16,13 +16,13 @@ import numpy as np
 
 from cep.compile.text import Parsed
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX
-from cep.dataflow.sources.blocks import COMPUTED, BadRecord, Block, Extent, Piece
+from cep.dataflow.sources.blocks import COMPUTED, BadRecord, Block, Extent, Piece, unreadable
 from cep.elements import MIN_TIME
 from cep.errors import ClusterError, DataError
 from cep.kernels.text import READABLE
 from cep.model.limits import VALUE_BYTES_MAX
 from cep.model.streams import Stream
-from cep.world.confined import open_to_read
+from cep.world.store import File, Store, fill
 
 ROW_BYTES_MAX = VALUE_BYTES_MAX
 PADDING = READABLE  # bytes behind a buffer that kernels may read
@@ -63,15 +63,9 @@ class Buffer:
         """Does a column still look at it? (The attribute and the argument of getrefcount are two.)"""
         return sys.getrefcount(self.view) > 2
 
-    def read(self, file: int, position: int, size: int) -> int:
+    def read(self, file: File, position: int, size: int) -> int:
         """Bytes read: fewer than `size` only at the end of the file."""
-        done = 0
-        while done < size:
-            got = os.preadv(file, [memoryview(self.bytes)[done:size]], position + done)
-            if not got:
-                break
-            done += got
-        return done
+        return fill(file, memoryview(self.bytes)[:size], position)
 
 
 class LineFormat:
@@ -84,8 +78,9 @@ class LineFormat:
 
     unit: ClassVar[str] = "byte"
 
-    def __init__(self, parser: LineParser, block_bytes: int, read_bytes: int, ordered: bool, header: bool = False) -> None:
-        self.parser, self.block_bytes, self.read_bytes, self.header, self.ordered = parser, block_bytes, read_bytes, header, ordered
+    def __init__(self, store: Store, parser: LineParser, block_bytes: int, read_bytes: int, ordered: bool, header: bool = False) -> None:
+        self.store, self.parser, self.header, self.ordered = store, parser, header, ordered
+        self.block_bytes, self.read_bytes = block_bytes, read_bytes
         self.longest = min(block_bytes, ROW_BYTES_MAX)  # bytes; what is longer is a dead letter
         self.buffers: list[Buffer] = []
 
@@ -93,26 +88,27 @@ class LineFormat:
         self.parser.warm()
 
     @staticmethod
-    def check(stream: Stream, path: str) -> None:
-        with os.fdopen(open_to_read(path), "rb") as file:
-            head = file.read(max(map(len, COMPRESSED)))
+    def check(stream: Stream, path: str, store: Store) -> None:
+        with closing(store.open(path)) as file:
+            head = _read(file, 0, max(map(len, COMPRESSED)))
         for mark, name in COMPRESSED.items():
             if head.startswith(mark):
                 raise DataError(f"file {path!r} is compressed ({name}), and cannot be cut into blocks of lines: expected it decompressed")
 
     def cut(self, path: str, size: int) -> Iterator[Extent]:
-        file = _open(path)
-        try:
+        with closing(self.open_file(path)) as file, _readable(path):
             starts = [_line_after(file, 0, size) if self.header else _behind_mark(file)]
             starts += [_line_after(file, nominal - 1, size) for nominal in range(self.block_bytes, size, self.block_bytes)]
             for start, end in zip(starts, [*starts[1:], size], strict=True):
                 if start < end:
                     yield Extent(start, end, _first_time(file, start, end, self.longest, self.parser))
-        finally:
-            os.close(file)
 
     def open(self, block: Block) -> LineBlock:
         return LineBlock(self, block)
+
+    def open_file(self, path: str) -> File:
+        with _readable(path):
+            return self.store.open(path)
 
     def free_buffer(self, capacity: int) -> Buffer:
         """One that no column looks at any more, or a new one."""
@@ -125,22 +121,29 @@ class LineFormat:
         return buffer
 
 
-def _open(path: str) -> int:
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
     try:
-        return open_to_read(path)
+        yield
     except OSError as error:
-        raise ClusterError(f"file {path!r} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
 
 
-def _behind_mark(file: int) -> int:
+def _read(file: File, position: int, size: int) -> bytes:
+    """Fewer than `size` bytes only at the end of the file."""
+    found = bytearray(size)
+    return bytes(found[: fill(file, memoryview(found), position)])
+
+
+def _behind_mark(file: File) -> int:
     """Where the first record begins: behind a byte-order mark, with which some editors begin a file in UTF-8."""
-    return len(BOM_UTF8) if os.pread(file, len(BOM_UTF8), 0) == BOM_UTF8 else 0
+    return len(BOM_UTF8) if _read(file, 0, len(BOM_UTF8)) == BOM_UTF8 else 0
 
 
-def _line_after(file: int, position: int, size: int) -> int:
+def _line_after(file: File, position: int, size: int) -> int:
     """Where the line after the one that holds `position` begins; `size` if there is none."""
     while position < size:
-        chunk = os.pread(file, PROBE_BYTES, position)
+        chunk = _read(file, position, PROBE_BYTES)
         found = chunk.find(b"\n")
         if found >= 0 or not chunk:
             return position + found + 1 if chunk else size
@@ -148,7 +151,7 @@ def _line_after(file: int, position: int, size: int) -> int:
     return size
 
 
-def _first_time(file: int, start: int, end: int, longest: int, parser: LineParser) -> int:
+def _first_time(file: File, start: int, end: int, longest: int, parser: LineParser) -> int:
     """Event time of the first record between `start` and `end` whose event time parses; MIN_TIME if there is none."""
     size = PROBE_BYTES
     while start < end:
@@ -179,15 +182,16 @@ class LineBlock:
     """An open block of a file of lines."""
 
     def __init__(self, format_: LineFormat, block: Block) -> None:
-        self.format, self.block, self.file = format_, block, _open(block.path)
+        self.format, self.block, self.file = format_, block, format_.open_file(block.path)
 
     def close(self) -> None:
-        os.close(self.file)
+        self.file.close()
 
     def read(self, place: int) -> Piece:
-        buffer, lines = self._fill(place)
-        if not lines:
-            return self._skip(place, buffer)
+        with _readable(self.block.path):
+            buffer, lines = self._fill(place)
+            if not lines:
+                return self._skip(place, buffer)
         parsed, instant = self._whole_instants(self.format.parser.parse(buffer.view, 0, lines, lines), place, buffer)
         time = None if self.format.parser.event_time is None else parsed.columns[self.format.parser.event_time].values
         parsed.columns.pop(COMPUTED, None)

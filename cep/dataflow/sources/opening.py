@@ -20,6 +20,7 @@ from cep.dataflow.sources.text import TextFormat
 from cep.model.streams import ArrowFiles, JsonLinesFiles, ParquetFiles, Stream, TextFiles
 from cep.plan.physical import Feed
 from cep.plan.sources import FileStream, PublishedStream, QueryStream, SourceDescription
+from cep.world.store import Store
 
 
 class Surroundings(Protocol):
@@ -54,7 +55,7 @@ def _published(described: PublishedStream, reading: Reading, surroundings: Surro
 
 
 def _files(described: FileStream, reading: Reading, surroundings: Surroundings) -> Source:
-    format_ = format_of(reading.stream, reading.columns.names, reading.read_bytes)
+    format_ = format_of(reading.stream, reading.columns.names, reading.store, reading.read_bytes)
     format_.warm()
     return FileSource(reading, format_, cut_blocks(reading.stream, described.files, format_))
 
@@ -75,14 +76,14 @@ BLOCK_FORMATS: Mapping[type, type[BlockFormat]] = {
 }
 
 
-def format_of(stream: Stream, needed: Collection[str], read_bytes: int = READ_BYTES) -> BlockFormat:
-    """How the files of `stream` are read."""
-    return BLOCK_FORMATS[type(stream.files)].of(stream, needed, read_bytes)
+def format_of(stream: Stream, needed: Collection[str], store: Store, read_bytes: int = READ_BYTES) -> BlockFormat:
+    """How the files of `stream`, which are in `store`, are read."""
+    return BLOCK_FORMATS[type(stream.files)].of(stream, needed, read_bytes, store)
 
 
-def check_file(stream: Stream, path: str) -> None:
+def check_file(stream: Stream, path: str, store: Store) -> None:
     """Raises DataError: the file cannot be one of the stream's."""
-    BLOCK_FORMATS[type(stream.files)].check(stream, path)
+    BLOCK_FORMATS[type(stream.files)].check(stream, path, store)
 
 
 #: A new kind of source is registered here, under its description.

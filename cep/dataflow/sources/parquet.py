@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep.dataflow.sources.rows import Parts, RowFormat
-from cep.world.confined import held
+from cep.world.store import ReadableFile
 
 
 class ParquetParts(Parts):
-    def __init__(self, path: str) -> None:
-        with held(path) as there:
-            self.file = pq.ParquetFile(there, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
+    def __init__(self, readable: ReadableFile) -> None:
+        super().__init__(readable)
+        self.file = pq.ParquetFile(readable, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
 
     def rows(self) -> list[int]:
         metadata = self.file.metadata

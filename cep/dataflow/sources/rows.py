@@ -17,16 +17,17 @@ import pyarrow as pa
 
 from cep.dataflow.dead_letters import RECORD_BYTES_MAX
 from cep.dataflow.sources.arrow_values import ArrowValues, check_type, taken
-from cep.dataflow.sources.blocks import BadRecord, Block, Extent, Piece
+from cep.dataflow.sources.blocks import BadRecord, Block, Extent, Piece, unreadable
 from cep.dataflow.sources.event_time import ComputedTime, of_bad
 from cep.dataflow.sources.lateness import in_range
 from cep.elements import MIN_TIME
-from cep.errors import ClusterError, DataError
+from cep.errors import DataError
 from cep.kernels.columns import Columns, from_arrow
 from cep.model.expr import columns_of
 from cep.model.limits import odd_time
 from cep.model.schema import Field
 from cep.model.streams import Stream
+from cep.world.store import ReadableFile, Store
 
 #: Rows that are read at once; and in search of the first that has an event time.
 ROWS, PROBE_ROWS = 1 << 16, 1 << 10
@@ -37,9 +38,9 @@ DESCRIBED_MAX = 10_000
 class Parts(ABC):
     """An open file, in parts."""
 
-    @abstractmethod
-    def __init__(self, path: str) -> None:
+    def __init__(self, readable: ReadableFile) -> None:
         """Raises OSError or pa.ArrowException."""
+        self.readable = readable
 
     @abstractmethod
     def rows(self) -> Sequence[int]:
@@ -63,8 +64,8 @@ class RowFormat:
     unit: ClassVar[str] = "row"
     parts: ClassVar[type[Parts]]
 
-    def __init__(self, stream: Stream, needed: Collection[str]) -> None:
-        self.stream, self.times = stream, stream.times
+    def __init__(self, store: Store, stream: Stream, needed: Collection[str]) -> None:
+        self.store, self.stream, self.times = store, stream, stream.times
         timed = _timed(stream)
         self.fields = tuple(field for field in stream.schema.fields if field.name in needed or field.name in timed)
         self.timed = tuple(field for field in self.fields if field.name in timed)
@@ -73,13 +74,13 @@ class RowFormat:
         self.ends: dict[str, list[int]] = {}  # by path: where the parts end
 
     @classmethod
-    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int) -> Self:
-        return cls(stream, needed)
+    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> Self:
+        return cls(store, stream, needed)
 
     @classmethod
-    def check(cls, stream: Stream, path: str) -> None:
+    def check(cls, stream: Stream, path: str, store: Store) -> None:
         try:
-            opened = cls.parts(path)
+            opened = cls._opened(path, store)
         except (OSError, pa.ArrowException) as error:
             raise DataError(f"file {path!r}: {error}") from None
         try:
@@ -99,7 +100,7 @@ class RowFormat:
                 if start < end:
                     yield Extent(start, end, self._first_time(opened, part))
         except (OSError, pa.ArrowException, DataError) as error:
-            raise ClusterError(f"file {path!r} cannot be read: {error}") from error
+            raise unreadable(path, opened.readable.failed or error) from error
         finally:
             opened.close()
 
@@ -108,9 +109,21 @@ class RowFormat:
 
     def open_parts(self, path: str) -> Parts:
         try:
-            return self.parts(path)
+            return self._opened(path, self.store)
         except (OSError, pa.ArrowException) as error:
-            raise ClusterError(f"file {path!r} cannot be read: {error}") from error
+            raise unreadable(path, error) from error
+
+    @classmethod
+    def _opened(cls, path: str, store: Store) -> Parts:
+        """Raises OSError or pa.ArrowException."""
+        file = ReadableFile(store.open(path))
+        try:
+            return cls.parts(file)
+        except BaseException:
+            file.close()
+            if file.failed:
+                raise file.failed from None
+            raise
 
     def _first_time(self, opened: Parts, part: int) -> int:
         if not self.timed:
@@ -122,7 +135,8 @@ class RowFormat:
                 if len(found):
                     return int(found[0])
         except (OSError, pa.ArrowException):  # its reader says so
-            pass
+            if opened.readable.failed:
+                raise
         return MIN_TIME
 
     def times_of(self, found: ArrowValues) -> np.ndarray:
@@ -170,6 +184,8 @@ class RowBlock:
         try:
             batch = self._next(place)
         except (OSError, pa.ArrowException) as error:
+            if self.file.readable.failed:  # perhaps the rows are good
+                raise unreadable(self.block.path, self.file.readable.failed) from error
             return self._unreadable(place, error)
         return self._piece(batch, place)
 

@@ -20,6 +20,7 @@ from cep.dataflow.sources.lateness import LateRows
 from cep.elements import MAX_TIME, Batch
 from cep.model.schema import Schema
 from cep.model.streams import Stream
+from cep.world.store import Store
 
 #: What a source answers that read only what was late or bad.
 NONE_ON_TIME = Batch({}, np.zeros(0, np.int64))
@@ -95,5 +96,6 @@ class Reading:
     columns: Schema
     dead_letters: DeadLetters
     clock: Callable[[], int]
+    store: Store
     returned: Callable[[], int] = _far
     read_bytes: int = READ_BYTES

@@ -8,6 +8,7 @@ from cep.compile.text import TextParser
 from cep.dataflow.sources.event_time import line_parser
 from cep.dataflow.sources.lines import LineFormat, LineParser
 from cep.model.streams import Stream, TextFiles
+from cep.world.store import Store
 
 
 def parser_of(stream: Stream, needed: Collection[str]) -> LineParser:
@@ -23,7 +24,7 @@ def parser_of(stream: Stream, needed: Collection[str]) -> LineParser:
 
 class TextFormat(LineFormat):
     @classmethod
-    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int) -> TextFormat:
+    def of(cls, stream: Stream, needed: Collection[str], read_bytes: int, store: Store) -> TextFormat:
         files = stream.files
         assert isinstance(files, TextFiles)
-        return cls(parser_of(stream, needed), files.block_bytes, read_bytes, not stream.disorder, files.header)
+        return cls(store, parser_of(stream, needed), files.block_bytes, read_bytes, not stream.disorder, files.header)

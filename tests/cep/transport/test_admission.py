@@ -18,6 +18,7 @@ from cep.model.schema import Schema
 from cep.model.tables import StaticTable
 from cep.transport import admission, wire
 from cep.transport.wire import Format, Header
+from cep.world.store import DiskStore
 
 WORDS = Format(Schema.of({"n": int, "x": float}))
 TEXTS = Format(Schema.of({"n": int, "s": str, "b": bytes}))
@@ -139,7 +140,7 @@ def test_an_inline_table_with_offsets_that_lie(false: list[int]) -> None:
         writer.write_batch(rows)
     data = sink.getvalue().to_pybytes().replace(struct.pack("<3i", 0, 2, 4), struct.pack("<3i", *false))
     with pytest.raises(DataError, match="the table in the query's document: cannot be read"):
-        read_table(StaticTable(Schema.of({"k": str}), data=data))
+        read_table(StaticTable(Schema.of({"k": str}), data=data), DiskStore())
 
 
 @pytest.mark.parametrize(

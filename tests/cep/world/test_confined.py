@@ -7,16 +7,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
-from cep.dataflow.sources.arrow_files import ArrowParts
-from cep.dataflow.sources.lines import _open
-from cep.dataflow.sources.parquet import ParquetParts
+from cep.dataflow.sources.opening import format_of
 from cep.errors import ClusterError
-from cep.world.confined import OUTSIDE, confine, held, open_to_read
-from cep.world.store import DiskStore, append_all
+from cep.model.schema import Schema
+from cep.model.streams import ArrowFiles, JsonLinesFiles, ParquetFiles, Stream, TextFiles
+from cep.world.confined import OUTSIDE, confine, open_to_read
+from cep.world.store import DiskStore, ReadableFile, append_all
 
 SECRET = b"root:x:0:0\n"
 
@@ -44,10 +42,10 @@ def read(path: Path | str) -> bytes:
 
 def test_what_is_inside_is_opened_behind_links_too(data: Path) -> None:
     assert read(data / "own") == read(data / "to-own") == read(data / "sub" / ".." / "own") == b"1\n"
-    with held(str(data / "to-own")) as there:
+    with ReadableFile(DiskStore().open(str(data / "to-own"))) as there:
         (data / "to-own").unlink()
         (data / "to-own").symlink_to("../outside/passwd")
-        assert Path(there).read_bytes() == b"1\n"
+        assert there.read() == b"1\n"
 
 
 @pytest.mark.parametrize(
@@ -57,24 +55,17 @@ def test_what_is_outside_is_not_whether_it_exists_or_not(data: Path, path: str) 
     wanted = str(data / path)
     with pytest.raises(PermissionError, match=OUTSIDE):
         open_to_read(wanted)
-    with pytest.raises(ClusterError, match=OUTSIDE):
-        _open(wanted)
-    for parts in (ArrowParts, ParquetParts):
-        with pytest.raises(PermissionError, match=OUTSIDE):
-            parts(wanted)
+    with pytest.raises(PermissionError, match=OUTSIDE):
+        DiskStore().open(wanted)
+    for files in (TextFiles((wanted,)), JsonLinesFiles((wanted,)), ParquetFiles((wanted,)), ArrowFiles((wanted,))):
+        stream = Stream("s", Schema.of({"n": "int64"}), files=files)
+        with pytest.raises(ClusterError, match=OUTSIDE):
+            list(format_of(stream, ("n",), DiskStore()).cut(wanted, 1))
 
 
 def test_a_file_that_is_not_there_is_missing_not_outside(data: Path) -> None:
     with pytest.raises(FileNotFoundError):
         open_to_read(str(data / "none"))
-
-
-def test_arrow_and_parquet_are_read_by_the_path_that_was_held(data: Path) -> None:
-    table = pa.table({"n": [1, 2, 3]})
-    pyarrow.parquet.write_table(table, data / "p.parquet")
-    with pa.OSFile(str(data / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    assert sum(ParquetParts(str(data / "p.parquet")).rows()) == sum(ArrowParts(str(data / "a.arrow")).rows()) == 3
 
 
 def test_no_race_leads_outside(data: Path) -> None:

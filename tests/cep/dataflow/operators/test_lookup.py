@@ -28,6 +28,7 @@ from cep.model.query import Output, Query
 from cep.model.schema import Schema
 from cep.model.tables import StaticTable
 from cep.model.windows import TimeWindow
+from cep.world.store import DiskStore
 from tests.reference import assert_same_answer
 from tests.reference.engine import TimedRow
 from tests.support.joining import KEYS, Sides, equal, execution, is_float, query, ran, sides
@@ -132,7 +133,7 @@ def written(folder: Path, name: str, table: pa.Table) -> str:
 
 
 def values(table: StaticTable) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = columns_to_arrow(read_table(table), table.schema).to_pydict()
+    found: dict[str, list[Any]] = columns_to_arrow(read_table(table, DiskStore()), table.schema).to_pydict()
     return found
 
 
@@ -170,7 +171,7 @@ def test_timestamps_are_texts_instants_or_integers_of_their_unit(name: str, tmp_
 def test_what_does_not_fit_names_file_and_column(name: str, declared: dict[str, str], column: list[Any], said: str, tmp_path: Path) -> None:
     path = written(tmp_path, name, pa.table({"k": column, "more": range(len(column))}))
     with pytest.raises(DataError, match=rf"table '{path}'.*{said}"):
-        read_table(StaticTable(Schema.of(declared), path))
+        read_table(StaticTable(Schema.of(declared), path), DiskStore())
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -178,6 +179,6 @@ def test_what_is_no_such_file(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\0\1no table")
     for path in (tmp_path / name, tmp_path / f"none.{name}"):
         with pytest.raises(DataError, match=f"table '{path}'"):
-            read_table(StaticTable(SCHEMA, str(path)))
+            read_table(StaticTable(SCHEMA, str(path)), DiskStore())
     with pytest.raises(DataError, match="the table in the query's document: cannot be read"):
-        read_table(StaticTable(SCHEMA, data=b"nothing"))
+        read_table(StaticTable(SCHEMA, data=b"nothing"), DiskStore())

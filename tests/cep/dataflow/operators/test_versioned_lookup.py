@@ -42,6 +42,7 @@ from cep.model.schema import Schema
 from cep.model.streams import Stream
 from cep.model.tables import StaticTable
 from cep.transport.wire import Format
+from cep.world.store import DiskStore
 from numa_cep import testing
 from tests.reference import Partition, assert_same_answer
 from tests.reference.engine import TimedRow
@@ -116,7 +117,7 @@ class Parts:
         return Format(self.table.output_schema())
 
     def reader(self, check: Callable[[str], object] = any_file, clock: Callable[[], int] = lambda: 0) -> TableVersionsOperator:
-        return TableVersionsOperator(self.table, self.format, False, TableFile(self.table, check), clock, 1 << 40)
+        return TableVersionsOperator(self.table, self.format, False, TableFile(self.table, DiskStore(), check), clock, 1 << 40)
 
     def instance(self, limit: int = 1 << 40) -> VersionedLookupOperator:
         left = LEFT_STREAM.schema

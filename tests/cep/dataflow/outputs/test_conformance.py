@@ -38,7 +38,7 @@ from cep.kernels.jit import interpreted
 from cep.model.schema import Schema
 from cep.model.sinks import SINK_FORMATS, ArrowSink, JsonLinesSink, ParquetSink, SinkFiles, TextSink
 from cep.model.streams import JsonLinesFiles, ParquetFiles, SourceFiles, Stream
-from cep.world.store import MemoryStore
+from cep.world.store import DiskStore, MemoryStore
 
 SCHEMA = Schema.of({"n": "int64", "x": "float64?", "s": "string?", "t": "timestamp[ms]", "when": "timestamp", "b": "bool"})
 WHEN = datetime(2020, 1, 1, 12, 30, 15, 250, tzinfo=UTC)
@@ -273,7 +273,7 @@ def test_a_source_reads_the_same_rows(files: Callable[[str], SinkFiles], read: C
     (path,) = tmp_path.iterdir()
     stream = Stream("s", WIDE, files=read((str(path),)))
     with interpreted():
-        reads = format_of(stream, WIDE.names)
+        reads = format_of(stream, WIDE.names, DiskStore())
         reads.warm()
         (block,) = cut_blocks(stream, [(str(path), path.stat().st_size)], reads)
         reader = reads.open(block)

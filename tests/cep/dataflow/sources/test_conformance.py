@@ -5,7 +5,10 @@ A new format is added to `WRITERS`: how its files are made, of rows some of whic
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,12 +32,13 @@ from cep.dataflow.sources.query_source import QuerySource
 from cep.dataflow.sources.scripted import ListSource
 from cep.dataflow.sources.source import Position, Reading, Source
 from cep.elements import MAX_TIME, MIN_TIME, Batch, End
-from cep.errors import DataError
+from cep.errors import ClusterError, DataError
 from cep.kernels.columns import to_arrow
 from cep.kernels.jit import interpreted
 from cep.model.expr import Expr, col
 from cep.model.schema import Schema
 from cep.model.streams import SOURCE_FORMATS, ArrowFiles, JsonLinesFiles, ParquetFiles, SourceFiles, Stream, TextFiles
+from cep.world.store import DiskStore, File, MemoryStore, Store, append_all
 
 SCHEMA = Schema.of({"ts": "timestamp[ms]", "n": "int64", "x": "float64?", "s": "string", "unread": "string"})
 NEEDED = ("ts", "n", "x", "s")
@@ -103,10 +107,10 @@ class Readers:
         self.rows: list[tuple[Any, ...]] = []
 
     def _made(self, path: Path, reader: int, readers: int, read_bytes: int) -> FileSource:
-        reads = format_of(self.stream, NEEDED, read_bytes)
+        reads = format_of(self.stream, NEEDED, DiskStore(), read_bytes)
         reads.warm()
         blocks = cut_blocks(self.stream, [(str(path), path.stat().st_size)], reads)
-        source = FileSource(Reading(self.stream, reader, readers, 0, True, SCHEMA, self.letters, lambda: 0), reads, blocks)
+        source = FileSource(Reading(self.stream, reader, readers, 0, True, SCHEMA, self.letters, lambda: 0, DiskStore()), reads, blocks)
         source.late.wanted = True
         return source
 
@@ -199,7 +203,7 @@ def test_what_is_another_file_is_refused_where_it_is_planned(format_: Format, tm
     (tmp_path / "f").write_bytes(b"\x1f\x8b\x08 what gzip makes of it")
     stream = Stream("s", SCHEMA, col("ts"), 0, format_.files(str(tmp_path / "f")))
     with pytest.raises(DataError, match=str(tmp_path / "f")):
-        check_file(stream, str(tmp_path / "f"))
+        check_file(stream, str(tmp_path / "f"), DiskStore())
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow"])
@@ -208,8 +212,8 @@ def test_columns_of_another_kind_are_refused_where_it_is_planned(name: str, tmp_
     format_.write(tmp_path / "f", made(3, 4))
     for fields, wrong in (({"s": "int64"}, "column 's': expected int64, got string"), ({"z": "int64"}, "no column 'z'")):
         with pytest.raises(DataError, match=wrong):
-            check_file(Stream("s", Schema.of(fields), files=format_.files(str(tmp_path / "f"))), str(tmp_path / "f"))
-    check_file(Stream("s", SCHEMA, col("ts"), 0, format_.files(str(tmp_path / "f"))), str(tmp_path / "f"))
+            check_file(Stream("s", Schema.of(fields), files=format_.files(str(tmp_path / "f"))), str(tmp_path / "f"), DiskStore())
+    check_file(Stream("s", SCHEMA, col("ts"), 0, format_.files(str(tmp_path / "f"))), str(tmp_path / "f"), DiskStore())
 
 
 GROWN = {"z": "int64?", "t": "timestamp?", "w": "string?", "b": "bool?", "l": "list<string>?"}
@@ -221,10 +225,10 @@ def test_files_of_before_a_stream_grew_have_null_in_the_new_columns(name: str, n
     path, format_, schema = tmp_path / "f", WRITERS[name], Schema.of({"n": "int64", **GROWN})
     format_.write(path, [{"ts": n, "n": n, "x": None, "s": "", "unread": ""} for n in range(PART + 2)])
     stream = Stream("s", schema, files=format_.files(str(path)))
-    check_file(stream, str(path))
+    check_file(stream, str(path), DiskStore())
     rows: list[Row] = []
     with interpreted():
-        reads = format_of(stream, needed)
+        reads = format_of(stream, needed, DiskStore())
         reads.warm()
         for block in cut_blocks(stream, [(str(path), path.stat().st_size)], reads):
             opened = reads.open(block)
@@ -240,7 +244,7 @@ def test_a_column_that_makes_the_event_time_is_there(name: str, tmp_path: Path) 
     WRITERS[name].write(tmp_path / "f", made(3, 4))
     stream = Stream("s", Schema.of({"z": "timestamp?", "n": "int64?"}), col("z"), 0, WRITERS[name].files(str(tmp_path / "f")))
     with pytest.raises(DataError, match="no column 'z'"):
-        check_file(stream, str(tmp_path / "f"))
+        check_file(stream, str(tmp_path / "f"), DiskStore())
 
 
 @pytest.mark.parametrize("name", ["parquet", "arrow"])
@@ -285,9 +289,9 @@ def test_values_of_every_type(name: str, tmp_path: Path) -> None:
         with pa.ipc.new_file(path, schema.arrow) as writer:
             writer.write_table(pa.Table.from_pylist(rows, schema.arrow))
     stream = Stream("s", schema, files=WRITERS[name].files(str(path)))
-    check_file(stream, str(path))
+    check_file(stream, str(path), DiskStore())
     with interpreted():
-        reads = format_of(stream, schema.names)
+        reads = format_of(stream, schema.names, DiskStore())
         reads.warm()
         (block,) = cut_blocks(stream, [(str(path), path.stat().st_size)], reads)
         opened = reads.open(block)
@@ -329,9 +333,9 @@ def test_lines_of_json(tmp_path: Path) -> None:
         path.write_text("".join(f"{line}\n" for line in lines))
         stream = Stream("s", schema, col("ts"), 0, JsonLinesFiles((str(path),)))
         with interpreted():
-            reads, letters = format_of(stream, ("ts", "n")), DeadLetters()
+            reads, letters = format_of(stream, ("ts", "n"), DiskStore()), DeadLetters()
             blocks = cut_blocks(stream, [(str(path), path.stat().st_size)], reads)
-            source = FileSource(Reading(stream, 0, 1, 0, True, schema, letters, lambda: 0), reads, blocks)
+            source = FileSource(Reading(stream, 0, 1, 0, True, schema, letters, lambda: 0, DiskStore()), reads, blocks)
             while not source.ended:
                 source.read()
         bad = [reason for line in lines if (reason := LINES[line]) is not None]
@@ -416,3 +420,63 @@ def test_one_that_is_sent_to_goes_on_from_any_position(kind: str) -> None:
         assert before + _read(second) == rows
         assert second.ended and second.watermark == MAX_TIME
         assert first.late_rows + second.late_rows == whole.late_rows
+
+
+class FailingFile:
+    """A file of a disk that fails at one of its readings."""
+
+    def __init__(self, file: File, left: list[int]) -> None:
+        self.file, self.left = file, left
+
+    def read_at(self, into: memoryview, position: int) -> int:
+        self.left[0] -= 1
+        if not self.left[0]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self.file.read_at(into, position)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+
+class FailingStore(MemoryStore):
+    def __init__(self, path: Path, fails_at: int) -> None:
+        super().__init__()
+        self.left = [fails_at]
+        self.make_folder(str(path.parent))
+        append_all(self.create(str(path)), path.read_bytes())
+
+    def open(self, path: str) -> File:
+        return FailingFile(super().open(path), self.left)
+
+
+def rows_in(store: Store, stream: Stream, path: Path) -> list[Row]:
+    """All rows, read through the store. None is bad."""
+    reads = format_of(stream, SCHEMA.names, store)
+    reads.warm()
+    found: list[Row] = []
+    for block in cut_blocks(stream, [(str(path), path.stat().st_size)], reads):
+        with contextlib.closing(reads.open(block)) as opened:
+            place = block.start
+            while place < block.end:
+                piece = opened.read(place)
+                assert not piece.bad
+                found += pa.table({each: to_arrow(piece.columns[each]) for each in SCHEMA.names}).to_pylist()
+                place = piece.end
+    return found
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_fails_makes_no_bad_rows(name: str, tmp_path: Path) -> None:
+    """Whichever reading fails, the query fails by the name of the file: with another try the rows would be there."""
+    path, writer = tmp_path / "f", WRITERS[name]
+    writer.write(path, [{"ts": 1_600_000_000_000 + n, "n": n, "x": 0.5, "s": f"text {n}", "unread": ""} for n in range(4 * PART)])
+    stream = Stream("s", SCHEMA, files=writer.files(str(path)))
+    with interpreted():
+        expected = rows_in(DiskStore(), stream, path)
+        whole = FailingStore(path, 0)
+        assert rows_in(whole, stream, path) == expected and len(expected) > 1
+        reads = -whole.left[0]
+        assert reads > 1
+        for fails_at in range(1, reads + 1):
+            with pytest.raises(ClusterError, match=f"file '{path}' cannot be read: Input/output error"):
+                rows_in(FailingStore(path, fails_at), stream, path)

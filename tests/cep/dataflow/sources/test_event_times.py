@@ -22,6 +22,7 @@ from cep.kernels.column import Column
 from cep.model import streams
 from cep.model.limits import EVENT_TIMES
 from cep.model.schema import TIMESTAMP_US
+from cep.world.store import DiskStore
 from driver import files, stream
 from driver.cli import _notes
 
@@ -78,8 +79,8 @@ def test_files(tmp_path: Path, event_times: str, kept: list[int], odd: int) -> N
     path = tmp_path / "in.csv"
     path.write_text(f"{NOW_MS // 1000},1\n{NOW_MS},2\n")
     declared = files("s", ts="timestamp[s]", n=int, paths=str(path), event_time="ts", disorder="0s", event_times=event_times)
-    letters, format_ = DeadLetters(), TextFormat.of(declared, ("ts", "n"), 1 << 20)
-    reading = Reading(declared, 0, 1, 0, False, declared.schema, letters, lambda: 0)
+    letters, format_ = DeadLetters(), TextFormat.of(declared, ("ts", "n"), 1 << 20, DiskStore())
+    reading = Reading(declared, 0, 1, 0, False, declared.schema, letters, lambda: 0, DiskStore())
     source = FileSource(reading, format_, cut_blocks(declared, [(str(path), path.stat().st_size)], format_))
     batch = source.read()
     assert batch is not None and batch.columns["n"].values.tolist() == kept

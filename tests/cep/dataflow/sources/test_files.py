@@ -19,6 +19,7 @@ from cep.kernels.jit import interpreted
 from cep.model.expr import col
 from cep.model.schema import Schema
 from cep.model.streams import Stream, TextFiles
+from cep.world.store import DiskStore
 
 SCHEMA = Schema.of({"ts": "timestamp[ms]", "n": "int64"})
 #: By how much time goes on, at most back by one; a record may be bad.
@@ -29,9 +30,9 @@ def read(path: Path, disorder: int, read_bytes: int) -> tuple[list[tuple[int, ..
     """(time, value, record) of each row, late rows, counts of dead letters, and each batch with the watermark behind it."""
     stream = Stream("s", SCHEMA, col("ts"), disorder, TextFiles((str(path),), block_bytes=1024))
     letters = DeadLetters()
-    format_ = TextFormat.of(stream, SCHEMA.names, read_bytes)
+    format_ = TextFormat.of(stream, SCHEMA.names, read_bytes, DiskStore())
     blocks = cut_blocks(stream, [(str(path), path.stat().st_size)], format_)
-    source = FileSource(Reading(stream, 0, 1, 0, True, SCHEMA, letters, lambda: 0), format_, blocks)
+    source = FileSource(Reading(stream, 0, 1, 0, True, SCHEMA, letters, lambda: 0, DiskStore()), format_, blocks)
     batches: list[tuple[Batch, int]] = []
     while not source.ended:
         batch = source.read()
@@ -76,9 +77,9 @@ def test_a_byte_order_mark_is_skipped(tmp_path: Path, header: bool) -> None:
     path = tmp_path / "marked.csv"
     path.write_bytes(b"\xef\xbb\xbf" + b"ts,n\n" * header + b"1,10\n2,20\n\xef\xbb\xbf3,30\n")
     stream = Stream("s", SCHEMA, col("ts"), 0, TextFiles((str(path),), header=header))
-    letters, format_ = DeadLetters(), TextFormat.of(stream, SCHEMA.names, 1 << 20)
+    letters, format_ = DeadLetters(), TextFormat.of(stream, SCHEMA.names, 1 << 20, DiskStore())
     blocks = cut_blocks(stream, [(str(path), path.stat().st_size)], format_)
-    source = FileSource(Reading(stream, 0, 1, 0, True, SCHEMA, letters, lambda: 0), format_, blocks)
+    source = FileSource(Reading(stream, 0, 1, 0, True, SCHEMA, letters, lambda: 0, DiskStore()), format_, blocks)
     batch = source.read()
     assert batch is not None
     assert batch.columns["n"].values.tolist() == [10, 20]
