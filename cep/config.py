@@ -20,6 +20,7 @@ HOSTS_SESSION_TIMEOUT_S = 10.0
 """Of several hosts: ZooKeeper hears of a session every third of it, and a cut of 5 s has to fit in with the time to connect again."""
 GRACE_S = 10.0
 MEMORY = "/dev/shm/"
+RINGS = "sent"  # the folder below the reports where clients keep what they have sent
 LOG_FORMS = ("text", "json")
 LOG = LOG_FORMS[0]
 TOKEN_VARIABLE = "CEP_TOKEN"
@@ -128,7 +129,7 @@ class ClusterConfig:
     def rings(self) -> str | None:
         """The folder in which clients of this host keep what they have sent to queries that recover (`cep.world.rings`); None: they keep it
         in their own memory, for there is no folder in memory that supervisors take down."""
-        return f"{self.reports}/sent" if self.reports is not None and self.reports.startswith(MEMORY) else None
+        return f"{self.reports}/{RINGS}" if self.reports is not None and self.reports.startswith(MEMORY) else None
 
     @property
     def silence_s(self) -> float:

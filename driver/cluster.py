@@ -19,6 +19,7 @@ from driver.processes.run_folder import run_folder
 from driver.rest import PATIENCE_S, Rest, error_of, path
 from driver.streams.data_plane import DataPlane
 from driver.streams.following import Following
+from driver.streams.inquiry import PRODUCES
 from driver.streams.own_keys import OwnKeys
 from driver.streams.own_place import OwnPlace, own_place
 from driver.streams.producers import BUDGET_BYTES, WINDOW_BYTES, SubscriptionOptions
@@ -393,7 +394,7 @@ class Cluster:
         if resume is not None:
             token = resumed(resume, stream, None, options)
             return Subscription(self.rest, self.data_plane(), stream, options, resume=token).attach(token.query)
-        producers = [q["name"] for q in self.queries() if q["state"] in ("ready", "running", "draining")]
+        producers = [q["name"] for q in self.queries() if q["state"] in PRODUCES]
         for name in producers:
             if stream in self.rest.get(path("queries", name))["outputs"]:
                 return Subscription(self.rest, self.data_plane(), stream, options).attach(name)

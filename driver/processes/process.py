@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cep.config import RINGS
 from cep.errors import ClusterError
 from cep.service.reports import read_reports
 
@@ -28,6 +29,7 @@ _PREFIX = "cep-"
 _MEMORY = Path("/dev/shm")
 _LOCK = "lock"
 _LASTING_LOCK = "lasting-lock"  # of a home that no cluster sweeps
+_OF_HOME = "home"  # says whose folder of reports it is
 _TAIL_BYTES = 64 << 10
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before any fork, so that the child only calls
@@ -152,18 +154,20 @@ class Home:
         return self.folder / f"{name}.log"
 
     def make_reports(self) -> Path:
-        """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one."""
-        _remove_reports(self.folder)  # of the cluster that was here before
+        """The folder for what supervisors report: in memory, where a full disk does not matter; else in this one. What publishers have kept
+        there for a lasting cluster's queries stays."""
+        _remove_reports(self.folder, self.lasting)  # of the cluster that was here before
         for folder in (_reports_of(self.folder), self.folder / "reports"):
             with suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=self.lasting)
+                (folder / _OF_HOME).write_text(str(self.folder))
                 self._held = _lock(folder)  # by itself: its home may be removed by another process
                 return folder
         raise ClusterError(f"cannot make a folder for reports, neither under {_MEMORY} nor in {self.folder}")
 
     def leave(self, keep: bool) -> None:
         """Removes the folder, unless it is to be kept for a look."""
-        _remove_reports(self.folder)
+        _remove_reports(self.folder, self.lasting)
         if self.lasting:
             pass
         elif keep:
@@ -226,8 +230,15 @@ def _sweep_reports() -> None:
     """Those of homes that are gone. What a killed supervisor reported is to be read as long as its home is there, wherever that is, and
     whichever clusters start meanwhile."""
     for lock in _MEMORY.glob(f"{_PREFIX}????????/{_LOCK}"):
-        if _free(lock) and not any(Path(report["home"]).exists() for report in read_reports(lock.parent) if report.get("home")):
+        if _free(lock) and not any(home.exists() for home in _homes(lock.parent)):
             shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def _homes(reports: Path) -> Iterator[Path]:
+    """Whose folder of reports it is."""
+    yield from (Path(report["home"]) for report in read_reports(reports) if report.get("home"))
+    with suppress(OSError):
+        yield Path((reports / _OF_HOME).read_text())
 
 
 def _reports_of(home: Path) -> Path:
@@ -236,11 +247,24 @@ def _reports_of(home: Path) -> Path:
     return _MEMORY / named
 
 
-def _remove_reports(home: Path) -> None:
+def _remove_reports(home: Path, lasting: bool = False) -> None:
+    """`lasting`: what publishers have kept stays, and what says whose it is."""
     folder = _reports_of(home)
     with suppress(OSError):
-        if folder.stat().st_uid == os.getuid():
+        if folder.stat().st_uid != os.getuid():
+            return
+        if lasting and _names(folder / RINGS):
+            for name in set(_names(folder)) - {RINGS, _LOCK, _OF_HOME}:
+                (folder / name).unlink(missing_ok=True)
+        else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def report_folders() -> Iterator[Path]:

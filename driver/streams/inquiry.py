@@ -11,8 +11,8 @@ from driver.streams.data_plane import DataPlane
 from driver.streams.subscription_core import SubscriptionCore
 
 WITHDRAW_S = 5.0
-_RUNNING, _OVER = frozenset(("ready", "running", "draining", "recovering")), frozenset(("ended", "stopped", "failed"))
-_GOING_ON = frozenset(("ready", "running", "draining", "ended"))
+PRODUCES = frozenset(("ready", "running", "draining"))
+_RUNNING, _GOING_ON, _OVER = PRODUCES | {"recovering"}, PRODUCES | {"ended"}, frozenset(("ended", "stopped", "failed"))
 
 Answer = CepError | dict[str, Any]
 """Why nothing comes, or the query that was found."""

@@ -22,12 +22,13 @@ from driver.rest import Rest
 from driver.streams.arrow import with_shown_times
 from driver.streams.commands import StreamCommand
 from driver.streams.data_plane import DataPlane
-from driver.streams.inquiry import Answer, Inquiry
+from driver.streams.inquiry import PRODUCES, Answer, Inquiry
 from driver.streams.producers import Message, SubscriptionOptions
 from driver.streams.resuming.tokens import ResumeToken
 from driver.streams.subscription_core import ANSWER_NS, ENOUGH_ROWS, WORD, SubscriptionCore
 
 IDLE_NS = 1_000_000_000  # after this long without a message the orchestrator is asked what is the matter; no read waits for its answer
+LOOK_NS = 200_000_000  # after this long it is looked whether a query recovers, which does not answer
 
 
 class Subscription:
@@ -118,11 +119,13 @@ class Subscription:
             answer = self.inquiry.query(query)
             if (refusal := self.core.refusal(answer)) is not None:
                 raise refusal
-            if answer.get("recovers", False):  # every attempt has to know of it
+            if not answer.get("recovers", False):
+                self._found(answer)
+                self._await_answers()
+            else:  # every attempt has to know of it
                 self._register_again()
-                answer = self.inquiry.query(query)
-            self._found(answer)
-            self._await_answers()
+                self._found(self.inquiry.query(query))
+                self._await_attempt(query)
             self._complain()
         except CepError:  # the caller does not get it, so cannot close it
             self._leave()
@@ -162,6 +165,20 @@ class Subscription:
                 break
         if late := core.overdue(self.plane.clock.steady_ns()):
             core.fail(ClusterError(f"{core.described}: {unanswered(late, self.plane)}"))
+
+    def _await_attempt(self, query: str) -> None:
+        """The same where the query recovers. While it does so no instance has to answer: those that are made then know of us."""
+        core, clock = self.core, self.plane.clock
+        deadline = clock.steady_ns() + ANSWER_NS
+        while (core.asked or core.resuming) and core.broken is None and clock.steady_ns() < deadline:
+            try:
+                self.answered(*self.plane.next_of(self.answers, LOOK_NS / 1e9))
+            except queue.Empty:
+                answer = self.inquiry.query(query)
+                if answer["state"] not in PRODUCES:
+                    break
+                with self.lock:
+                    self._obey(core.recovered(answer))
 
     def _say_full(self, answer: dict[str, Any]) -> None:
         """To the thread that reads, behind what has come: an instance waits until we acknowledge."""

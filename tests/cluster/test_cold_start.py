@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from driver import TIME, ClusterError, LocalCluster, Query, count, files, sum_, window_start
+from driver import TIME, ClusterError, LocalCluster, Query, count, files, stream, sum_, window_start
+from tests.support.killed_program import killed_after
 from tests.support.visits import visits
 from tests.support.waiting import HANG_S, until
 
@@ -37,9 +38,16 @@ def rows_of(batch: Any) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
+def kill_all(cluster: LocalCluster) -> None:
+    """Those that take it along too."""
+    processes = cluster.processes()
+    os.kill(cluster.supervisor.pid, signal.SIGKILL)
+    cluster.supervisor.wait(HANG_S)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for _, pid in processes))
+
+
 def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> None:
     with LocalCluster(instances=2, data=[tmp_path], lasting_home=home) as cluster:
-        first = cluster.processes()
         running = cluster.deploy(query(tmp_path), start=False)
         other = cluster.deploy(Query("plain").source(visits("plain.in")).output("plain.out"))
         answers = running.subscribe("totals", resumable=True, budget_bytes=BUDGET_BYTES)
@@ -54,9 +62,7 @@ def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> No
         assert answers.next_batch(HANG_S) is not None  # and nothing is made of that
         with pytest.raises(ClusterError, match=r"a cluster runs in .* already"):
             LocalCluster(instances=1, lasting_home=home)
-        os.kill(cluster.supervisor.pid, signal.SIGKILL)
-        cluster.supervisor.wait(HANG_S)
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for _, pid in first))
+        kill_all(cluster)
     # One that has not come within a session's time counts as lost: here each does, however busy the machine is.
     with LocalCluster(instances=2, data=[tmp_path], lasting_home=home, session_timeout_s=HANG_S) as cluster:
         answers = cluster.subscribe("totals", resume=token)
@@ -73,3 +79,30 @@ def test_a_query_goes_on_and_its_reader_with_it(home: str, tmp_path: Path) -> No
     assert len(taken) == len({row[:2] for row in taken}) == ROWS // 2000 * KEYS
     assert sum(n for *_, n, _ in taken) == ROWS
     assert sum(total for *_, total in taken) == sum(i % 1000 for i in range(ROWS))
+
+
+def test_what_programs_published_that_were_killed_too_counts(home: str) -> None:
+    """And a program that comes again goes on behind it."""
+    made = Query("counts").source(stream("rows", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
+    made = made.aggregate("w", TIME("10s"), by="key", start=window_start(), n=count()).output("counted")
+    with LocalCluster(instances=2, lasting_home=home) as cluster:
+        running = cluster.deploy(made.options(parallelism=2, recover="on-commit", checkpoint="200ms"), start=False)
+        answers = running.subscribe("counted", resumable=True)
+        running.start()
+        accepted = killed_after(cluster, "rows", 20_000)
+        batch = answers.next_batch(HANG_S)
+        assert batch is not None
+        taken, token = rows_of(batch), answers.token()
+        kill_all(cluster)
+    with LocalCluster(instances=2, lasting_home=home, session_timeout_s=HANG_S) as cluster:
+        answers = cluster.subscribe("counted", resume=token)
+        with cluster.publisher("rows", name="p") as out:
+            come = out.accepted()
+            assert come - accepted in (0, 500), "of the batch that was being sent all or nothing"
+            out.send([{"t": i * 10, "key": i % 7} for i in range(come, come + 5000)])
+        for batch in answers:
+            taken += rows_of(batch)
+        answers.acknowledge(answers.token())
+        cluster.query("counts").wait()
+    assert len(taken) == len({row[:2] for row in taken})
+    assert sum(row[-1] for row in taken) == come + 5000

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from cep.world.rings import Rings
 from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
+from tests.support.killed_program import killed_after
 from tests.support.visits import visits
 from tests.support.waiting import until
 
@@ -119,30 +118,6 @@ def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism
     assert sum(n * times for (_, _, n), times in answers.items()) == batches * rows
     assert set(answers.values()) == {1} and len(answers) == batches * rows // 1000 * 7
     assert running.status()["recovery"]["attempts"] >= 1
-
-
-PROGRAM = """
-import sys
-
-from driver import Cluster
-
-publisher, row = Cluster(sys.argv[1]).publisher(sys.argv[2], name="p"), 0
-while True:
-    publisher.send([{"t": i * 10, "key": i % 7} for i in range(row, row + 500)])
-    row += 500
-    print(row, flush=True)
-"""
-
-
-def killed_after(cluster: LocalCluster, stream_name: str, rows: int, others: Sequence[int] = ()) -> int:
-    """A program publishes and is killed, `others` with it; so many rows were accepted, as it has said."""
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, cluster.rest.url, stream_name], stdout=subprocess.PIPE, text=True)
-    assert program.stdout is not None
-    said = next(row for row in map(int, program.stdout) if row >= rows)
-    for pid in (program.pid, *others):
-        os.kill(pid, signal.SIGKILL)
-    rest, _ = program.communicate()
-    return max([said, *map(int, rest.split())])
 
 
 def rings_of(cluster: LocalCluster) -> Path:

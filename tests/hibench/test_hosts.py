@@ -13,7 +13,7 @@ from hibench.records.file import write_record_file
 from hibench.runs.record import RunRecord, run_folders
 from hibench.runs.reference import reference_answers
 from hibench.workloads import WORKLOADS
-from tests.hibench.test_workloads import SMALL, terms
+from tests.hibench.workloads.test_workload import SMALL, terms
 from tests.support.joined_hosts import joined
 
 

@@ -13,7 +13,7 @@ import pytest
 from driver.spark.session import SESSIONS, Spark
 
 MASTER = "local[2]"
-FILES = ("tests/driver/spark/", "tests/hibench/test_spark.py", "tests/hibench/test_report_spark.py")
+FILES = ("tests/driver/spark/", "tests/hibench/engines/test_spark.py", "tests/hibench/report/test_tables.py")
 #: Data are small, so less is compiled, and one thread collects garbage.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

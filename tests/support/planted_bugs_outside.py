@@ -499,7 +499,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/steady.py",
         "created >= stretch.end_us - third]",
         "created >= stretch.start_us + third]",
-        ("hibench/test_search.py",),
+        ("hibench/searching/test_search.py",),
     ),
     # the state of the cluster
     Bug(
@@ -832,28 +832,28 @@ OUTSIDE_BUGS = (
         "hibench/records/file.py",
         "piece = piece[taken:]",
         "piece = piece[len(piece) :]",
-        ("hibench/test_records.py",),
+        ("hibench/records/test_records.py",),
     ),
     Bug(
         "a rate that failed below one that was sustained ends the search",
         "hibench/searching/search.py",
         "if each.rate > low and _failed",
         "if _failed",
-        ("hibench/test_search.py",),
+        ("hibench/searching/test_search.py",),
     ),
     Bug(
         "the noise is the spread of the first group",
         "hibench/report/compare.py",
         "max(NOISE_LEAST, *spreads)",
         "max(NOISE_LEAST, spreads[0])",
-        ("hibench/test_compare.py",),
+        ("hibench/report/test_compare.py",),
     ),
     Bug(
         "the best probe may be a try of the rate that failed",
         "hibench/searching/searching.py",
         "probe.rate == self.found.rate and not probe.verdict.why_not)",
         "probe.rate == self.found.rate)",
-        ("hibench/test_search.py",),
+        ("hibench/searching/test_search.py",),
     ),
     # NUMA
     Bug(
@@ -931,14 +931,14 @@ OUTSIDE_BUGS = (
         "hibench/searching/searching.py",
         "return other.numa and cell == replace(other, numa=False)",
         "return other.numa and not cell.numa",
-        ("hibench/test_search.py",),
+        ("hibench/searching/test_search.py",),
     ),
     Bug(
         "all files hold as many records as the first",
         "hibench/records/dataset.py",
         "return sum(file.events for file in self.files[:files])",
         "return files * self.files[0].events",
-        ("hibench/test_records.py",),
+        ("hibench/records/test_records.py",),
     ),
     Bug(
         "a binding to another core counts",

@@ -11,7 +11,7 @@ from hibench.numa.machine import Machine
 from hibench.searching.host_grid import HostCell, host_cells
 from hibench.searching.search import Limits, Tried, found
 from hibench.searching.searching import Searched, SearchResult, show_search
-from tests.hibench.test_grid import OPTIONS
+from tests.hibench.searching.test_grid import OPTIONS
 
 #: Three hosts; h2 has two NUMA nodes and the most instance managers.
 MANAGERS = [("h1", 0), ("h1", 0), ("h2", 0), ("h2", 1), ("h2", 1), ("h3", 0)]
