@@ -291,7 +291,7 @@ def test_what_runs_no_kernel_starts_without_numba(module: str) -> None:
 
 
 #: A module takes 0.2 s.
-PARTS = 12
+PARTS = 24
 ALONE = """
 import json, os, sys, threading
 import fastapi, httpx, jinja2, kazoo.client, matplotlib.figure, numba.extending, pandas, psutil  # not ours

@@ -21,7 +21,7 @@ from driver.streams.background import Aside
 from driver.streams.data_plane import DataPlane
 from driver.streams.producers import Producer, SubscriptionOptions
 from driver.streams.subscription import Subscription
-from driver.streams.subscription_core import WORD
+from driver.streams.subscription_core import ANSWER_NS, WORD
 from driver.streams.subscriptions import Subscriptions
 from tests.support.waiting import HANG_S
 
@@ -217,3 +217,16 @@ def test_a_question_that_fails_is_not_the_last_one() -> None:
     aside.ask("right", asked.set)
     assert asked.wait(HANG_S)
     aside.close()
+
+
+def test_a_query_that_recovers_is_not_waited_for(rest: Rest, plane: DataPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its instances are being made, and do not answer; once made they know of the subscription."""
+    made = Subscription(rest, plane, "out", SubscriptionOptions(resumable=True))
+    outputs = {"out": [{"endpoint": "ipc:///tmp/nobody", "instance": 0, "epoch": 1}]}
+    found = {"name": "q", "epoch": 1, "attempt": 2, "recovers": True, "state": "recovering", "schemas": {}, "rows": {}, "outputs": outputs}
+    monkeypatch.setattr(made.inquiry, "query", lambda name: found)
+    monkeypatch.setattr(made.inquiry, "register", lambda: None)
+    begun = plane.clock.steady_ns()
+    made.attach("q")
+    assert plane.clock.steady_ns() - begun < ANSWER_NS and made.core.asked
+    assert producer_of(made).attempt == 2
