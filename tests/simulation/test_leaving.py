@@ -56,7 +56,7 @@ def test_a_move_to_a_host_that_is_being_left_is_found(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(moves, "_check_now", check)
     monkeypatch.setattr(moves, "_why_not", lambda *asked: "" if "is leaving" in (why := _why_not(*asked)) else why)
-    assert "there is again" in wrong(55)
+    assert "there is again" in wrong(13)
 
 
 def test_a_host_from_which_nothing_goes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,4 +69,4 @@ def test_a_refuge_on_the_host_itself_is_found(monkeypatch: pytest.MonkeyPatch) -
         return iter(model.managers.values())
 
     monkeypatch.setattr(ClusterModel, "staying", staying)
-    assert "nothing has gone" in wrong(51)
+    assert "nothing has gone" in wrong(79)

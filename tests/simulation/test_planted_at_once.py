@@ -25,7 +25,7 @@ class TestPlanted:
 
     def test_rows_that_a_client_takes_though_it_has_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(RegeneratedRows, "_takes_out", lambda self, key: False)
-        assert _found(11)
+        assert _found(20)
 
     def test_a_commit_that_empties_what_is_ahead(self, monkeypatch: pytest.MonkeyPatch) -> None:
         committed = RegeneratedRows.committed
@@ -36,7 +36,7 @@ class TestPlanted:
             self._times.clear()
 
         monkeypatch.setattr(RegeneratedRows, "committed", forgetful)
-        assert _found(20)
+        assert _found(69)
 
     def test_rows_that_were_dropped_and_are_not_noted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         new_of = RegeneratedRows.new_of
@@ -48,13 +48,13 @@ class TestPlanted:
             return new
 
         monkeypatch.setattr(RegeneratedRows, "new_of", noting_less)
-        assert _found(20)
+        assert _found(47)
 
     def test_rows_of_before_the_checkpoint_that_count_as_made_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         go_back = RegeneratedRows.go_back
         monkeypatch.setattr(RegeneratedRows, "go_back", lambda self, number: go_back(self, 0))
         monkeypatch.setattr(RegeneratedRows, "committed", lambda self, number: None)
-        assert _found(69)
+        assert _found(92)
 
     def test_what_is_ahead_as_a_set(self, monkeypatch: pytest.MonkeyPatch) -> None:
         go_back = RegeneratedRows.go_back
@@ -64,7 +64,7 @@ class TestPlanted:
             self.ahead = Counter(dict.fromkeys(self.ahead, 1))
 
         monkeypatch.setattr(RegeneratedRows, "go_back", once)
-        assert _found(95, faults=OFTEN)
+        assert _found(260, faults=OFTEN)
 
     def test_elements_of_the_attempt_before_that_are_taken_yet(self, monkeypatch: pytest.MonkeyPatch) -> None:
         go_on = SubscriptionCore._go_on
@@ -80,7 +80,7 @@ class TestPlanted:
 
     def test_numbers_of_the_attempt_before_that_count_behind_the_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "following", lambda self, number, counted: number)
-        assert _found(11)
+        assert _found(20)
 
     def test_marks_that_are_not_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = ToldChannel.send
@@ -101,7 +101,7 @@ class TestPlanted:
                 self._let_go(len(self.behind))
 
         monkeypatch.setattr(ToldChannel, "send", end_at_once)
-        assert _found(70)
+        assert _found(214)
 
     def test_kept_rows_that_are_in_no_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "kept", lambda self: iter(()))
@@ -120,7 +120,7 @@ class TestPlanted:
             return mark(self, number, watermark)
 
         monkeypatch.setattr(ToldChannel, "_mark", hasty)
-        assert _found(190)
+        assert _found(191)
 
     def test_rows_that_are_taken_for_others_of_the_same_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         keys_of = regenerated.keys_of

@@ -25,11 +25,11 @@ class TestPlanted:
 
     def test_state_that_is_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "merged_pieces", lambda states, operator: [])
-        assert first_wrong(119)
+        assert first_wrong(191)
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pieces, "take_figures", lambda *given: None)
-        assert first_wrong(58)
+        assert first_wrong(130)
 
     @pytest.mark.long  # rare: none of the first six hundred seeds finds it
     def test_blocks_that_are_dealt_anew_to_a_reader_that_knows_of_its_own_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ class TestPlanted:
                 self._let_go(len(self.behind))
 
         monkeypatch.setattr(KeptChannel, "send", end_at_once)
-        assert first_wrong(359)
+        assert first_wrong(69)
 
     def test_kept_rows_that_are_in_no_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(KeptChannel, "kept", lambda self: iter(()))
@@ -75,7 +75,7 @@ class TestPlanted:
     def test_an_outlet_that_goes_on_from_its_first_row(self, monkeypatch: pytest.MonkeyPatch) -> None:
         resume = KeptChannel.resume
         monkeypatch.setattr(KeptChannel, "resume", lambda self, *given: resume(self, 0, 0))
-        assert first_wrong(119)
+        assert first_wrong(167)
 
     def test_an_outlet_that_does_not_wait_for_its_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
         restore = KeptChannel.restore
@@ -87,11 +87,11 @@ class TestPlanted:
             self.pump()
 
         monkeypatch.setattr(KeptChannel, "restore", eager)
-        assert first_wrong(32)
+        assert first_wrong(167)
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))
-        assert first_wrong(20)
+        assert first_wrong(33)
 
     def test_a_recovery_that_begins_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
         next_attempt = recovery.next_attempt
@@ -101,7 +101,7 @@ class TestPlanted:
             return replace(record, restore=None), plan
 
         monkeypatch.setattr(recovery, "next_attempt", from_nothing)
-        assert first_wrong(119)
+        assert first_wrong(167)
 
     def test_an_instance_that_has_ended_and_counts_no_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(taking.Checkpoints, "stepped", lambda self, hosted: None)
@@ -116,7 +116,7 @@ class TestPlanted:
             return look(self, record, known, course, there, now)
 
         monkeypatch.setattr(Checkpoints, "_look", any_number)
-        assert first_wrong(47)
+        assert first_wrong(83)
 
     def test_subscriptions_that_the_orchestrator_does_not_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Inquiry, "register", lambda self: None)

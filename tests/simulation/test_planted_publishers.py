@@ -27,7 +27,7 @@ class TestPlantedWithPublishers:
             self.publishers.cover(hosted.recovery.taken[packed])
 
         monkeypatch.setattr(taking.Checkpoints, "_take", hasty)
-        assert first_wrong(211, PUBLISHED)
+        assert first_wrong(295, PUBLISHED)
 
     @pytest.mark.long
     def test_a_last_word_that_is_confirmed_when_it_is_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ class TestPlantedWithKilledPublishers:
                 hear(self, channel, given, known, element)
 
         monkeypatch.setattr(Heir, "_hear", all_but_one)
-        assert first_wrong(209, PUBLISHED, PROGRAMS)
+        assert first_wrong(220, PUBLISHED, PROGRAMS)
 
     def test_what_is_sent_and_is_in_no_ring(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PublisherCore, "_is_laid", lambda *given: False)
@@ -90,4 +90,4 @@ class TestPlantedWithKilledPublishers:
 
     def test_numbers_that_begin_anew_with_each_publisher_of_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PublishedSource, "left_off", lambda self, name: self.resumes.get(name) or TakenUntil(0, 0))
-        assert first_wrong(221, PUBLISHED, PROGRAMS)
+        assert first_wrong(232, PUBLISHED, PROGRAMS)
