@@ -192,6 +192,27 @@ def move(
 
 
 @app.command()
+def scale(
+    name: NameArgument,
+    sizes: Annotated[list[str], typer.Argument(help="Which subquery is to have how many instances, such as SQ2=4.")],
+    url: Url = table.URL,
+    token: Token = None,
+    ca: Authority = None,
+) -> None:
+    """Gives subqueries of a running query that recovers another number of instances; answers do not change."""
+    wanted = dict[str, int]()
+    for each in sizes:
+        subquery, _, instances = each.partition("=")
+        if not instances.isdecimal():
+            raise CepError(f"expected a subquery and how many instances it is to have, such as SQ2=4, got {each!r}")
+        wanted[subquery] = int(instances)
+    with Cluster(url, token, ca=ca) as cluster:
+        cluster.query(name).scale(wanted)
+        for subquery, count in wanted.items():
+            out.print(f"{name}: {subquery} has {count} instance{'s' * (count != 1)}")
+
+
+@app.command()
 def delete(
     name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,

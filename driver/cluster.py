@@ -153,6 +153,22 @@ class Running:
             moving = answer["moved"]["under_way"]
             raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s {moving} still; `status` says what waits for what")
 
+    def scale(self, parallelism: Mapping[str, int]) -> None:
+        """Gives each subquery that is named so many instances, one subquery after the other, while the query runs; returns when all run.
+        The query goes on from its last checkpoint each time; answers do not change.
+
+        Raises:
+            QueryError: there is no such subquery, or it cannot have so many instances: which, and why. It runs on with those it has.
+            Conflict: not now.
+        """
+        for subquery, instances in parallelism.items():
+            wanted = {"subquery": subquery, "instances": instances}
+            answer = self.cluster.rest.post(self._path(f"/scale?wait=true&timeout={MOVED_S:g}"), wanted)
+            if answer["state"] == "failed":
+                raise _failed(self.name, answer["cause"])
+            if answer["state"] == "recovering":
+                raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s it still recovers; `status` says what waits for what")
+
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""
         self.cluster.rest.post(self._path(f"/stop?drain={str(drain).lower()}"))

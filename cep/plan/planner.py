@@ -81,6 +81,18 @@ def check_plannable(query: Query, known_streams: Mapping[str, Stream]) -> None:
     reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
 
 
+def replanned(plan: PhysicalPlan, parallelism: Mapping[str, int]) -> PhysicalPlan:
+    """The plan, not placed, of the same query, with so many instances of the subqueries that are named; others have as many as in `plan`.
+
+    Raises:
+        QueryError: one of them cannot have so many.
+    """
+    sizes = {each.name: each.parallelism for each in plan.subqueries} | dict(parallelism)
+    options = replace(plan.query.options, parallelism=1, parallelism_of=tuple(sorted(sizes.items())))
+    bare = replace(plan, query=replace(plan.query, options=options), subqueries=(), edges=(), instances=())
+    return reduce(lambda so_far, rewrite: rewrite(so_far), _REWRITES, bare)
+
+
 def rewrites(topology: Topology | Machines) -> tuple[Rewrite, ...]:
     """What makes a plan of a query, step by step."""
     machines = topology if isinstance(topology, Machines) else Machines.of(topology)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from cep.elements import State
 from cep.errors import ClusterError, ProtocolError
 from cep.model.shapes import read_shape
+from cep.plan import physical
 from cep.plan.checkpoints import CheckpointNumber, Manifest
 from cep.plan.physical import PhysicalPlan, Worker
 from cep.transport.endpoints import host_of
+from cep.world.archive import Archive
 from instance_manager.control.assignment_checks import Assignment, Restore
 from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
+from instance_manager.recovery import scaled
 from instance_manager.recovery.pieces import restore, states_in
 
 
@@ -32,22 +36,36 @@ def built(
         plan = plan.with_instance_at(assignment.subquery, assignment.instance, here)
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     if assignment.restore is not None and hosted.recovery is not None:
-        _restore(hosted, assignment, assignment.restore)
+        _restore(hosted, plan, assignment, assignment.restore)
     if hosted.recovery is None:
         prepare(hosted)
     return hosted
 
 
-def _restore(hosted: InstanceHost, assignment: Assignment, from_: Restore) -> None:
-    """It gets what it had at the checkpoint. Raises ClusterError: that cannot be read."""
+def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, from_: Restore) -> None:
+    """It gets what it had at the checkpoint, or its part of what there was. Raises ClusterError: that cannot be read."""
     assert hosted.recovery is not None
-    archive, place = hosted.recovery.archive, f"{assignment.subquery}/{assignment.instance}"
+    archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
     manifest = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc)))
+    before = physical.from_json(manifest.plan)
+    found = {j: _piece(archive, manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
+    wanted, number = {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed
+    if not scaled.is_scaled(before, plan):
+        restore(hosted, found[index], wanted, number)
+        return
+    own = list(scaled.of_its_own(before, plan, subquery, index, found))
+    changed = before.subquery(subquery).parallelism != plan.subquery(subquery).parallelism
+    if changed:
+        restore(hosted, own, wanted, number, scaled.Shared(plan, subquery, index, found))
+    else:
+        restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number)
+
+
+def _piece(archive: Archive, manifest: Manifest, from_: Restore, place: str) -> list[State]:
     pieces = manifest.pieces
     if place not in pieces:
         raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
-    data = archive.read(pieces[place].piece, pieces[place].crc)
-    restore(hosted, states_in(data), {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed)
+    return states_in(archive.read(pieces[place].piece, pieces[place].crc))
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -28,6 +28,7 @@ from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel, Restored
+from instance_manager.recovery.scaled import Shared
 
 _MAGIC = b"CEPPIECE"
 _LENGTH = struct.Struct("<Q")
@@ -100,18 +101,26 @@ def states_in(piece: bytes) -> list[State]:
     return found
 
 
-def restore(hosted: InstanceHost, states: Sequence[State], wanted: Collection[str], number: int) -> None:
+def restore(
+    hosted: InstanceHost,
+    states: Sequence[State],
+    wanted: Collection[str],
+    number: int,
+    shared: Shared | None = None,
+) -> None:
     """Makes of a new instance what the piece of checkpoint `number` says. `wanted`: the subscriptions that there are; others have been
-    given up since."""
+    given up since. `shared`: what it takes its part of, if its subquery has another parallelism now."""
     instance = hosted.instance
     assert hosted.recovery is not None
     hosted.recovery.restored = number
     for node in instance.nodes:
         if isinstance(node.operator, AggregateOperator):
             node.operator.spec.warm(restored=True)
-        parts = merged_pieces(states, node.operator.name) if node.stateful is not None else []
-        if parts and node.stateful is not None:
-            node.stateful.restore(parts, everything)
+        if node.stateful is None:
+            continue
+        name = node.operator.name
+        if parts := merged_pieces(states, name) if shared is None else shared.parts(name):
+            node.stateful.restore(parts, everything if shared is None else shared.keep(name))
     documents = {state.part: value_of(state) for state in states if not state.operator and state.part in (FIGURES, "over", "sinks")}
     figures = Figures.from_json(documents[FIGURES])
     take_figures(instance, hosted.movement.buckets, figures)

@@ -157,6 +157,13 @@ class MoveRequest(Model):
     im: str = Field(description="The instance manager where it is to go on.")
 
 
+class ScaleRequest(Model):
+    """Another number of instances of a subquery."""
+
+    subquery: str
+    instances: int = Field(ge=1, le=INSTANCES_MAX)
+
+
 class Moved(Model):
     """The last move of an instance."""
 

@@ -25,6 +25,7 @@ from orchestrator.state.events import (
     ForgetQuery,
     MoveBuckets,
     MoveInstance,
+    ScaleSubquery,
     StartQuery,
     StopQuery,
 )
@@ -172,6 +173,19 @@ async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wa
         refused = await api.ask(lambda state: state.query(name).refused)
         if refused:
             raise Conflict(refused)
+    return await _detail(api, name)
+
+
+@router.post("/queries/{name}/scale", response_model=models.QueryDetail)
+async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: Wait = False, timeout: Timeout = 600.0) -> Any:
+    """Gives a subquery of a query that recovers another number of instances; with `wait` the answer comes when it runs so.
+
+    A subquery that cannot have so many is refused, with the reason, and the query runs on as it is.
+    """
+    await api.do(ScaleSubquery(name, wanted.subquery, wanted.instances))
+    number = await api.ask(lambda state: state.query(name).moves)
+    if wait:
+        await api.wait(lambda state: _is_through(state, name, number), timeout)
     return await _detail(api, name)
 
 

@@ -67,6 +67,7 @@ from orchestrator.state.events import (
     RegisterKey,
     RevokeKey,
     RotateMembersKey,
+    ScaleSubquery,
     StartQuery,
     StatusesSeen,
     StopQuery,
@@ -156,6 +157,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.reroute(name, head, table)
             case MoveInstance(name, subquery, index, im):
                 return self._deployments.relocate(name, subquery, index, im, now)
+            case ScaleSubquery(name, subquery, instances):
+                return self._deployments.scale(name, subquery, instances, now)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DiscardNode(path):

@@ -16,6 +16,7 @@ from cep.model import query as queries
 from cep.plan import physical
 from cep.plan.checkpoints import recovers
 from cep.plan.physical import PhysicalPlan
+from cep.plan.scaling import scaled
 from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord, death_key
 from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
@@ -147,6 +148,19 @@ class Deployments:
             self.model.queries[name] = moves.begun(self.model, record, subquery, index, im)
         return [name]
 
+    def scale(self, name: str, subquery: str, instances: int, now: Now) -> list[str]:
+        """Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
+        record = self.model.query(name)
+        plan = scaled(self.model.plans[name], subquery, instances)
+        if record.state != "running":
+            raise Conflict(f"query {name!r} is {record.state}: it is scaled only while it is running")
+        if instances == self.model.plans[name].subquery(subquery).parallelism:
+            raise Conflict(f"{subquery} of query {name!r} has {instances} instances already")
+        if not recovery.refuges(self.model):
+            raise Conflict(f"query {name!r} cannot be scaled now: no instance manager is there; one may come")
+        self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, plan=plan)
+        return [name]
+
     def release_due(self, now: Now) -> list[str]:
         """Time has passed: the queries that are to be released or judged."""
         due = [name for name, time in self.release_at.items() if time <= now.steady]
@@ -214,10 +228,19 @@ class Deployments:
             raise Conflict(f"query {name!r} is {record.state}: it cannot {signal} now")
         self._enter(record, target, now)
 
-    def _enter(self, record: QueryRecord, state: str, now: Now, places: Mapping[tuple[str, int], str] | None = None) -> None:
-        """`places`: where instances are to be in the next attempt."""
+    def _enter(
+        self,
+        record: QueryRecord,
+        state: str,
+        now: Now,
+        places: Mapping[tuple[str, int], str] | None = None,
+        plan: PhysicalPlan | None = None,
+    ) -> None:
+        """`places`: where instances are to be in the next attempt. `plan`: which it has, if another one."""
         if state == "recovering":
-            record = self._recover(record, now, places)
+            going_on, placed = recovery.next_attempt(self.model, record, now, places, plan)
+            self.model.is_placed_anew(placed, physical.to_json(placed))
+            record = going_on
         desired = "run" if state == "ready" and record.start else DESIRED.get(state)
         entered = record.entered(state, now, desired)
         if state == "failed":
@@ -229,12 +252,6 @@ class Deployments:
             entered = replace(entered, readers=readers, rows=rows, operators=operators)
             self.release_at[record.name] = now.steady + self._keep_s(entered)
         self.model.queries[record.name] = entered
-
-    def _recover(self, record: QueryRecord, now: Now, places: Mapping[tuple[str, int], str] | None) -> QueryRecord:
-        """The next attempt: all its instances are made anew."""
-        going_on, plan = recovery.next_attempt(self.model, record, now, places)
-        self.model.is_placed_anew(plan, physical.to_json(plan))
-        return going_on
 
     def _move_on(self, record: QueryRecord) -> QueryRecord:
         """As far as the move of one of its instances has come; when it is there, the plan says so, and the next that has to leave goes."""

@@ -68,6 +68,15 @@ class MoveInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaleSubquery:
+    """A subquery is to have so many instances."""
+
+    query: str
+    subquery: str
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeclareStream:
     """A stream is declared."""
 
@@ -211,6 +220,7 @@ Event = (
     | ForgetQuery
     | MoveBuckets
     | MoveInstance
+    | ScaleSubquery
     | DeclareStream
     | UndeclareStream
     | DiscardNode

@@ -1,10 +1,10 @@
 """Recovery of a query: what it has lost, and where its next attempt runs. Pure.
 
-Parallelism stays: the place of an instance whose process is gone goes to a living instance manager, the one with the fewest instances of
-the query, then of all. All instances begin the attempt, from the last checkpoint.
+Parallelism stays, unless another one is asked for: the place of an instance whose process is gone goes to a living instance manager,
+that with the fewest instances of the query, then of all. All instances begin the attempt, from the last checkpoint.
 
 So go moves of its instances, too: one that was asked for, and all from a host that is being left. Nothing has died then, and the next
-attempt has other places.
+attempt has other places. And so a subquery is scaled: the next attempt has another plan (`cep.plan.scaling`).
 """
 
 from __future__ import annotations
@@ -85,11 +85,16 @@ def has_killed(model: ClusterModel, record: QueryRecord) -> bool:
 
 
 def next_attempt(
-    model: ClusterModel, record: QueryRecord, now: Now, asked: Mapping[tuple[str, int], str] | None = None
+    model: ClusterModel,
+    record: QueryRecord,
+    now: Now,
+    asked: Mapping[tuple[str, int], str] | None = None,
+    scaled: PhysicalPlan | None = None,
 ) -> tuple[QueryRecord, PhysicalPlan]:
-    """The query as it goes on, and its plan. `asked`: where instances are to be, (subquery, index) -> instance manager."""
-    living, places = refuges(model), dict(asked or {})
-    plan = _placed(model, model.plans[record.name], living, places)
+    """The query as it goes on, and its plan. `asked`: where instances are to be, (subquery, index) -> instance manager. `scaled`: the plan
+    in place of the one that it has; instances that are nowhere yet get places as those of dead processes do."""
+    living, places, before = refuges(model), dict(asked or {}), model.plans[record.name]
+    plan = _placed(model, scaled or before, living, places)
     moving = ", ".join(f"{subquery}/{index} moves to {im!r}" for (subquery, index), im in places.items())
     checkpoints = model.checkpoints.get(record.name)
     going_on = replace(
@@ -99,10 +104,15 @@ def next_attempt(
         restore=None if checkpoints is None else checkpoints.committed,
         strikes=strikes(model, record),
         suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
-        reason=why(model, record, now) or moving,
+        reason=why(model, record, now) or moving or _how_scaled(before, plan),
         hosts={instance.im: living[instance.im].process for instance in plan.instances},
     )
     return going_on, plan
+
+
+def _how_scaled(before: PhysicalPlan, after: PhysicalPlan) -> str:
+    both = zip(before.subqueries, after.subqueries, strict=True)
+    return ", ".join(f"{a.name} goes from {a.parallelism} to {b.parallelism} instances" for a, b in both if a.parallelism != b.parallelism)
 
 
 def _wish(record: QueryRecord) -> str:
