@@ -41,7 +41,7 @@ from orchestrator.records import (
     SubscriptionRecord,
 )
 from orchestrator.state import evacuations, moves
-from orchestrator.state.blame import Blame
+from orchestrator.state.blame import Blame, Deaths
 from orchestrator.state.catalog import Catalog
 from orchestrator.state.checkpoints import Checkpoints
 from orchestrator.state.cluster_model import ClusterModel
@@ -174,8 +174,7 @@ class ClusterState(ClusterModel):
             case Unsubscribe(stream_name, id_, claim):
                 return self._catalog.unsubscribe(stream_name, id_, claim)
             case ManagersSeen(managers, deaths):
-                self.deaths = deaths
-                return self._see_managers(managers)
+                return self._see_managers(managers, deaths)
             case HostsSeen(hosts):
                 return self._see_hosts(hosts)
             case EvacuateHost(host):
@@ -223,8 +222,9 @@ class ClusterState(ClusterModel):
             self.quarantine.release(path)
             self._desired.delete(path)
 
-    def _see_managers(self, managers: Mapping[str, InstanceManager]) -> list[str]:
+    def _see_managers(self, managers: Mapping[str, InstanceManager], deaths: Deaths) -> list[str]:
         """The queries that are on one that has come, gone or been started anew; all of them at the first look."""
+        self.deaths = deaths
         there = {im: manager.process for im, manager in managers.items()}
         known = {im: manager.process for im, manager in self.managers.items()}
         moved = {im for im in there.keys() | known.keys() if there.get(im) != known.get(im)}
