@@ -52,7 +52,7 @@ def _why_fixed(plan: PhysicalPlan, name: str) -> str:
         return f"it reads stream {subquery.streams[0]!r}, whose parts are dealt to its instances; scale one behind it"
     output = next((edge.consumer for edge in plan.edges_out_of(name) if edge.is_output), None)
     if output is not None:
-        return f"it puts out {output!r}, and who takes that takes it from these instances; scale one before it"
+        return f"it puts out {output!r}, and its readers take it from these instances; scale one before it"
     if is_spread_theta(operators_of(plan, subquery)):
         return "each of its instances has one side of its theta join in full"
     return ""

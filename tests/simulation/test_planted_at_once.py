@@ -76,7 +76,7 @@ class TestPlanted:
             return commands
 
         monkeypatch.setattr(SubscriptionCore, "_go_on", quietly)
-        assert _found(69)
+        assert _found(993)
 
     def test_numbers_of_the_attempt_before_that_count_behind_the_checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "following", lambda self, number, counted: number)
@@ -90,7 +90,7 @@ class TestPlanted:
                 send(self, element, *given)
 
         monkeypatch.setattr(ToldChannel, "send", unmarked)
-        assert _found(69)
+        assert _found(670)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = ToldChannel.send
@@ -107,10 +107,9 @@ class TestPlanted:
         monkeypatch.setattr(ToldChannel, "kept", lambda self: iter(()))
         assert _found(32)
 
-    @pytest.mark.long  # what a seed gives depends on the modules that are loaded (`drawn`): in a whole run none of two hundred finds it
     def test_a_client_that_is_told_of_the_last_attempt_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ToldChannel, "_since", lambda self, attempt: next((r for r in self.restores[-1:] if r.attempt > attempt), None))
-        assert _found(572, faults=OFTEN)
+        assert _found(704, faults=OFTEN)
 
     def test_a_mark_that_names_a_checkpoint_as_committed_that_was_only_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
         mark = ToldChannel._mark

@@ -55,7 +55,7 @@ class TestPlanted:
             self._cover(hosted, CheckpointNumber(*stored.document["number"]).packed)
 
         monkeypatch.setattr(taking.Checkpoints, "note", hasty)
-        assert first_wrong(119)
+        assert first_wrong(611)
 
     def test_an_end_that_is_told_before_it_is_committed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         send = KeptChannel.send
@@ -87,7 +87,7 @@ class TestPlanted:
             self.pump()
 
         monkeypatch.setattr(KeptChannel, "restore", eager)
-        assert first_wrong(167)
+        assert first_wrong(813)
 
     def test_channels_that_do_not_name_their_attempt(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "canonical", property(lambda self: f"{self}@{self.lineage}"))

@@ -27,7 +27,7 @@ class TestPlantedWithPublishers:
             self.publishers.cover(hosted.recovery.taken[packed])
 
         monkeypatch.setattr(taking.Checkpoints, "_take", hasty)
-        assert first_wrong(295, PUBLISHED)
+        assert first_wrong(532, PUBLISHED)
 
     @pytest.mark.long
     def test_a_last_word_that_is_confirmed_when_it_is_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,4 +48,4 @@ class TestPlantedWithTokens:
             return replace(token, positions=tuple(ahead))
 
         monkeypatch.setattr(SubscriptionCore, "position", ahead)
-        assert first_wrong(11, resumes=True)
+        assert first_wrong(611, resumes=True)

@@ -51,7 +51,7 @@ def test_it_goes_on_with_other_instances_and_again() -> None:
     ("subquery", "instances", "why"),
     [
         ("SQ1", 2, "it reads stream 'clicks', whose parts are dealt to its instances"),
-        ("SQ3", 2, "it puts out 'out', and who takes that takes it from these instances"),
+        ("SQ3", 2, "it puts out 'out', and its readers take it from these instances"),
         ("SQ9", 2, "there is no subquery 'SQ9'"),
         ("SQ2", 0, "expected 1 to 4,096 instances, got 0"),
     ],
