@@ -186,7 +186,7 @@ class SubscriptionCore(ResumableSubscription):
         behind = (each for each in self.producers.values() if each.instance == instance and each.attempt < attempt)
         if producer is None and (left := next(behind, None)) is not None:
             return self._go_on(left, endpoint, attempt)
-        if producer is not None and (producer.outlet in self.resuming or (self.recovers and producer.outlet in self.asked)):
+        if producer is not None and producer.outlet in self.resuming:
             return [self._subscribe(producer)]
         if producer is not None:
             producer.process, producer.since = process, beaten
