@@ -1309,9 +1309,16 @@ OUTSIDE_BUGS = (
     Bug(
         "a cluster that starts removes what another reported before it was killed",
         "driver/processes/process.py",
-        'if _free(lock) and not any(Path(report["home"]).exists()',
-        'if _free(lock) or not any(Path(report["home"]).exists()',
+        "if _free(lock) and not any(home.exists()",
+        "if _free(lock) or not any(home.exists()",
         ("driver/processes/test_supervisor.py",),
+    ),
+    Bug(
+        "a cluster that starts on a home removes what killed publishers have kept for its queries",
+        "driver/processes/process.py",
+        "if lasting and _names(folder / RINGS):",
+        "if not lasting and _names(folder / RINGS):",
+        ("cluster/test_cold_start.py",),
     ),
     # patterns
     Bug(
