@@ -27,7 +27,7 @@ class TestPlantedWithPublishers:
             self.publishers.cover(hosted.recovery.taken[packed])
 
         monkeypatch.setattr(taking.Checkpoints, "_take", hasty)
-        assert first_wrong(532, PUBLISHED)
+        assert first_wrong(281, PUBLISHED)
 
     @pytest.mark.long
     def test_a_last_word_that_is_confirmed_when_it_is_heard(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,4 +90,4 @@ class TestPlantedWithKilledPublishers:
 
     def test_numbers_that_begin_anew_with_each_publisher_of_a_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(PublishedSource, "left_off", lambda self, name: self.resumes.get(name) or TakenUntil(0, 0))
-        assert first_wrong(232, PUBLISHED, PROGRAMS)
+        assert first_wrong(211, PUBLISHED, PROGRAMS)

@@ -37,7 +37,7 @@ class TestPlantedWithTokens:
 
     def test_two_processes_on_one_channel(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ChannelId, "to", lambda self, subscription, holder=0: replace(self, receiver=subscription))
-        assert first_wrong(45, resumes=True)
+        assert first_wrong(8, resumes=True)
 
     def test_a_token_that_is_ahead_of_its_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
         position = SubscriptionCore.position
@@ -48,4 +48,4 @@ class TestPlantedWithTokens:
             return replace(token, positions=tuple(ahead))
 
         monkeypatch.setattr(SubscriptionCore, "position", ahead)
-        assert first_wrong(611, resumes=True)
+        assert first_wrong(11, resumes=True)

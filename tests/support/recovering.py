@@ -43,6 +43,6 @@ def first_wrong(
     resumes: bool | None = False,
     at_once: bool | None = None,
 ) -> str:
-    """What is wrong with the first run that something is wrong with; `first` is the seed that finds it, as long as strategies stay."""
+    """What is wrong with the first run that something is wrong with. `first` finds it as long as strategies and turns stay."""
     runs = (run_seed(seed, ScheduleTrace(), faults, resumes, at_once) for seed in (first, *others))
     return next(found.wrong[0] for found in runs if found.wrong)
