@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cep.world.rings import Rings
@@ -54,9 +55,18 @@ def rows_of(subscription: Any) -> list[tuple[Any, ...]]:
 
 
 def kill(cluster: LocalCluster, im: str) -> int:
-    pid = next(int(manager["pid"]) for manager in cluster.instance_managers() if manager["id"] == im)
+    """The one that lives: another one, that was killed right before, may be known yet."""
+    pid = until(lambda: living(cluster, im))
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def living(cluster: LocalCluster, im: str) -> int | None:
+    known = next((int(manager["pid"]) for manager in cluster.instance_managers() if manager["id"] == im), None)
+    try:
+        return None if known is None or psutil.Process(known).status() == psutil.STATUS_ZOMBIE else known
+    except psutil.NoSuchProcess:
+        return None
 
 
 @pytest.fixture(scope="module")
