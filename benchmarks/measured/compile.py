@@ -4,8 +4,8 @@
 
 The clock covers `build` of all instances of the plan and the parsers of their files, in a fresh process in which Numba is imported and
 has compiled something trivial, and in which is loaded what an instance manager loads when it starts: from asking a running instance manager
-for its instances until they are ready. An instance
-manager pays for Numba itself (half a second) when it starts. `cpu` is of that process: beside wall it says how busy the machine was.
+for its instances until they are ready. An instance manager pays for Numba itself (half a second) when it starts. `cpu` is of that
+process: beside wall it says how busy the machine was.
 """
 
 from __future__ import annotations

@@ -253,18 +253,12 @@ def _remove_reports(home: Path, lasting: bool = False) -> None:
     with suppress(OSError):
         if folder.stat().st_uid != os.getuid():
             return
-        if lasting and _names(folder / RINGS):
-            for name in set(_names(folder)) - {RINGS, _LOCK, _OF_HOME}:
-                (folder / name).unlink(missing_ok=True)
+        if lasting and any((folder / RINGS).glob("*")):
+            for each in folder.iterdir():
+                if each.name not in (RINGS, _LOCK, _OF_HOME):
+                    each.unlink(missing_ok=True)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except FileNotFoundError:
-        return []
 
 
 def report_folders() -> Iterator[Path]:

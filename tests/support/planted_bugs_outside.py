@@ -1316,8 +1316,8 @@ OUTSIDE_BUGS = (
     Bug(
         "a cluster that starts on a home removes what killed publishers have kept for its queries",
         "driver/processes/process.py",
-        "if lasting and _names(folder / RINGS):",
-        "if not lasting and _names(folder / RINGS):",
+        "if lasting and any((folder / RINGS)",
+        "if not lasting and any((folder / RINGS)",
         ("cluster/test_cold_start.py",),
     ),
     # patterns
