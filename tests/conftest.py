@@ -17,6 +17,7 @@ from hypothesis.vendor import pretty
 from xdist.scheduler import LoadFileScheduling
 
 from cep.compile.user.functions import allowed
+from cep.kernels.jit import interpreted
 from driver import LocalCluster
 from driver.spark.session import Spark
 from tests.strategies.constants import forget_ours
@@ -120,6 +121,13 @@ def environment() -> Iterator[None]:
     if os.environ != before:
         os.environ.clear()
         os.environ.update(before)
+
+
+@pytest.fixture
+def as_python() -> Iterator[None]:
+    """Kernels run as their source: for few rows that takes less time than to compile them."""
+    with interpreted():
+        yield
 
 
 @pytest.fixture(scope="module", name="one_spark")

@@ -245,7 +245,7 @@ def test_distinct_counts_of_many_values() -> None:
     assert large(count_distinct("v"), "string", texts) == len(set(texts))
 
 
-@pytest.mark.parametrize("precision", [4, 5, 9, 12, 16])
+@pytest.mark.parametrize("precision", [4, 12, 16])
 @pytest.mark.parametrize("distinct", [1, 10, 300, 1_000, 20_000])
 def test_estimates_are_those_of_the_reference_and_near(precision: int, distinct: int) -> None:
     values = [f"value {i % distinct}" for i in range(N)]
@@ -274,7 +274,7 @@ def test_the_middle_of_a_bucket_is_within_one_part_in_256_of_all_its_numbers() -
                 assert abs(Fraction(middle(value)) - Fraction(value)) <= abs(Fraction(value)) / 256
 
 
-@pytest.mark.parametrize("at_most", [1, 3, 100, 10_000])
+@pytest.mark.parametrize("at_most", [3, 10_000])
 def test_collect_of_many_values(at_most: int) -> None:
     texts = [None if i % 7 == 0 else "v" * (i % 40) + str(i) for i in range(N)]
     assert large(collect("v", at_most), "string?", texts) == texts[:at_most]
@@ -282,7 +282,7 @@ def test_collect_of_many_values(at_most: int) -> None:
 
 
 @pytest.mark.parametrize("origin_words", [2, 3, 4])
-def test_origins_of_any_width_order_rows(origin_words: int) -> None:
+def test_origins_of_any_width_order_rows(as_python: None, origin_words: int) -> None:
     """Rows of one event time whose origins agree up to their last word."""
     asked = [first("v"), last("v"), first("s"), last("s"), arg_min("v", "b"), arg_max("s", "b"), collect("v", 3), collect("s", 2)]
     n, rng = 50, np.random.default_rng(origin_words)

@@ -57,7 +57,7 @@ def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> Non
         check(case, moves_of(random.Random(seed), execution, 1)[0], seed, 4)
 
 
-def test_an_instance_may_move_again_before_its_receiver_has_heard_of_the_first_move() -> None:
+def test_an_instance_may_move_again_before_its_receiver_has_heard_of_the_first_move(as_python: None) -> None:
     """Else a receiver with much before it would fail at the second."""
     made = plan_of(families(), Execution(Options(parallelism=2), (1,), (), (0,), 1, 0))
     local = LocalRun(made)

@@ -23,7 +23,7 @@ from cep.dataflow.operators.over import OverOperator
 from cep.dataflow.state import lags
 from cep.dataflow.state.hold import Hold
 from cep.errors import QueryError, StateLimitExceeded
-from cep.kernels.jit import compilations, interpreted
+from cep.kernels.jit import compilations
 from cep.model import functions
 from cep.model.expr import col, lit
 from cep.model.functions import Function, UserFunction
@@ -127,28 +127,45 @@ def sums(window: TrailingWindow) -> list[tuple[int, Any]]:
     return [(each.time, each.row["f0"]) for each in out]
 
 
-def test_the_drawing() -> None:
+def test_the_drawing(as_python: None) -> None:
     assert sums(TrailingWindow(10, None)) == [(0, 1), (4, 3), (9, 7), (14, 30), (14, 30), (25, 32)]
     assert sums(TrailingWindow(None, 2)) == [(0, 1), (4, 3), (9, 6), (14, 12), (14, 24), (25, 48)]
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(4))
-def test_as_the_reference(seed: int, case: str) -> None:
-    choose, described = random.Random(repr((seed, case))), CASES[case]
+def check(described: Over, choose: random.Random) -> None:
     arrivals = timed(drawn(choose, choose.randrange(200), row))
     letters = DeadLetters()
     wanted, dead = expected(arrivals, described)
     assert made(run_alone(operator(described, letters), arrivals, SCHEMA, choose)) == made(wanted)
     assert letters.counts["o"] == dead
     assert made(run_restored(lambda: operator(described), described.by, arrivals, SCHEMA, choose)) == made(wanted)
-    if seed == 0:
-        with interpreted():
-            assert made(run_alone(operator(described), arrivals, SCHEMA, choose)) == made(wanted)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_in_a_plan(case: str) -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_as_the_reference(as_python: None, seed: int, case: str) -> None:
+    check(CASES[case], random.Random(repr((seed, case))))
+
+
+#: Few functions, for each takes a second to compile: fixed width, a text, an exact sum, a block; lags.
+FEW = (functions.min_("word"), functions.sum_("x"), functions.collect("word", 3), functions.lag("x", 3))
+
+
+@pytest.mark.parametrize("window", [TrailingWindow(9, None), TrailingWindow(None, 4)], ids=["a span", "rows"])
+def test_machine_code_as_the_reference(window: TrailingWindow) -> None:
+    for seed in range(4):
+        check(over(window, *FEW, ttl=15), random.Random(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_machine_code_of_all_functions(case: str) -> None:
+    for seed in range(100):
+        check(CASES[case], random.Random(repr((seed, case))))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_in_a_plan(as_python: None, case: str) -> None:
     choose, described = random.Random(case), CASES[case]
     arrivals = timed(drawn(choose, 100, row))
     ran = run_planned(query_of(SCHEMA, described), arrivals, choose)
@@ -158,7 +175,7 @@ def test_in_a_plan(case: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_in_a_plan_where_tuples_tie(seed: int) -> None:
+def test_in_a_plan_where_tuples_tie(as_python: None, seed: int) -> None:
     """Two ways from one stream: of one event time and origin, the tuple with the lesser columns is taken first."""
     choose, described = random.Random(seed), replace(CASES["rows of all functions"], input="u")
     arrivals = [replace(each, row={**each.row, "m": choose.randrange(9)}) for each in timed(drawn(choose, 60, row))]
@@ -173,7 +190,7 @@ def test_in_a_plan_where_tuples_tie(seed: int) -> None:
 
 
 @pytest.mark.parametrize("case", ["a span of all functions", "rows of all functions"])
-def test_work_in_pieces_of_any_size(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_in_pieces_of_any_size(as_python: None, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little is done and however few answers come out at a time: it goes on where it stopped, in the middle of a flip too."""
     choose, described = random.Random(case), CASES[case]
     arrivals = timed(drawn(choose, 150, row))
@@ -185,7 +202,9 @@ def test_work_in_pieces_of_any_size(case: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("window", [TrailingWindow(40, None), TrailingWindow(None, 40)])
-def test_groups_that_are_over_and_regions_that_are_large_are_cut_down(window: TrailingWindow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_are_over_and_regions_that_are_large_are_cut_down(
+    as_python: None, window: TrailingWindow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trailing, "WORK_MIN", 1)
     monkeypatch.setattr(trailing, "WATERMARK_ROWS", 1_000)
     described = over(window, functions.sum_("x"), functions.max_("word"), functions.lag("m"), by=("n",), ttl=50)
@@ -206,7 +225,7 @@ def test_groups_that_are_over_and_regions_that_are_large_are_cut_down(window: Tr
     assert running.state.accumulator.capacity <= trailing.EXCESS * 64
 
 
-def test_lags_of_many_groups_are_swept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lags_of_many_groups_are_swept(as_python: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lags, "ROWS_MORE", 64)
     monkeypatch.setattr(lags, "GROUPS_MORE", 8)
     described = over(TrailingWindow(None, 1), functions.lag("word", 2), functions.lag("x", 1), by=("m",), ttl=40)
@@ -223,7 +242,7 @@ def test_lags_of_many_groups_are_swept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(running.lags.numbers) < 20
 
 
-def test_groups_of_before_1970_come_back_with_the_time_of_their_last_row() -> None:
+def test_groups_of_before_1970_come_back_with_the_time_of_their_last_row(as_python: None) -> None:
     """Their `ttl` goes on from there: it would be over at 1970 otherwise, however long before that was."""
     described = over(TrailingWindow(None, 1), functions.lag("m"), functions.last("m"), by=("word",), ttl=10)
     arrivals = timed(Tuple(t, (0, i), {**row(random.Random(0)), "word": "a", "m": i}) for i, t in enumerate((-100, -90, -79, 5)))
@@ -233,14 +252,14 @@ def test_groups_of_before_1970_come_back_with_the_time_of_their_last_row() -> No
 
 
 def test_nothing_compiles_once_it_is_built() -> None:
-    described = CASES["a span of all functions"]
+    described = over(TrailingWindow(9, None), *FEW, ttl=15)
     list(run_alone(operator(described), timed(drawn(random.Random(0), 20, row)), SCHEMA, random.Random(0), end=False))
     running, before = operator(described), compilations()
     run_alone(running, timed(drawn(random.Random(1), 50, row)), SCHEMA, random.Random(1))
     assert compilations() == before
 
 
-def test_a_state_beyond_its_limit_fails_by_name() -> None:
+def test_a_state_beyond_its_limit_fails_by_name(as_python: None) -> None:
     running = operator(over(TRAILING("1h"), functions.collect("word", 100)), limit=100_000)
     rows = [Tuple(i, (0, i), {**row(random.Random(i)), "word": "a word that is rather long", "t": i}) for i in range(2_000)]
     with pytest.raises(StateLimitExceeded, match=r"operator 'o'.*word='a word that is rather long'"):
