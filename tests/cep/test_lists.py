@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
@@ -73,7 +73,6 @@ def lists(draw: DrawFn) -> tuple[DataType, list[Any]]:
 
 
 @given(case=lists(), start=st.integers(0, 3))
-@settings(max_examples=80, deadline=None)
 def test_lists_come_back_from_the_border_as_they_were(case: tuple[DataType, list[Any]], start: int) -> None:
     element, values = case
     with interpreted():
@@ -87,7 +86,6 @@ def test_lists_come_back_from_the_border_as_they_were(case: tuple[DataType, list
 
 
 @given(case=lists(), data=st.data())
-@settings(max_examples=80, deadline=None)
 def test_explode_lengths_and_elements_are_those_of_python(case: tuple[DataType, list[Any]], data: st.DataObject) -> None:
     element, values = case
     wanted = [(i, k, _named(v)) for i, each in enumerate(values) for k, v in enumerate(each or [])]
@@ -103,7 +101,6 @@ def test_explode_lengths_and_elements_are_those_of_python(case: tuple[DataType, 
 
 
 @given(case=lists(), other=lists())
-@settings(max_examples=60, deadline=None)
 def test_lists_are_a_part_of_a_row_and_travel(case: tuple[DataType, list[Any]], other: tuple[DataType, list[Any]]) -> None:
     (a, left), (b, right) = case, other
     n = min(len(left), len(right))

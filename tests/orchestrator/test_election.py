@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.config import node
@@ -112,7 +112,6 @@ def test_what_stands_there_as_the_leader_may_be_anything() -> None:
     st.integers(0, 1 << 32),
     st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["ask", "cut", "lose"]), st.integers(0, 90)), max_size=12),
 )
-@settings(max_examples=40)
 def test_wherever_connections_go_in_the_end_one_leads(seed: int, acts: list[tuple[int, str, int]]) -> None:
     bench = Bench(seed)
     standing = [bench.stand(str(i)) for i in range(3)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.config import node
@@ -44,7 +44,6 @@ class Bench:
 
 
 @given(st.integers(0, 1 << 32), st.lists(st.tuples(st.lists(COMMANDS, max_size=4), st.integers(0, 400), st.booleans()), max_size=6))
-@settings(max_examples=40)
 def test_what_is_to_be_written_stands_there_in_the_end(seed: int, rounds: list[tuple[list[Put | Delete], int, bool]]) -> None:
     """A write whose outcome is unknown is tried again, and what is there is read before that."""
     bench = Bench(seed)

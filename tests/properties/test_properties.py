@@ -137,7 +137,6 @@ def moments(draw: st.DrawFn) -> Case:
     return Case(in_order(), {"s": [Partition(i, sorted(rows, key=lambda each: each[0] + each[2] % 2)) for i, rows in enumerate(drawn)]})
 
 
-@settings(max_examples=60)
 @given(moments(), executions())
 def test_rows_are_taken_in_stream_order(case: Case, execution: Execution) -> None:
     with interpreted():
@@ -165,7 +164,6 @@ def zeros(draw: st.DrawFn) -> Case:
     return Case(extremes(), {"s": [Partition(i, sorted(rows, key=lambda each: each[0])) for i, rows in enumerate(drawn)]})
 
 
-@settings(max_examples=30)
 @given(zeros(), executions())
 def test_minus_zero_is_zero_to_extremes(case: Case, execution: Execution) -> None:
     with interpreted():

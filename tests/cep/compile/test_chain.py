@@ -293,7 +293,7 @@ SLOW = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.d
 
 
 @given(operators=chains(), rows=many_rows(12))
-@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 def test_any_chain_interpreted_is_the_oracle(operators: Chained, rows: list[Row], private_cache: None) -> None:
     with interpreted():
         assert_as_expected(make_chain(operators, ANY), operators, ANY, rows, columns_of(rows, ANY))
@@ -350,7 +350,7 @@ SUMMED_ROWS = st.lists(
 
 
 @given(operators=chains_of_sums(), rows=SUMMED_ROWS)
-@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 def test_sums_checked_together_fail_where_they_would_alone(operators: Chained, rows: list[Row], private_cache: None) -> None:
     with interpreted():
         assert_as_expected(make_chain(operators, SUMMED), operators, SUMMED, rows, columns_of(rows, SUMMED))
@@ -597,7 +597,6 @@ YEAR_1_US, YEAR_9999_US = -62_135_596_800_000_000, 253_402_300_799_999_999
         )
     )
 )
-@settings(max_examples=50, deadline=None)
 def test_what_is_written_as_text_reads_back_as_the_same(rows: list[Row]) -> None:
     back = mapped(**{f.name: col(f.name).cast(str).cast(f.type) for f in WRITTEN.fields})
     got, result = run((back,), WRITTEN, *rows)

@@ -307,7 +307,7 @@ def assert_words(results: list[Parsed], made: bool) -> None:
             assert to_arrow(decode_keys(keys, (field,))["text"]) == to_arrow(texts)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(DATA, NEEDED, st.integers(1, 5), st.sampled_from([0, 16, 63, 64, 127, 128, 200]), st.booleans())
 def test_parse_is_split_and_python(data: bytes, names: tuple[str, ...], rows_max: int, room: int, words: bool) -> None:
     parser = TextParser.make(SCHEMA, names)
@@ -384,7 +384,6 @@ def test_line_ends(end: bytes) -> None:
     assert [bad.length for bad in parsed.bad] == [1, 0]
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.one_of(REALS, st.integers(0, 2**64 - 1).map(lambda b: repr(struct.unpack("<d", struct.pack("<Q", b))[0]))))
 @example("1" + "0" * 400)
 @example("-1." + "3" * 400)
@@ -411,7 +410,6 @@ def texts_of(parsed: Parsed) -> list[object]:
     return texts
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.lists(LINES, min_size=1, max_size=40),
     st.sampled_from(["string", "binary"]),

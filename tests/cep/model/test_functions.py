@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.compile.chain.chain import ChainResult, compile_chain, make_chain
@@ -391,7 +391,6 @@ PARTS = ("year", "month", "day", "hour", "minute", "second", "millisecond", "wee
 
 
 @given(st.lists(st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-(10**17), 10**17)), min_size=1, max_size=50))
-@settings(max_examples=100, deadline=None)
 def test_parts_of_instants_over_the_whole_range(instants: list[int]) -> None:
     schema = Schema.of({"t": "timestamp[us]"})
     rows = [{"t": t} for t in instants]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.errors import PlacementError, QueryError
@@ -350,7 +350,6 @@ def test_more_replicas_than_there_is_room_for(numa: bool) -> None:
 ROWS = tuple({"ip": ip, "url": url} for ip in range(4) for url in range(4)) * 3
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     asked=plans.queries(),
     balancer=st.sampled_from(BALANCERS),

@@ -158,7 +158,6 @@ SMALL = (
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     asked=st.sampled_from(SMALL),
     parallelism=st.integers(1, 3),

@@ -88,7 +88,7 @@ def rows(draw: st.DrawFn) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("time", ["ts", "late"])
 @pytest.mark.parametrize("readers", [1, 2])
-@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(rows(), min_size=1, max_size=4))
 def test_small_batches_are_sent_as_all_are(
     plane: DataPlane, peer: LocalSockets, time: str, readers: int, batches: list[pa.RecordBatch]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hibench.errors import OptionError
@@ -135,7 +135,6 @@ def test_the_gain_is_over_the_same_cell_without_numa():
 class TestSimulatedSystem:
     """The double, the verdict and the search together."""
 
-    @settings(max_examples=25, deadline=None)
     @given(st.integers(20_000, 5_000_000), st.sampled_from([0.0, 1.0]), st.floats(1, 50))
     def test_the_search_finds_what_it_can_do(self, capacity, window_s, delay_ms):
         system = Simulated(capacity, delay_ms, window_s)

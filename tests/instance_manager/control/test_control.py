@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.config import ClusterConfig, InstanceManagerConfig, instance_node, node
@@ -181,7 +181,6 @@ def test_the_end_ends_its_session(bench: Bench) -> None:
 
 
 @given(st.integers(0, 1 << 32), st.data())
-@settings(max_examples=30)
 def test_wherever_the_connection_goes_everything_is_done_once(sockets: LocalSockets, seed: int, data: st.DataObject) -> None:
     """It is cut at any moment, also between what is asked and its answer; the session may be lost with it."""
     with interpreted():

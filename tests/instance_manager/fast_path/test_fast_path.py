@@ -365,7 +365,6 @@ ACTIONS = {
 }
 
 
-@settings(max_examples=150)
 @given(seed=st.integers(0, 1 << 32))
 def test_both_paths_send_and_count_the_same(seed: int) -> None:
     """Made from a seed: what Hypothesis draws is mostly short, and then little passes."""

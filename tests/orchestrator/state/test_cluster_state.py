@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.config import instance_node, node
@@ -525,7 +525,6 @@ class TestRestore:
         after.pass_time(TIMEOUT_S)
         assert after.state_of() == "failed"
 
-    @settings(max_examples=60)
     @example([(0, 0, "deploying"), (5, 0, "deploying")])  # stopping, and the successor has not looked what is there
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1), st.sampled_from([*sorted(DESIRED), "ended"])), max_size=25))
     def test_after_any_story_a_successor_finds_nothing_to_mend(self, story: list[tuple[int, int, str]]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.config import ROOT, instance_node, node
@@ -109,7 +109,6 @@ def _places(value: Any) -> list[list[Any]]:
     return [[], *([key, *place] for key, each in inner if not isinstance(each, list) or len(each) < 50 for place in _places(each))]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.data())
 def test_whatever_is_changed_in_one_node_a_leader_takes_over_and_goes_on(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(sorted(path for path, value in FULL.nodes.items() if value is not None)))
@@ -129,7 +128,6 @@ def test_whatever_is_changed_in_one_node_a_leader_takes_over_and_goes_on(data: s
     shows(made.state)
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_an_instance_manager_reads_mutants_or_refuses_them(data: st.DataObject) -> None:
     kinds = {
@@ -153,7 +151,6 @@ def test_an_assignment_asks_only_for_what_an_instance_can_be() -> None:
         assignment_of(key, document | {"desired": "remove"})
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_statuses_and_registrations_are_read_or_refused(data: st.DataObject) -> None:
     good = {

@@ -61,14 +61,12 @@ def test_every_operator_with_state_moves(cell: Cell, data: st.DataObject) -> Non
         check(case, *data.draw(moves(execution)))
 
 
-@settings(max_examples=30)
 @given(cases(), executions().flatmap(moves))
 def test_answers_do_not_depend_on_moves(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():
         check(case, *how)
 
 
-@settings(max_examples=30)
 @given(tied_cases(), executions().flatmap(moves))
 def test_rows_that_tie_keep_their_order(case: Case, how: tuple[Execution, list[Move]]) -> None:
     with interpreted():

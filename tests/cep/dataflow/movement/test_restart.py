@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.kernels.jit import interpreted
@@ -15,7 +15,6 @@ from tests.support.running import expected_of, outputs_of
 pytestmark = pytest.mark.timeout(900)
 
 
-@settings(max_examples=50)
 @given(cases(), executions(), executions(), st.integers(0, 40))
 def test_a_run_restored_at_another_parallelism_answers_as_the_reference_does(
     case: Case, before: Execution, after: Execution, turns: int

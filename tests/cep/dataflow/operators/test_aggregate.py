@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.compile.aggregate.entries import entry_rows
@@ -345,7 +345,6 @@ def aggregate(window: TimeWindow, by: tuple[str, ...], functions: Any) -> Aggreg
 # --- properties ------------------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=80)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from(MERGEABLE), st.data())
 def test_whole_equals_the_reference(rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject) -> None:
     operator = aggregate(window, by, functions)
@@ -358,7 +357,6 @@ def test_whole_equals_the_reference(rows: list[Row], window: TimeWindow, by: tup
     assert instances.states[0].open_panes == 0
 
 
-@settings(deadline=None, max_examples=60)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from(MERGEABLE), st.data())
 def test_partial_and_final_equal_the_reference(
     rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject
@@ -437,7 +435,6 @@ def through_arrow(batch: Batch, schema: Schema) -> Batch:
     return Batch(columns_from_arrow(arrow, schema), batch.time)
 
 
-@settings(deadline=None, max_examples=60)
 @given(rows_of(), windows(), st.sampled_from(BYS), st.sampled_from((COUNTS, TEXTS, SUMS, *OF_BLOCKS)), st.data())
 def test_a_snapshot_goes_on_at_any_parallelism(
     rows: list[Row], window: TimeWindow, by: tuple[str, ...], functions: Any, data: st.DataObject
@@ -460,7 +457,6 @@ def test_a_snapshot_goes_on_at_any_parallelism(
 FAR = st.sampled_from([-TIME_MAX, -TIME_MAX + 1, -1, 0, 5, 10**15, TIME_MAX - 1, TIME_MAX])
 
 
-@settings(deadline=None, max_examples=40)
 @given(rows_of(FAR, most=6), windows(4))
 def test_gaps_cost_nothing_and_far_times_do_not_overflow(rows: list[Row], window: TimeWindow) -> None:
     operator = aggregate(window, ("key",), COUNTS)

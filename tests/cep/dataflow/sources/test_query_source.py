@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cep.dataflow.channel import Inbox
@@ -127,7 +127,6 @@ def check(case: Case, asked: Execution, at: int) -> None:
 
 
 @pytest.mark.timeout(900)  # as in tests/properties/test_properties.py
-@settings(max_examples=40)
 @given(cases(), executions(), st.integers(1, 5))
 def test_a_query_cut_in_two_answers_as_the_whole(case: Case, asked: Execution, at: int) -> None:
     with interpreted():
@@ -135,7 +134,6 @@ def test_a_query_cut_in_two_answers_as_the_whole(case: Case, asked: Execution, a
 
 
 @pytest.mark.timeout(900)
-@settings(max_examples=40)
 @given(tied_cases(), executions(), st.integers(1, 5))
 def test_rows_that_tie_do_so_across_queries(case: Case, asked: Execution, at: int) -> None:
     with interpreted():

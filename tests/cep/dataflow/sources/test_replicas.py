@@ -55,7 +55,7 @@ def scripts_by_key(stream: Stream, partitions: list[Partition], made: PhysicalPl
     return scripts
 
 
-@settings(max_examples=80)  # one in seven may have replicas; that the others are refused is no reason to draw them again
+@settings(max_examples=40)  # one in seven may have replicas; that the others are refused is no reason to draw them again
 @given(cases(), executions(), st.integers(2, 3))
 def test_replicas_answer_as_one_copy_does(case: Case, execution: Execution, replicas: int) -> None:
     options = replace(execution.options, replicas=replicas, parallelism=None)

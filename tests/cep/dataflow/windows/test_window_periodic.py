@@ -7,11 +7,10 @@ answers                  2 at 9                4 at 29     nothing changed in [1
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cep.compile.aggregate.results import origins
@@ -21,7 +20,7 @@ from cep.dataflow.operators.operator import AggregateOperator
 from cep.elements import MAX_TIME
 from cep.kernels.jit import interpreted
 from cep.kernels.tables.keys import encode_keys
-from cep.model.functions import count, window_end, window_start
+from cep.model.functions import Function, count, window_end, window_start
 from cep.model.windows import UnboundedWindow
 from tests.support.pausing import without_pauses
 from tests.support.sequential import (
@@ -45,16 +44,12 @@ from tests.support.sequential import (
 FIELDS = (*FUNCTIONS, ("start", window_start()), ("end", window_end()))
 
 
-def making(window: UnboundedWindow, stage: str = "whole") -> Callable[[], AggregateOperator]:
+def making(
+    window: UnboundedWindow, stage: str = "whole", fields: Sequence[tuple[str, Function]] = FIELDS
+) -> Callable[[], AggregateOperator]:
     carried = {"origin": stage != "partial", "origin_words": ORIGIN_WORDS, "keyed": stage != "whole"}
-    spec = AggregateSpec.of(operator_of(window, FIELDS), SCHEMA, frozenset(), stage, **carried)
+    spec = AggregateSpec.of(operator_of(window, fields), SCHEMA, frozenset(), stage, **carried)
     return lambda: AggregateOperator("windows", spec, 1 << 30, DeadLetters())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compiled() -> None:
-    for ttl in (None, 2):
-        making(UnboundedWindow(1, ttl))()
 
 
 def expected(window: UnboundedWindow, members: list[Row]) -> Answers:
@@ -84,23 +79,29 @@ def windows(draw: st.DrawFn) -> UnboundedWindow:
     return UnboundedWindow(every, draw(st.none() | st.integers(every, 25)))
 
 
-@settings(max_examples=80, deadline=None)
 @given(windows(), rows(keys=4), plans())
 def test_any_rows_cut_anyhow_on_any_instances(window: UnboundedWindow, members: list[Row], plan: Plan) -> None:
-    assert run(operator_of(window, FIELDS), members, plan, making(window))[0] == expected(window, members)
-
-
-@settings(max_examples=10, deadline=None)
-@given(windows(), rows(most=15, keys=2), plans())
-def test_interpreted(window: UnboundedWindow, members: list[Row], plan: Plan) -> None:
     with interpreted():
         assert run(operator_of(window, FIELDS), members, plan, making(window))[0] == expected(window, members)
 
 
-@settings(max_examples=60, deadline=None)
+def test_machine_code() -> None:
+    """Of few functions, for each takes a while to compile."""
+    window, fields = UnboundedWindow(7, 12), (*FUNCTIONS[:3], *FIELDS[-2:])
+    members = [Row(i // 2, i, [LONG, "b", None][i % 3], i % 5, 0.1 * i) for i in range(200)]
+    found, _ = run(operator_of(window, fields), members, Plan(20, (10, 1), (2, 3), 3), making(window, fields=fields))
+    wanted = expected(window, members)
+    assert found == {key: [(time, (*v[:3], *v[-2:]), where) for time, v, where in group] for key, group in wanted.items()}
+
+
 @given(windows(), rows(keys=4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 9))
 def test_two_stages(window: UnboundedWindow, members: list[Row], makers: int, finals: int, cut: int) -> None:
     """Rows are dealt in turn to those that make partial rows, which go by key."""
+    with interpreted():
+        assert in_two_stages(window, members, makers, finals, cut) == expected(window, members)
+
+
+def in_two_stages(window: UnboundedWindow, members: list[Row], makers: int, finals: int, cut: int) -> Answers:
     make = making(window, "final")
     last = Instances(make, ("key",), make().spec.output_schema, finals)
     first = [making(window, "partial")() for _ in range(makers)]
@@ -110,7 +111,7 @@ def test_two_stages(window: UnboundedWindow, members: list[Row], makers: int, fi
             last.add(batch)
         _advance(first, last, part[-1].time)
     _advance(first, last, MAX_TIME)
-    assert last.answers == expected(window, members)
+    return last.answers
 
 
 def _advance(first: list[AggregateOperator], last: Instances, watermark: int) -> None:

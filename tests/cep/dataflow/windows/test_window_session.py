@@ -67,7 +67,6 @@ def origin(first: Row) -> tuple[int, ...]:
     return tuple(origins("windows", keys, first.time)[0].tolist())
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.integers(1, 12), rows(keys=4), plans())
 def test_any_rows_cut_anyhow_on_any_instances(gap: int, members: list[Row], plan: Plan) -> None:
     assert run(operator_of(SessionWindow(gap), FIELDS), members, plan)[0] == expected(gap, members)

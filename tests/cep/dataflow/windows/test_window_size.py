@@ -50,7 +50,6 @@ def windows(draw: st.DrawFn) -> SizeWindow:
     return SIZE(size, draw(st.integers(1, size)))
 
 
-@settings(max_examples=80, deadline=None)
 @given(windows(), rows(keys=4), plans(), st.booleans())
 def test_any_rows_cut_anyhow_on_any_instances(window: SizeWindow, members: list[Row], plan: Plan, emit_partial: bool) -> None:
     operator = operator_of(window, (*FUNCTIONS, *BOUNDS), emit_partial=emit_partial)

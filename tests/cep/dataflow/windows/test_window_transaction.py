@@ -57,7 +57,6 @@ def expected(members: list[Row], emit_partial: bool) -> Answers:
     return answers
 
 
-@settings(max_examples=150, deadline=None)
 @given(rows(keys=4), plans(), st.booleans())
 def test_any_rows_cut_anyhow_on_any_instances(members: list[Row], plan: Plan, emit_partial: bool) -> None:
     answers, operators = run(operator_of(WINDOW, FIELDS, emit_partial=emit_partial), members, plan)

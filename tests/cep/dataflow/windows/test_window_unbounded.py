@@ -36,7 +36,6 @@ def expected(ttl: int | None, members: list[Row]) -> Answers:
     return found
 
 
-@settings(max_examples=150, deadline=None)
 @given(TTLS, rows(keys=4), plans())
 def test_any_rows_cut_anyhow_on_any_instances(ttl: int | None, members: list[Row], plan: Plan) -> None:
     assert run(operator_of(UnboundedWindow(None, ttl)), members, plan)[0] == expected(ttl, members)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.kernels.columns import Column, columns_from_arrow, columns_to_arrow
@@ -98,7 +98,6 @@ def _canonical(value: object) -> object:
     return type(value).__name__, value
 
 
-@settings(max_examples=150, deadline=None)
 @given(tables())
 @example((fields(["int64", "int64"]), [(5, -(2**57)), (5, -(2**57) - 1), (6, -(2**57) - 1), (5, -(2**57) - 1)]))
 def test_equal_keys_are_equal_values(table: tuple[tuple[Field, ...], list[Row]]) -> None:
@@ -108,7 +107,6 @@ def test_equal_keys_are_equal_values(table: tuple[tuple[Field, ...], list[Row]])
     assert [[a == b for b in keys] for a in keys] == [[a == b for b in values] for a in values]
 
 
-@settings(max_examples=150, deadline=None)
 @given(tables())
 @example((fields(["int64", "int64"]), [(5, -(2**57)), (5, -(2**57) - 1), (6, 0)]))
 def test_values_come_back(table: tuple[tuple[Field, ...], list[Row]]) -> None:
@@ -118,7 +116,6 @@ def test_values_come_back(table: tuple[tuple[Field, ...], list[Row]]) -> None:
     assert [canonical(row) for row in zip(*(c.to_pylist() for c in raw), strict=True)] == [canonical(row) for row in rows]
 
 
-@settings(max_examples=50, deadline=None)
 @given(tables())
 def test_interpreted_source_agrees(table: tuple[tuple[Field, ...], list[Row]]) -> None:
     by, rows = table
@@ -127,7 +124,6 @@ def test_interpreted_source_agrees(table: tuple[tuple[Field, ...], list[Row]]) -
         assert identities(encoded(by, rows)) == compiled
 
 
-@settings(max_examples=100, deadline=None)
 @given(tables())
 def test_keys_do_not_depend_on_the_batch(table: tuple[tuple[Field, ...], list[Row]]) -> None:
     """Nor does their hash, wherever the bytes of a long key lie."""

@@ -107,7 +107,6 @@ def test_a_long_text_that_changes_is_written_over() -> None:
     assert table.control[ARENA_USED] < 4 * 2 * 2_000  # doubling: what is left behind is less than what is in use
 
 
-@settings(deadline=None, max_examples=200)
 @given(TEXTS, TEXTS)
 def test_texts_compare_by_bytes_null_first(a: bytes | None, b: bytes | None) -> None:
     left, right = keys_of([a]), keys_of([b])
