@@ -344,7 +344,7 @@ ENDINGS: dict[str, Callable[[subprocess.Popen[bytes]], None]] = {
 }
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("ending", [pytest.param("leaving the block", marks=pytest.mark.long), "Ctrl-C", "kill -9"])
 def test_nothing_is_left(temporary: Path, ending: str) -> None:
     with parent(temporary) as process:
         says(process, "starting")

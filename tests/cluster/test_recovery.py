@@ -94,7 +94,7 @@ def test_a_source_that_cannot_be_read_again_is_refused_by_name(cluster: LocalClu
         cluster.deploy(made)
 
 
-@pytest.mark.parametrize(("kills", "recover"), [(1, "on-commit"), (2, "on-commit"), (2, "at-once")])
+@pytest.mark.parametrize(("kills", "recover"), [(1, "on-commit"), pytest.param(2, "on-commit", marks=pytest.mark.long), (2, "at-once")])
 def test_answers_are_those_of_a_run_in_which_nothing_died(
     cluster: LocalCluster, records: str, expected: list[Any], kills: int, recover: str
 ) -> None:
@@ -110,7 +110,7 @@ def test_answers_are_those_of_a_run_in_which_nothing_died(
     assert running.status()["recovery"]["attempts"] >= 1
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("parallelism", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_what_was_published_is_sent_once_more(cluster: LocalCluster, parallelism: int) -> None:
     name, batches, rows = f"published{parallelism}", 120, 500
     made = Query(name).source(stream(f"{name}.in", t="timestamp[ms]", key=int, event_time="t", disorder="1s"))
@@ -257,7 +257,7 @@ def moved(running: Running, place: dict[str, Any], im: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+@pytest.mark.parametrize("recover", ["on-commit", pytest.param("at-once", marks=pytest.mark.long)])
 def test_instances_move_while_rows_come_and_their_managers_die(cluster: LocalCluster, recover: str) -> None:
     name, rows = f"moved-{recover}", 500
     running = cluster.deploy(per_key(name).options(recover=recover, checkpoint="100ms"), start=False)

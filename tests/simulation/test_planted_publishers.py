@@ -41,6 +41,7 @@ class TestPlantedWithPublishers:
         monkeypatch.setattr(Publishers, "close", at_once)
         assert first_wrong(221, PUBLISHED)
 
+    @pytest.mark.long
     def test_nothing_that_is_sent_once_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         reopen = StreamReader._reopen
 
@@ -74,6 +75,7 @@ class TestPlantedWithKilledPublishers:
         monkeypatch.setattr(Heir, "precede", lambda *given: None)
         assert first_wrong(220, PUBLISHED, PROGRAMS)
 
+    @pytest.mark.long
     def test_the_last_element_of_a_ring_that_is_left_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
         hear = Heir._hear
 

@@ -100,8 +100,12 @@ def prepared(engine, tmp_path_factory):
     return make(engine.spark, SMALL, tmp_path_factory.mktemp("prepared"))
 
 
-@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS)
-def test_spark_gives_the_expected_answers(engine, prepared, tmp_path, workload):
+SELDOM = ("identity", "broadcast")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long if name in SELDOM else ()) for name in WORKLOADS])
+def test_spark_gives_the_expected_answers(engine, prepared, tmp_path, name):
+    workload = WORKLOADS[name]
     terms = RunTerms(5_000, 5_000, SMALL.disorder_ms, SMALL.seed, tmp_path / "side.txt")
     if workload.side is not None:
         terms.side.write_text(workload.side(terms, FIRST_EVENT_MS, FIRST_EVENT_MS + SMALL.events * 1000 // SMALL.event_rate))
