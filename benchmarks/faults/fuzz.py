@@ -2,7 +2,7 @@
 
 Thrown are the messages of `benchmarks.faults.messages` at the instance managers' sockets and at the metric server's, bytes and requests at
 the gateway's and at REST's. In between a query of its own is published to and read: its counts have to be exact. At the end every process
-that was there is there still, under the same number, and has grown by no more than `GROWTH_BYTES`.
+that was there is there still, under the same number, and has grown by no more than `GROWTH_BYTES`; what each has a minute is printed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+from benchmarks.faults.growth import Growth
 from benchmarks.faults.messages import PUBLISHERS, Aims, messages, publisher_name
 from cep.plan.channels import ChannelId, publisher_channel
 from cep.transport.wire import Format
@@ -125,25 +126,13 @@ def requests(choose: random.Random) -> Iterator[bytes]:
         yield head + b"Content-Length: %d\r\n\r\n" % size + body
 
 
-def memory(pids: dict[str, int]) -> dict[str, int]:
-    """Resident bytes. Raises psutil.NoSuchProcess: one has gone."""
-    return {name: psutil.Process(pid).memory_info().rss for name, pid in pids.items()}
-
-
 def processes() -> dict[str, int]:
     """Name and number of every process of the cluster, which are all ours."""
     found = {}
     for each in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             line = " ".join(each.cmdline())
-            for name in (
-                "instance_manager",
-                "orchestrator.metrics.server",
-                "driver.gateway",
-                "-m orchestrator ",
-                "QuorumPeer",
-                "ZooKeeperServer",
-            ):
+            for name in PARTS:
                 if name in line:
                     found[f"{name.strip()} {each.pid}"] = each.pid
     return found
@@ -163,8 +152,8 @@ def command(
         paths = doors(cluster, folder)
         http = [str(path) for path in folder.iterdir() if path.is_socket() and "gateway" in path.name]
         next_message, next_request = messages(victims.aims(f"ipc://{folder}/nobody"), seed), requests(choose)
-        pids, before = processes(), None
-        while time.monotonic() - begun < 60 * minutes:
+        growth, ends_s = Growth(processes(), WARM_S), 60 * minutes
+        while (passed_s := time.monotonic() - begun) < ends_s:
             for path in paths:
                 found = [next_message() for _ in range(AT_ONCE)]
                 for data in (*found[:10], b"".join(found[10:])):
@@ -176,17 +165,14 @@ def command(
                 thrown += 5
             good.step(37)
             victims.look()
-            if before is None and time.monotonic() - begun > WARM_S:
-                before = memory(pids)
-        after = memory(pids)
-    grown = {name: after[name] - (before or after)[name] for name in after}
+            growth.look(passed_s)
+        growth.look(ends_s, at_once=True)
     print(
         json.dumps(
             {"thrown": thrown, "rows": good.sent, "windows": good.windows, "victim failed": victims.failed, "doors": len(paths + http)}
         )
     )
-    for name, bytes_ in grown.items():
-        print(f"{name}: {after[name] / 2**20:.0f} MiB, {bytes_ / 2**20:+.1f} MiB since {WARM_S:.0f} s")
-    if wrong := [name for name, bytes_ in grown.items() if bytes_ > GROWTH_BYTES]:
+    print(*growth.lines(), sep="\n")
+    if wrong := [name for name, bytes_ in growth.grown().items() if bytes_ > GROWTH_BYTES]:
         print(f"grown by more than {GROWTH_BYTES >> 20} MiB: {', '.join(wrong)}")
         raise typer.Exit(1)

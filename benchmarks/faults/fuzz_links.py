@@ -6,6 +6,7 @@ number, size, version or payload, on links of their own. Whatever comes, the goo
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import tempfile
@@ -14,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Annotated
 
-import psutil
 import typer
 import zmq
 
+from benchmarks.faults.growth import Growth
 from cep.errors import ProtocolError
 from cep.transport import frames, wire
 from cep.transport.ends import hello_of
@@ -128,18 +129,19 @@ class GoodLink:
         self.here.close()
 
 
-def attacked(seconds: float, seed: int) -> tuple[int, int, int]:
-    """Messages thrown, good ones checked, and bytes that the process has grown by. Raises AssertionError."""
+def attacked(seconds: float, seed: int) -> tuple[int, int, Growth]:
+    """Messages thrown, good ones checked, and the memory of the process: of both ends and the attack. Raises AssertionError."""
     with tempfile.TemporaryDirectory() as folder:
         good = GoodLink(folder)
-        attack, begun, before = Attack(good.address, seed), time.monotonic(), 0
+        attack, begun = Attack(good.address, seed), time.monotonic()
+        growth = Growth({"links": os.getpid()}, min(WARM_S, seconds / 2))
         try:
             while (passed := time.monotonic() - begun) < seconds:
                 attack.round()
                 good.step(20)
-                if not before and passed > min(WARM_S, seconds / 2):
-                    before = psutil.Process().memory_info().rss
-            return attack.thrown, good.come, psutil.Process().memory_info().rss - before
+                growth.look(passed)
+            growth.look(seconds, at_once=True)
+            return attack.thrown, good.come, growth
         finally:
             attack.close()
             good.close()
@@ -150,7 +152,8 @@ def command(
     seed: Annotated[int, typer.Option(help="of the bytes")] = 1,
 ) -> None:
     """Throws broken frames at a port of links; ends with 1 if the process has grown."""
-    thrown, come, grown = attacked(60 * minutes, seed)
-    print(f"{thrown} frames thrown, {come} messages of the good link have come, {grown / 2**20:+.1f} MiB")
-    if grown > GROWTH_BYTES:
+    thrown, come, growth = attacked(60 * minutes, seed)
+    print(f"{thrown} frames thrown, {come} messages of the good link have come")
+    print(*growth.lines(), sep="\n")
+    if growth.grown()["links"] > GROWTH_BYTES:
         raise typer.Exit(1)
