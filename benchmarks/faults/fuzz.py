@@ -20,7 +20,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
-from benchmarks.faults.growth import Growth
+from benchmarks.faults.memory_watch import MemoryWatch
 from benchmarks.faults.messages import PUBLISHERS, Aims, messages, publisher_name
 from cep.plan.channels import ChannelId, publisher_channel
 from cep.transport.wire import Format
@@ -152,7 +152,7 @@ def command(
         paths = doors(cluster, folder)
         http = [str(path) for path in folder.iterdir() if path.is_socket() and "gateway" in path.name]
         next_message, next_request = messages(victims.aims(f"ipc://{folder}/nobody"), seed), requests(choose)
-        growth, ends_s = Growth(processes(), WARM_S), 60 * minutes
+        growth, ends_s = MemoryWatch(processes(), WARM_S), 60 * minutes
         while (passed_s := time.monotonic() - begun) < ends_s:
             for path in paths:
                 found = [next_message() for _ in range(AT_ONCE)]

@@ -18,7 +18,7 @@ from typing import Annotated
 import typer
 import zmq
 
-from benchmarks.faults.growth import Growth
+from benchmarks.faults.memory_watch import MemoryWatch
 from cep.errors import ProtocolError
 from cep.transport import frames, wire
 from cep.transport.ends import hello_of
@@ -129,12 +129,12 @@ class GoodLink:
         self.here.close()
 
 
-def attacked(seconds: float, seed: int) -> tuple[int, int, Growth]:
+def attacked(seconds: float, seed: int) -> tuple[int, int, MemoryWatch]:
     """Messages thrown, good ones checked, and the memory of the process: of both ends and the attack. Raises AssertionError."""
     with tempfile.TemporaryDirectory() as folder:
         good = GoodLink(folder)
         attack, begun = Attack(good.address, seed), time.monotonic()
-        growth = Growth({"links": os.getpid()}, min(WARM_S, seconds / 2))
+        growth = MemoryWatch({"links": os.getpid()}, min(WARM_S, seconds / 2))
         try:
             while (passed := time.monotonic() - begun) < seconds:
                 attack.round()

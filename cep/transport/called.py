@@ -12,6 +12,7 @@ import zmq
 from cep.errors import ProtocolError
 from cep.transport import zeromq
 from cep.transport.coalescing import Coalescer
+from cep.transport.endpoints import Endpoint
 from cep.transport.ends import CalledEnd, new_incarnation
 from cep.transport.frames import REFUSED, Frame, OtherVersion
 from cep.transport.keyring import Keyring, Speaker
@@ -26,16 +27,16 @@ class Called:
     def __init__(
         self,
         context: zmq.Context[zmq.Socket[bytes]],
-        address: str,
+        own: Endpoint,
         keyring: Keyring | None,
         coalescers: dict[int, Coalescer],
         on_end: Callable[[CalledEnd], None],
     ) -> None:
         self._context, self.keyring = context, keyring
-        self._listening = zeromq.listen(address)
-        self.address = f"{address.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
+        self._listening = zeromq.listen(own.address)
+        self.address = f"{own.address.rpartition(':')[0]}:{self._listening.getsockname()[1]}"
         self.socket = zeromq.make_router(context, self._listening, keyring)
-        self.board = Switchboard(self._write, new_incarnation, coalescers, on_end)
+        self.board = Switchboard(self._write, new_incarnation, coalescers, on_end, host=own.host)
         self.board.may_go_on = self._may_go_on
         self.strays, self.closed = 0, False
 

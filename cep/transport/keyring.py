@@ -18,12 +18,13 @@ ALL_STREAMS = "*"
 
 class Speaker(NamedTuple):
     """Whose key a message was sent under. `key`: the public one, Z85; `until`: the wall clock's second at which it ends, None: it does
-    not."""
+    not; `endpoint`: that of the process that speaks, once its link is there."""
 
     key: str
     name: str
     roles: frozenset[str]
     until: float | None = None
+    endpoint: str = ""
 
     @property
     def is_member(self) -> bool:
@@ -54,6 +55,11 @@ class Keyring:
     secret: str = field(repr=False)
     server: str
     clients: Mapping[str, Speaker] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def pairs(self) -> tuple[str, str, str]:
+        """What a connection is made with."""
+        return self.public, self.secret, self.server
 
     def speaker(self, key: str) -> Speaker | None:
         """Whose that public key is; None: it may not speak."""

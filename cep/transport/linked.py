@@ -77,7 +77,7 @@ class LinkSockets:
         if own.address:
             if self.keyring is not None:
                 self._door = zeromq.DoorKeeper(self._context, self._knows)
-            self._called = Called(self._context, own.address, self.keyring, self.inbound.coalescers, self._end)
+            self._called = Called(self._context, own, self.keyring, self.inbound.coalescers, self._end)
             self._watch_called(self._called)
             own = Endpoint(own.path, own.host, self._called.address)
         self.endpoint = str(own)
@@ -361,11 +361,16 @@ class LinkSockets:
     # keys, waking, closing
 
     def rekey(self, keyring: Keyring) -> None:
-        """From now on these keys; every connection is made anew. Raises ProtocolError: there was no CURVE before."""
+        """From now on these keys; with another pair than before every connection is made anew. Clients come and go without that, for each
+        frame is asked whose it is. Raises ProtocolError: there was no CURVE before."""
         with self._lock:
             if self.keyring is None:
                 raise ProtocolError("sockets that were opened without keys cannot have any: open them with a keyring")
-            self.keyring = keyring
+            same, self.keyring = keyring.pairs == self.keyring.pairs, keyring
+            if self._called is not None:
+                self._called.keyring = keyring
+            if same:
+                return
             if self._called is not None:
                 self.local.unwatch(self._called.descriptor)
                 self._called.rekey(keyring)

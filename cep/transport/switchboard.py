@@ -20,6 +20,7 @@ from cep.transport.keyring import Speaker
 from cep.transport.link import WINDOW_BYTES, Link
 
 LINKS_MAX = 16_384  # that others have called, and that others are waited for to call
+CLIENT_LINKS_MAX = 1_000  # of one token, which may have as many keys
 FORGET_S = 3600.0  # a link whose caller is silent for so long
 OVER_MAX = 1024  # incarnations that are remembered as over
 AGE_S = 1.0  # so often all are looked at
@@ -34,6 +35,7 @@ class Switchboard:
     coalescers: see `cep.transport.packets.Unpacker`.
     on_end: is called with an end that is over; if it is broken, `link.broken` says why.
     window: of each link, bytes.
+    host: the name of our own.
     """
 
     def __init__(
@@ -43,8 +45,9 @@ class Switchboard:
         coalescers: dict[int, Coalescer],
         on_end: Callable[[CalledEnd], None],
         window: int = WINDOW_BYTES,
+        host: str = "",
     ) -> None:
-        self._window = window
+        self._window, self._host = window, host
         self._write, self._incarnation, self._coalescers, self._on_end = write, incarnation, coalescers, on_end
         self.may_go_on: Callable[[Speaker], bool] = lambda speaker: True  # may the owner of that key still speak?
         self.by_caller: dict[int, CalledEnd] = {}  # by the incarnation of the end that has called
@@ -92,20 +95,37 @@ class Switchboard:
         if not frame.source or len(payload) != 1:
             raise ProtocolError("HELLO: expected the number of the end that calls, and what it is")
         endpoint = endpoint_of(payload[0])
-        if not Endpoint.parse(endpoint).host:
-            raise ProtocolError(f"HELLO: expected the endpoint of a host, got {endpoint[:200]!r}")
+        self._check_endpoint(endpoint, speaker)
         before = self.by_endpoint.get(endpoint)
         if before is not None and before.link.peer:
             if not _is_same(before.speaker, speaker):
                 raise ProtocolError(f"HELLO: {endpoint} belongs to {_name(before.speaker)}, and this is {_name(speaker)}")
             self.break_off(before, ANOTHER)
-        if len(self.by_endpoint) >= LINKS_MAX:
-            raise ProtocolError(f"HELLO: expected at most {LINKS_MAX} links, and {endpoint} is one more")
+        self._check_room(endpoint, speaker)
         end = self.end_of(endpoint, now)
-        end.connection, end.speaker = connection, speaker
+        end.connection, end.speaker = connection, speaker and speaker._replace(endpoint=endpoint)
         self.by_caller[frame.source] = end
         end.link.answer(frame, now)
         return end
+
+    def _check_endpoint(self, endpoint: str, speaker: Speaker | None) -> None:
+        """A client is not called, so it has no address; on our own host it would be answered by a Unix socket, whatever that is. Raises
+        ProtocolError: a client takes the endpoint of something else, which then could not call, or would be sent what is the client's."""
+        there = Endpoint.parse(endpoint)
+        if not there.host:
+            raise ProtocolError(f"HELLO: expected the endpoint of a host, got {endpoint[:200]!r}")
+        if speaker is not None and not speaker.is_member and (there.address or there.host == self._host):
+            raise ProtocolError(f"HELLO: {endpoint[:200]!r} can be no client's on another host, and this is {speaker.name}")
+
+    def _check_room(self, endpoint: str, speaker: Speaker | None) -> None:
+        """Raises ProtocolError: there are too many links, of all or of that client."""
+        if len(self.by_endpoint) >= LINKS_MAX:
+            raise ProtocolError(f"HELLO: expected at most {LINKS_MAX} links, and {endpoint} is one more")
+        if speaker is None or speaker.is_member:
+            return
+        own = sum(1 for end in self.by_caller.values() if _is_same(end.speaker, speaker))
+        if own >= CLIENT_LINKS_MAX:
+            raise ProtocolError(f"HELLO: expected at most {CLIENT_LINKS_MAX} links of {speaker.name}, and {endpoint} is one more")
 
     # ends that are over
 

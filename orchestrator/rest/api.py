@@ -54,10 +54,9 @@ class Api:
         self.store: Store = DiskStore()
         self.heard: dict[tuple[str, str], float] = {}  # (stream, publisher) -> when it last asked for its readers
 
-    def hear(self, stream: str, publisher: str | None) -> None:
-        """A publisher is alive: its long-polls are its lease, and one that never named itself has none to lose."""
-        if publisher is not None:
-            self.heard[stream, publisher] = self.now()
+    def hear(self, stream: str, publisher: str) -> None:
+        """A publisher that is open is alive: its long-polls are its lease, and one that never named itself has none to lose."""
+        self.heard[stream, publisher] = self.now()
 
     def has_vanished(self, stream: str, publisher: str) -> bool:
         """It used to ask for its readers and has stopped (rule 4.11)."""

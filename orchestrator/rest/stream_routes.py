@@ -75,8 +75,13 @@ async def readers(
     publisher: Annotated[str | None, Query(description="The publisher that asks: one that stops asking counts as closed.")] = None,
 ) -> Any:
     """The readers of a published stream now; with `after` and `wait`, as soon as that is another version."""
-    api.hear(name, publisher)
-    await api.ask(lambda state: published(state, name))
+
+    def is_open(state: ClusterState) -> bool:
+        published(state, name)
+        return publisher in state.publishers[name]
+
+    if await api.ask(is_open) and publisher is not None:  # what is not open has no lease, and no name to be kept
+        api.hear(name, publisher)
     changed = await api.wait(lambda state: _readers(state, name, after), wait) if after is not None and wait else None
     return changed or await api.ask(lambda state: _readers(state, name, None))
 

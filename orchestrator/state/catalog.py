@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cep.config import node
-from cep.errors import Conflict, NotFound
+from cep.errors import Conflict, NotFound, ProtocolError, QueryError
 from cep.model import streams as stream_documents
 from cep.model.streams import Stream
+from cep.transport.endpoints import Endpoint
 from orchestrator.records import PublisherRecord, SubscriptionRecord
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
@@ -73,7 +75,8 @@ class Catalog:
 
     def subscribe(self, subscription: SubscriptionRecord, resumes: bool = False) -> list[str]:
         """The queries it concerns. Raises Conflict: the stream has too many, or can be the output of no query. NotFound: it `resumes` what
-        there is not."""
+        there is not. QueryError: its endpoint is none of a client."""
+        _check_is_clients(subscription.endpoint, (manager.endpoint for manager in self.model.managers.values()))
         declared, feeding = self.model.streams.get(subscription.stream), self.model.feeding(subscription.stream)
         if declared is not None and (declared.event_time is not None or declared.files is not None) and not feeding:
             what = "is published by clients" if declared.files is None else "is read from files"
@@ -99,6 +102,23 @@ class Catalog:
         if stream not in self.model.subscriptions:
             self.desired.delete(node("subscriptions", stream))
         return self.model.feeding(stream)
+
+
+def _check_is_clients(endpoint: str, of_members: Iterable[str]) -> None:
+    """Instances write to that endpoint as members of the cluster: what listens there must not be one, which would heed it, nor an address
+    of the client's choice. Raises QueryError."""
+    try:
+        there = Endpoint.parse(endpoint)
+    except ProtocolError as error:
+        raise QueryError(str(error), "/endpoint") from None
+    if there.address:
+        raise QueryError(f"endpoint: a client has no address, it calls: expected link://HOST@/PATH, got {endpoint[:200]!r}", "/endpoint")
+    path = posixpath.normpath(f"/{there.path.lstrip('/')}")
+    for each in map(Endpoint.parse, of_members):
+        if (there.host, path) == (each.host, each.path) or (there.host and not each.host):
+            raise QueryError(f"endpoint {endpoint[:200]!r} can be no client's of this cluster", "/endpoint")
+    if path.startswith("/proc/"):
+        raise QueryError(f"endpoint {endpoint[:200]!r}: no socket of a client is there", "/endpoint")
 
 
 def _held(subscription: SubscriptionRecord, known: SubscriptionRecord | None, resumes: bool) -> SubscriptionRecord:

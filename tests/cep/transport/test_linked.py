@@ -18,7 +18,7 @@ from cep.transport import frames, wire
 from cep.transport.endpoints import Endpoint
 from cep.transport.ends import LinkBroken, hello_of
 from cep.transport.frames import DATA, HELLO, WELCOME, Frame
-from cep.transport.keyring import Keyring, Speaker
+from cep.transport.keyring import MEMBER, Keyring, Speaker
 from cep.transport.linked import LinkSockets
 from cep.transport.sockets import is_endpoint, is_gone
 from cep.transport.wire import Header
@@ -87,7 +87,7 @@ def test_a_message_says_whose_it_was(opened: Open) -> None:
     one, other, joe = opened("h1", RING), opened("h2", RING), opened("h3", Keyring(*JOE, MEMBERS[0]), "")
     found = exchange(one, other)
     assert found is not None and found.is_member
-    assert exchange(joe, other) == CLIENTS[JOE[0]]
+    assert exchange(joe, other) == CLIENTS[JOE[0]]._replace(endpoint=joe.endpoint)
     answered = exchange(other, joe)
     assert answered is not None and answered.is_member
 
@@ -137,6 +137,22 @@ def test_keys_are_replaced_while_links_are_open(opened: Open) -> None:
     exchange(joe, other, 4, (one,))
     exchange(other, joe, 5, (one,))
     exchange(other, one, 6, (joe,))
+
+
+def test_the_keys_of_clients_come_and_go_without_a_cut(opened: Open) -> None:
+    """Each program that begins hands one in, whatever its token may do: no link of others is to notice."""
+    ann = pair()
+    one, other, joe = opened("h1", RING), opened("h2", RING), opened("h3", Keyring(*JOE, MEMBERS[0]), "")
+    exchange(one, other, 1)
+    exchange(joe, other, 2, (one,))
+    assert other._called is not None
+    there = [other._called.socket, *(end.socket for end in one._calling.values())]
+    for sockets in (one, other):
+        sockets.rekey(Keyring(*MEMBERS, MEMBERS[0], CLIENTS | {ann[0]: Speaker(ann[0], "ann", frozenset())}))
+    assert [other._called.socket, *(end.socket for end in one._calling.values())] == there
+    assert not any(socket.closed for socket in there)
+    new = opened("h4", Keyring(*ann, MEMBERS[0]), "")
+    assert exchange(new, other, 3, (one, joe)) == Speaker(ann[0], "ann", frozenset(), endpoint=new.endpoint)
 
 
 def test_a_key_that_is_taken_away_is_told_and_heard_no_more(opened: Open) -> None:
@@ -307,8 +323,29 @@ def test_a_connection_that_takes_the_name_of_one_that_is_gone_has_its_own_key(op
         peer.close()
         return board.by_endpoint[endpoint].speaker if endpoint in board.by_endpoint else None
 
-    assert until(lambda: heard(JOE, 70, "link://h9@/joe")) == speakers[JOE[0]]
-    assert until(lambda: heard(ann, 71, "link://h9@/ann")) == speakers[ann[0]]
+    assert until(lambda: heard(JOE, 70, "link://h9@/joe")) == speakers[JOE[0]]._replace(endpoint="link://h9@/joe")
+    assert until(lambda: heard(ann, 71, "link://h9@/ann")) == speakers[ann[0]]._replace(endpoint="link://h9@/ann")
+
+
+def test_a_client_takes_no_endpoint_of_something_else(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a member that has not called yet could not call then, and one of our own host would be answered by a Unix socket."""
+    monkeypatch.setattr("cep.transport.switchboard.CLIENT_LINKS_MAX", 2)
+    member, later = opened("h1", RING), opened("h2", RING)
+    called = member._called
+    assert called is not None
+    peer = Peer(address_of(member), JOE)
+
+    def strays_of(number: int, endpoint: str) -> int:
+        before = called.strays
+        peer.dealer.send(Frame(HELLO, number, 0, limit=1 << 20).pack() + hello_of(endpoint))
+        until(lambda: member.park(5) or called.strays > before or endpoint in called.board.by_endpoint)
+        return called.strays - before
+
+    for number, endpoint in enumerate((later.endpoint, "link://h9@10.0.0.9:99/x", "link://h1@/run/cep/h1.im-1"), 1):
+        assert strays_of(number, endpoint) == 1
+    assert [strays_of(10 + i, f"link://h9@/joe{i}") for i in range(3)] == [0, 0, 1], "of one token so many at most"
+    assert exchange(later, member) == Speaker(MEMBERS[0], MEMBER, frozenset((MEMBER,)), endpoint=later.endpoint)
+    peer.close()
 
 
 def test_who_is_not_called_yet_gets_what_was_sent_when_it_calls(opened: Open, tmp_path: Path) -> None:

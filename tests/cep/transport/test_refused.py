@@ -51,4 +51,4 @@ def test_a_key_that_becomes_known_is_let_in(ends: tuple[LinkSockets, LinkSockets
         return member.receive()
 
     header, body = until(heard)  # type: ignore[misc]
-    assert (header.sequence, bytes(body)) == (1, b"first") and member.speaker == SPEAKER
+    assert (header.sequence, bytes(body)) == (1, b"first") and member.speaker == SPEAKER._replace(endpoint=client.endpoint)

@@ -138,6 +138,22 @@ def test_a_name_is_what_the_route_takes_it_for(door: tuple[Server, dict[str, str
         assert client.get(f"/streams/%76isits/readers?name=other&name={STREAM}", headers=headers).status_code == 404  # not declared: let in
 
 
+def test_what_is_not_open_is_not_heard(door: tuple[Server, dict[str, str]]) -> None:
+    """Whatever names a token gives: each that is kept would be closed, one by one, before the next query is deployed."""
+    server, tokens = door
+    source = QUERY_EXAMPLE["streams"][0] | {"name": STREAM}
+    admin, publish = ({"Authorization": f"Bearer {tokens[role]}"} for role in ("admin", f"publish:{STREAM}"))
+    with server.client() as client:
+        client.put(f"/streams/{STREAM}", json=source, headers=admin).raise_for_status()
+        client.post("/publishers", json=OPENING, headers=publish).raise_for_status()
+        for name in ("p", *map(str, range(20))):
+            client.get(f"/streams/{STREAM}/readers", params={"publisher": name}, headers=publish).raise_for_status()
+        assert set(server.api.heard) == {(STREAM, "p")}
+        client.delete(f"/streams/{STREAM}/publishers/p", headers=publish).raise_for_status()
+        assert not server.api.heard
+        client.delete(f"/streams/{STREAM}", headers=admin).raise_for_status()
+
+
 def test_a_token_that_is_removed_counts_no_more(door: tuple[Server, dict[str, str]]) -> None:
     server, _ = door
     file = Path(str(server.api.config.tokens))

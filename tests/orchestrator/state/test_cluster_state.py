@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cep.config import instance_node, node
-from cep.errors import Conflict, NotFound
+from cep.errors import Conflict, NotFound, QueryError
 from cep.model import query as queries
 from cep.model.query import Query
 from cep.model.schema import INT64, Field, Schema
@@ -49,7 +49,7 @@ IMS = ("im-0", "im-1")
 
 
 def manager(im: str, pid: int = 1) -> InstanceManager:
-    return InstanceManager.from_json({"id": im, "endpoint": f"ipc://{im}", "pid": pid, "node": 0, "core": int(im[-1])})
+    return InstanceManager.from_json({"id": im, "endpoint": f"ipc:///{im}", "pid": pid, "node": 0, "core": int(im[-1])})
 
 
 def query(name: str = "per-ip", output: str = "per_ip") -> Query:
@@ -281,7 +281,7 @@ class TestStop:
 
     def test_what_is_over_is_withdrawn_after_its_keep_time(self) -> None:
         cluster = Cluster()
-        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc://s1", keep_s=90)))
+        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc:///s1", keep_s=90)))
         cluster.running().all_say("ended")
         assert cluster.state.deadline == cluster.now.steady + 90
         cluster.pass_time(89)
@@ -293,7 +293,7 @@ class TestStop:
     def test_what_is_over_is_kept_for_its_most_patient_reader(self) -> None:
         cluster = Cluster().running()
         for id_, keep_s in (("s1", 30), ("s2", 90), ("s3", 60)):
-            cluster.do(Subscribe(SubscriptionRecord("per_ip", id_, f"ipc://{id_}", keep_s=keep_s)))
+            cluster.do(Subscribe(SubscriptionRecord("per_ip", id_, f"ipc:///{id_}", keep_s=keep_s)))
         cluster.all_say("ended")
         cluster.pass_time(89)
         assert cluster.assignments() and len(cluster.state.subscriptions["per_ip"]) == 3
@@ -304,7 +304,7 @@ class TestStop:
         cluster = Cluster().running()
         cluster.submit(query("other", "other"))
         for stream, keep_s in (("per_ip", 90), ("other", 30)):
-            cluster.do(Subscribe(SubscriptionRecord(stream, "s", "ipc://s", keep_s=keep_s)))
+            cluster.do(Subscribe(SubscriptionRecord(stream, "s", "ipc:///s", keep_s=keep_s)))
         for name in ("per-ip", "other"):
             for state in ("ready", "running", "ended"):
                 cluster.all_say(state, name)
@@ -412,8 +412,8 @@ class TestStreams:
 
     def test_publishers_come_and_go(self) -> None:
         cluster = Cluster()
-        cluster.do(OpenPublisher(PublisherRecord("visits", "p1", "ipc://p1")))
-        assert cluster.nodes[node("publishers", "visits", "p1")]["endpoint"] == "ipc://p1"
+        cluster.do(OpenPublisher(PublisherRecord("visits", "p1", "ipc:///p1")))
+        assert cluster.nodes[node("publishers", "visits", "p1")]["endpoint"] == "ipc:///p1"
         cluster.do(ClosePublisher("visits", "p1"))
         cluster.do(ClosePublisher("visits", "p1"))
         assert node("publishers", "visits", "p1") not in cluster.nodes
@@ -421,7 +421,7 @@ class TestStreams:
     def test_the_folder_of_publishers_goes_with_the_last(self) -> None:
         cluster = Cluster()
         for stream, name in (("visits", "p1"), ("visits", "p2"), ("other", "p1")):
-            cluster.do(OpenPublisher(PublisherRecord(stream, name, f"ipc://{name}")))
+            cluster.do(OpenPublisher(PublisherRecord(stream, name, f"ipc:///{name}")))
         cluster.do(ClosePublisher("visits", "p1"))
         assert node("publishers", "visits") in cluster.nodes and node("publishers", "visits", "p2") in cluster.nodes
         cluster.do(ClosePublisher("visits", "p2"))
@@ -432,7 +432,7 @@ class TestStreams:
 
     def test_subscriptions_made_before_are_in_the_assignments_of_the_producers(self) -> None:
         cluster = Cluster()
-        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc://s1", "drop", 30)))
+        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc:///s1", "drop", 30)))
         cluster.submit(query())
         found = {(a["subquery"], len(a["subscriptions"])) for a in cluster.assignments().values()}
         assert found == {("SQ1", 0), ("SQ2", 1)}
@@ -441,7 +441,7 @@ class TestStreams:
 
     def test_a_subscription_that_is_resumed_has_another_holder(self) -> None:
         cluster = Cluster().running()
-        first, second = (SubscriptionRecord("per_ip", "s1", f"ipc://{claim}", resumable=True, claim=claim) for claim in ("a", "b"))
+        first, second = (SubscriptionRecord("per_ip", "s1", f"ipc:///{claim}", resumable=True, claim=claim) for claim in ("a", "b"))
 
         def holders() -> set[tuple[str, int]]:
             return {(each["endpoint"], each["holder"]) for a in cluster.assignments().values() for each in a["subscriptions"]}
@@ -450,22 +450,22 @@ class TestStreams:
             cluster.do(Subscribe(second, resumes=True))
         cluster.do(Subscribe(first))
         cluster.do(Subscribe(first))  # it has asked again
-        assert holders() == {("ipc://a", 0)}
+        assert holders() == {("ipc:///a", 0)}
         cluster.do(Subscribe(second, resumes=True))
         cluster.do(Subscribe(second, resumes=True))
-        assert holders() == {("ipc://b", 1)}
+        assert holders() == {("ipc:///b", 1)}
         cluster.do(Unsubscribe("per_ip", "s1", "a"))  # it was thought dead, and gives up what is not its own any more
-        assert holders() == {("ipc://b", 1)}
+        assert holders() == {("ipc:///b", 1)}
         cluster.do(Subscribe(first, resumes=True))
-        assert holders() == {("ipc://a", 2)}
+        assert holders() == {("ipc:///a", 2)}
         cluster.do(Unsubscribe("per_ip", "s1", "a"))
         assert not holders()
 
     def test_one_that_is_not_resumable_is_not_resumed(self) -> None:
         cluster = Cluster().running()
-        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc://a")))
+        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc:///a")))
         with pytest.raises(NotFound, match="to resume"):
-            cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc://b", resumable=True, claim="b"), resumes=True))
+            cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc:///b", resumable=True, claim="b"), resumes=True))
 
     def test_what_is_published_by_clients_has_no_subscriptions(self) -> None:
         """A stream that no query can put out would be waited for for ever; one that is declared nowhere may be put out tomorrow."""
@@ -475,10 +475,29 @@ class TestStreams:
             cluster.do(Subscribe(SubscriptionRecord("visits", "s1", "ipc:///reader")))
         cluster.do(Subscribe(SubscriptionRecord("tomorrow", "s1", "ipc:///reader")))
 
+    @pytest.mark.parametrize(
+        "endpoint",
+        [
+            "ipc:///im-0",
+            "ipc:////im-0",
+            "ipc:///run/../im-1",
+            "ipc:///proc/self/root/im-0",
+            "ipc://im-0",
+            "link://h1@/s",
+            "link://h1@10.0.0.9:22/s",
+        ],
+    )
+    def test_an_instance_is_not_sent_to_say_something_to_another(self, endpoint: str) -> None:
+        """It would be heard as a member there; and an address of a client's choice is called by nothing."""
+        cluster = Cluster().running()
+        with pytest.raises(QueryError, match="endpoint") as refused:
+            cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", endpoint)))
+        assert refused.value.pointer == "/endpoint" and not cluster.state.subscriptions["per_ip"]
+
     def test_who_subscribes_after_the_end_waits_for_the_next_query(self) -> None:
         cluster = Cluster().running()
         cluster.all_say("ended")
-        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc://s1")))
+        cluster.do(Subscribe(SubscriptionRecord("per_ip", "s1", "ipc:///s1")))
         assert not any(a["subscriptions"] for a in cluster.assignments().values())
         cluster.do(ForgetQuery("per-ip"))
         cluster.submit(query())
@@ -549,7 +568,7 @@ def _live(cluster: Cluster, what: int, name: str, status: str) -> None:
         elif what == 6:
             cluster.do(ForgetQuery(name) if status == "failed" else StartQuery(name))
         elif what == 7:
-            cluster.do(Subscribe(SubscriptionRecord(f"out-{name}", "s", "ipc://s")))
+            cluster.do(Subscribe(SubscriptionRecord(f"out-{name}", "s", "ipc:///s")))
         elif what == 8:
             cluster.see(**{"im_1": None if "im-1" in cluster.managers else manager("im-1", pid=1)})
         elif what == 9:

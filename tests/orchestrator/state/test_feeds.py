@@ -53,7 +53,7 @@ def test_the_plan_says_where_the_rows_come_from() -> None:
     feed = cluster.nodes[node("plans", "second")]["feeds"]["per_ip"]
     first = cluster.state.plans["per-ip"]
     assert feed["query"] == "per-ip" and feed["epoch"] == cluster.state.queries["per-ip"].epoch
-    assert feed["producers"] == [[i.index, f"ipc://{i.im}"] for i in first.instances_of("SQ2")]
+    assert feed["producers"] == [[i.index, f"ipc:///{i.im}"] for i in first.instances_of("SQ2")]
     assert node("streams", "per_ip") not in cluster.nodes
     assert lost(cluster) == []
 

@@ -9,7 +9,7 @@ import psutil
 MINUTE_S = 60.0
 
 
-class Growth:
+class MemoryWatch:
     """Resident bytes of the processes `pids`, by name; the first look is after `warm_s` seconds."""
 
     def __init__(self, pids: Mapping[str, int], warm_s: float) -> None:
