@@ -6,6 +6,7 @@ The caller tries again (`driver.rest`), which is then a try at another one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -14,21 +15,31 @@ from cep.errors import ClusterError
 _NOT_LEADING = 503
 
 
-def address_list(url: str) -> list[str]:
-    """The orchestrators' addresses, as options have them: with commas. Raises ClusterError: one is no address."""
-    found = [each.strip().rstrip("/") for each in url.split(",") if each.strip()]
+def address_list(url: str, scheme: str = "") -> list[str]:
+    """The orchestrators' addresses, as options have them: with commas. `scheme`: that of one that names none. Raises ClusterError: one is
+    no address."""
+    given = (each.strip().rstrip("/") for each in url.split(",") if each.strip())
+    found = [each if "://" in each or not scheme else f"{scheme}://{each}" for each in given]
     if not found or not all(map(_is_address, found)):
         wrong = next((each for each in found if not _is_address(each)), url)
-        raise ClusterError(f"the orchestrator's address: expected http://HOST:PORT or https://HOST:PORT, got {wrong!r}")
+        raise ClusterError(f"the orchestrator's address: expected http://HOST:PORT or https://HOST:PORT, got {_without_secret(wrong)!r}")
     return found
 
 
 def _is_address(url: str) -> bool:
+    """Names and passwords are none of ours, and would be shown."""
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+        parsed, port = httpx.URL(url), urlsplit(url).port
+    except (httpx.InvalidURL, ValueError):
         return False
-    return parsed.scheme in ("http", "https") and bool(parsed.host)
+    rest = parsed.userinfo or parsed.query or parsed.fragment or any(map(str.isspace, url))
+    return parsed.scheme in ("http", "https") and bool(parsed.host) and port != 0 and not rest
+
+
+def _without_secret(url: str) -> str:
+    """What may be shown of it: what stands before an @ may be a password."""
+    begin, at, end = url.rpartition("@")
+    return f"{begin.partition('://')[0]}://…@{end}" if at else url
 
 
 class Orchestrators(httpx.BaseTransport):

@@ -67,8 +67,8 @@ class MemoryGuard:
         if now < self._due and (own < self._seen + GROWN_BYTES or now < self._rests_until):
             return
         self._due, self._seen = now + LOOK_NS, own
-        if self._over() is None or any(each.instance.query == self._ending for each in hosted.values()):
-            return
+        if self._over() is None or any(each.instance.query == self._ending and each.instance.done for each in hosted.values()):
+            return  # one that has come anew under its name is not done
         self._give_back()
         if (bound := self._over()) is not None:
             self._fail_largest(bound, hosted.values())

@@ -137,9 +137,8 @@ def join(
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
-    scheme = "http" if told["ca"] is None else "https"
-    url = ",".join(each if "://" in each else f"{scheme}://{each}" for each in where.split(","))
-    parts = urlsplit(address_list(url)[0])
+    urls = address_list(where, scheme="http" if told["ca"] is None else "https")
+    parts = urlsplit(urls[0])
     assert parts.hostname is not None
     given = {key: told[key] for key in ("data", "module_path", "kernel_cache", "log")}
     if told["checkpoint_folder"] is not None:  # else it is where the cluster has it
@@ -147,7 +146,7 @@ def join(
         given["checkpoint_folder"] = told["checkpoint_folder"]
     joining.run(
         JoinConfig(
-            url=url,
+            url=",".join(urls),
             token=told["token"],
             ca=told["ca"],
             name=checked_name(told["host_name"] or own_name()),

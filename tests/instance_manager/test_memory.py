@@ -13,13 +13,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from cep.elements import MIN_TIME, Stop
 from cep.errors import CepError
+from cep.transport import wire
+from cep.transport.wire import Header
 from cep.world.clock import ManualClock
 from cep.world.memory import Bound, ScriptedMemory
 from driver import LocalCluster
 from instance_manager.hosting import InstanceHost
-from instance_manager.memory import LOOK_NS, REST_NS, MemoryGuard, is_over
+from instance_manager.memory import LOOK_NS, REST_NS, MemoryGuard, bytes_of, is_over
 from tests.cep.dataflow.test_instance import Pass
+from tests.instance_manager.test_broken_messages import Station
 from tests.instance_manager.test_ready import Line, at_home
 from tests.support.paths import ROOT
 from tests.support.visits import BASE_MS, answers, expected, rows, windows
@@ -73,6 +77,13 @@ def bench() -> Iterator[Bench]:
         yield Bench(Line(loop, "l", [Pass, Pass, Pass], 1 << 20).hosted)
 
 
+@pytest.fixture
+def again() -> Iterator[list[InstanceHost]]:
+    """Three more."""
+    with at_home() as loop:
+        yield Line(loop, "again", [Pass, Pass, Pass], 1 << 20).hosted
+
+
 def test_the_query_that_has_most_fails_with_all_its_instances_and_says_why(bench: Bench) -> None:
     assert bench.tick() == ["a", "c"]
     cause = bench.hosted["a"].instance.cause
@@ -99,6 +110,20 @@ def test_the_next_waits_until_the_first_is_gone_and_for_a_while(bench: Bench) ->
     assert len(gone) == 2 and bench.tick() == ["b"]
 
 
+def test_a_query_that_has_failed_and_come_again_fails_again(bench: Bench, again: list[InstanceHost]) -> None:
+    assert bench.tick() == ["a", "c"]
+    bench.hosted = dict(zip("abc", again, strict=True))
+    for each, query in zip(again, ("big", "small", "big"), strict=True):
+        each.instance.query = query
+    assert bench.tick() == ["a", "c"]
+
+
+def test_what_is_over_already_is_not_the_largest(bench: Bench) -> None:
+    for name in ("a", "c"):
+        bench.hosted[name].instance.close(Stop())
+    assert bench.tick() == ["b"]
+
+
 def test_a_process_that_grows_is_looked_at_at_once(bench: Bench) -> None:
     bench.use(0)
     assert bench.tick() == []
@@ -122,6 +147,34 @@ def test_it_rests_after_a_failure(bench: Bench) -> None:
 def test_a_query_with_little_is_left_alone(bench: Bench) -> None:
     bench.sizes = {"big": 1, "small": 19}
     assert bench.tick() == []
+
+
+def test_one_that_has_grown_is_looked_at_as_often_as_others(bench: Bench) -> None:
+    bench.memory.resident = 64 << 20
+    assert bench.tick() == ["a", "c"]
+    bench.hosted = {"b": bench.hosted["b"]}
+    bench.use(0)
+    assert bench.tick() == []
+    bench.use(900)
+    assert bench.tick(1) == [] and bench.tick(LOOK_NS) == ["b"]
+
+
+def test_what_an_instance_keeps(tmp_path: Path) -> None:
+    """What waits for it, of other instances and of publishers, and what it holds for its readers."""
+    station = Station(tmp_path)
+    first, last = (station.host("good", number, "im-0") or station.hosted["good", number] for number in (1, 2))
+    [entry], [outlet] = first.entries, last.outlets
+    opening = {"publisher": "p", "endpoint": station.client.endpoint, "sent_until": MIN_TIME}
+    station.loop.clients.handle(Header(wire.OPEN, entry), wire.to_json(opening))
+    station.loop.clients.handle(Header(wire.SUBSCRIBE, outlet), wire.to_json({"id": "s", "endpoint": station.client.endpoint}))
+    before = bytes_of(first), bytes_of(last)
+    [publisher], [subscription] = first.entries[entry].source.publishers.values(), last.outlets[outlet].subscriptions.values()
+    [port] = last.ports.incoming.values()
+    publisher.inbox.received += 1000
+    port.inbox.received += 20
+    subscription.held_bytes += 3
+    assert (bytes_of(first), bytes_of(last)) == (before[0] + 1000, before[1] + 23)
+    station.close()
 
 
 def test_what_a_process_may_have(bench: Bench) -> None:

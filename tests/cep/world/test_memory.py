@@ -84,10 +84,12 @@ def test_what_one_process_may_have() -> None:
 
 
 def test_limits_of_the_process() -> None:
+    """What counts towards each: its whole address space, and of that its data."""
     program = (
-        "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 33, 1 << 33))\n"
+        "import resource\nfor each in (resource.RLIMIT_AS, resource.RLIMIT_DATA): resource.setrlimit(each, (1 << 33, 1 << 33))\n"
         "from cep.world.memory import SystemMemory\nfor each in SystemMemory().bounds():\n    print(tuple(each))"
     )
     said = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
-    first = Bound(*eval(said.splitlines()[0]))
-    assert first.what == "the process's limit of address space" and first.most == 1 << 33 and 0 < first.used < first.most
+    first, second = (Bound(*eval(line)) for line in said.splitlines()[:2])
+    assert first.what == "the process's limit of address space" and second.what == "the process's limit of data"
+    assert first.most == second.most == 1 << 33 and 0 < second.used < first.used < first.most
