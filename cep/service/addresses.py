@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 
 
 def is_loopback(host: str) -> bool:
     """Is it this machine's alone, whatever it resolves to? Raises OSError: it is not known."""
-    found = {entry[4][0] for entry in socket.getaddrinfo(host, None)}
-    return all(is_loopback_address(str(address).partition("%")[0]) for address in found)
+    return are_loopback(str(entry[4][0]) for entry in socket.getaddrinfo(host, None))
+
+
+def are_loopback(addresses: Iterable[str]) -> bool:
+    """Are all of them, with their scopes (`fe80::1%eth0`)? A name that has another one too can be reached there."""
+    return all(is_loopback_address(address.partition("%")[0]) for address in addresses)
 
 
 def is_loopback_address(name: str) -> bool:

@@ -152,11 +152,7 @@ def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
         rest = Rest(config.url, config.token, ca=config.ca)
         ending.callback(rest.close)
         membership = rest.post("/hosts", {"name": config.name, "version": VERSION}, again=True)
-        try:
-            check_version(membership["version"])
-        except ProtocolError as error:
-            raise ClusterError(str(error)) from None
-        check_reach(config.address, "members" in membership["files"])
+        check_membership(membership, config.address)
         folder, reports, logs = _folders(config.run, ending)
         cluster = member_config(membership, config, folder, reports)
         host = HostProcesses(config, rest, cluster, logs)
@@ -166,6 +162,15 @@ def run(config: JoinConfig, tell: Callable[[str], None] = print) -> None:
             tell(f"host {config.name} has joined the cluster at {config.url}: {', '.join(managers)}; logs in {folder}")
             host.stay()
         host.leave()
+
+
+def check_membership(membership: Mapping[str, Any], address: str) -> None:
+    """Raises ClusterError: the cluster is of another version, or its links have no keys and are to be reached at `address`."""
+    try:
+        check_version(membership["version"])
+    except ProtocolError as error:
+        raise ClusterError(str(error)) from None
+    check_reach(address, "members" in membership["files"])
 
 
 def member_config(membership: Mapping[str, Any], config: JoinConfig, folder: Path, reports: Path) -> ClusterConfig:

@@ -137,6 +137,11 @@ def join(
 ) -> None:
     """This host joins a cluster that has begun elsewhere with `cep up --listen`: an instance manager for each core. On SIGTERM what they
     have moves to the other hosts."""
+    joining.run(join_config(told, where))
+
+
+def join_config(told: Told, where: str) -> JoinConfig:
+    """What a host that joins at `where` is told. Raises ClusterError: it cannot be called so, or there is no way there."""
     urls = address_list(where, scheme="http" if told["ca"] is None else "https")
     parts = urlsplit(urls[0])
     assert parts.hostname is not None
@@ -144,18 +149,16 @@ def join(
     if told["checkpoint_folder"] is not None:  # else it is where the cluster has it
         _check_checkpoints(told["checkpoint_folder"])
         given["checkpoint_folder"] = told["checkpoint_folder"]
-    joining.run(
-        JoinConfig(
-            url=",".join(urls),
-            token=told["token"],
-            ca=told["ca"],
-            name=checked_name(told["host_name"] or own_name()),
-            address=told["address"] or address_towards(parts.hostname, parts.port or table.PORT),
-            run=None if told["run"] is None else Path(told["run"]),
-            instances=told["instances"],
-            given=given,
-            hold_s=told["hold_s"],
-        )
+    return JoinConfig(
+        url=",".join(urls),
+        token=told["token"],
+        ca=told["ca"],
+        name=checked_name(told["host_name"] or own_name()),
+        address=told["address"] or address_towards(parts.hostname, parts.port or table.PORT),
+        run=None if told["run"] is None else Path(told["run"]),
+        instances=told["instances"],
+        given=given,
+        hold_s=told["hold_s"],
     )
 
 

@@ -19,6 +19,7 @@ from cep.model.topology import NumaNode, Topology
 from driver.cli import app
 from driver.configuration.table import OPTIONS, OTHER_VARIABLES
 from driver.processes.compose import compose_text, for_machine, read_compose
+from driver.processes.joining import LEAVE_S
 from tests.support.paths import ROOT
 
 DOCKER = ROOT / "docker"
@@ -90,7 +91,7 @@ def test_no_role_but_init_is_root_and_none_has_more_than_it_needs() -> None:
     for name, service in own.items():
         assert service["cap_drop"] == ["ALL"], name
         assert (service["user"] == "0:0") == (name == "init"), name
-        assert service["read_only"], name
+        assert service["read_only"] and service["security_opt"] == ["no-new-privileges:true"], name
     assert services()["instance-managers"]["cap_add"] == ["SYS_NICE"]
     assert services()["init"]["network_mode"] == "none"
 
@@ -110,11 +111,39 @@ def test_files_of_several_hosts_are_as_careful_as_that_of_one(file: str) -> None
     document = read_compose((DOCKER / file).read_text())
     for name, service in document["services"].items():
         assert service["cap_drop"] == ["ALL"] and service["read_only"] and "ports" not in service, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
         assert service["network_mode"] == ("none" if name == "init" else "host"), name
         assert (service["user"] == "0:0") == (name == "init"), name
     variables = document["services"].get("gateway", document["services"].get("host"))["environment"]
     known = {variable for option in OPTIONS for variable in option.variables} | OTHER_VARIABLES
     assert not [name for name in variables if name not in known]
+
+
+def test_of_several_hosts_nothing_is_in_the_clear_and_what_leaves_has_time() -> None:
+    first, host = (read_compose((DOCKER / file).read_text())["services"] for file in ("first.yaml", "host.yaml"))
+    for name, service in first.items():
+        told = service["environment"]
+        assert told["CEP_ZOOKEEPER_TLS"] == "true" and "CEP_KEYS" in told, name
+        assert all(each.startswith("https://") for each in told["CEP_URL"].split(",")), name
+    ports = [service["environment"].get("CEP_REST_PORT", "8765") for name, service in first.items() if name.startswith("orchestrator")]
+    assert sorted(ports) == [url.rpartition(":")[2] for url in first["gateway"]["environment"]["CEP_URL"].split(",")]
+    assert int(host["host"]["stop_grace_period"].removesuffix("s")) > LEAVE_S
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "first.yaml"])
+def test_what_needs_zookeeper_waits_until_it_answers(file: str) -> None:
+    document = read_compose((DOCKER / file).read_text())["services"]
+    for name in ("orchestrator-1", "orchestrator-2", "metric-server", "gateway", "instance-managers"):
+        assert document[name]["depends_on"]["zookeeper"] == {"condition": "service_healthy"}, name
+        assert document[name]["depends_on"]["init"] == {"condition": "service_completed_successfully"}, name
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "first.yaml", "host.yaml"])
+def test_what_runs_queries_keeps_its_kernels_and_writes_no_files_that_it_reads(file: str) -> None:
+    document = read_compose((DOCKER / file).read_text())["services"]
+    volumes = document.get("instance-managers", document.get("host"))["volumes"]
+    assert "cache:/var/cache/cep" in volumes
+    assert [each.rpartition(":")[2] for each in volumes if "/var/lib/cep/data" in each or "/etc/cep" in each] in (["ro"], ["ro", "ro"])
 
 
 def test_what_is_only_read_is_mounted_read_only() -> None:

@@ -47,7 +47,7 @@ def test_a_line_says_who_what_from_where_when_and_what_came_of_it(tmp_path: Path
     }  # fmt: skip
     assert (delete["about"], delete["status"], delete["error"], delete["detail"]) == ("other", 403, "Forbidden", "no")
     [file] = (tmp_path / "audit").iterdir()
-    assert file.name == "host-8765.jsonl" and file.stat().st_mode & 0o777 == 0o600
+    assert file.name == "host-8765.jsonl" and file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_of_many_things_each_has_a_line(tmp_path: Path) -> None:
@@ -63,9 +63,10 @@ def test_what_a_client_says_makes_no_line_long(tmp_path: Path) -> None:
     written = log(tmp_path)
     written.note(ACCESS, request("x" * 10_000, "a=" + "y" * 10_000), "stop", 422, QueryError("z" * 10_000))
     written.note(ACCESS, request('q"\n{"at": "9999'), "stop", 200, None)
+    written.note_wrong_token("10.0.0.9", "/" + "x" * 10_000)
     written.close()
-    long, odd = last_lines(str(tmp_path), 10)
-    assert len(json.dumps(long)) < 2000 and odd["about"] == 'q"\n{"at": "9999'
+    long, odd, wrong = last_lines(str(tmp_path), 10)
+    assert len(json.dumps(long)) < 2000 and odd["about"] == 'q"\n{"at": "9999' and len(json.dumps(wrong)) < 1000
 
 
 def test_wrong_tokens_of_an_address_have_a_line_a_minute_and_of_all_one_a_second() -> None:

@@ -46,8 +46,8 @@ expected-statuses = ["2xx", "3xx", "4xx", "503", "507"]
 
 @pytest.mark.long
 @pytest.mark.timeout(4 * 3600)
-def test_ten_thousand_requests_find_nothing(tmp_path: Path) -> None:
-    """No status that is not declared, no 5xx but 503 and 507, nothing that takes a minute."""
+def test_ten_thousand_requests_find_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No status that is not declared, no 5xx but 503 and 507, nothing that takes a minute. Some fifteen minutes."""
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     with LocalCluster(instances=1, data=[tmp_path], token=TOKEN, numa=False) as cluster:
         cluster.deploy(QUERY_EXAMPLE)
@@ -58,4 +58,6 @@ def test_ten_thousand_requests_find_nothing(tmp_path: Path) -> None:
         found = re.search(r"([\d,]+) generated", ran.stdout)
         assert ran.returncode == 0, ran.stdout[-20_000:]
         assert found is not None and int(found[1].replace(",", "")) > REQUESTS
+        with capsys.disabled():
+            print(f"\n{found[1]} requests", flush=True)
         assert cluster.queries()
