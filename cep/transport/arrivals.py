@@ -40,24 +40,27 @@ class Arrivals:
         """Is there something that `next` gives out, or may?"""
         return self._messages is not None or bool(self._packets) or bool(self._broken)
 
-    @property
-    def is_between(self) -> bool:
-        """Is no packet half taken?"""
-        return self._messages is None
+    def rest(self) -> Message | None:
+        """The next message of the packet that is half taken; None: none is, or it has no more."""
+        if self._messages is None:
+            return None
+        assert self.of is not None
+        try:
+            if (message := next(self._messages, None)) is not None:
+                return message
+        except Exception as error:  # whatever it is of, only this link is harmed
+            self._messages = None
+            self._spoilt(self.of, f"{type(error).__name__}: {error}")
+            return None
+        self._messages = None
+        self._taken(self.of, self._size)
+        return None
 
     def next(self) -> Message | None:
         """None: there is none. Raises LinkBroken."""
         while self._messages is not None or self._begin():
-            assert self._messages is not None and self.of is not None
-            try:
-                if (message := next(self._messages, None)) is not None:
-                    return message
-            except Exception as error:  # whatever it is of, only this link is harmed
-                self._messages = None
-                self._spoilt(self.of, f"{type(error).__name__}: {error}")
-                continue
-            self._messages = None
-            self._taken(self.of, self._size)
+            if (message := self.rest()) is not None:
+                return message
         if self._broken:
             raise self._broken.popleft()
         return None

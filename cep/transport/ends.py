@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from cep.errors import ProtocolError
@@ -13,7 +13,7 @@ from cep.transport.coalescing import Coalescer
 from cep.transport.connections import Message
 from cep.transport.frames import Frame
 from cep.transport.keyring import Speaker
-from cep.transport.link import Link
+from cep.transport.link import Link, Packet
 from cep.transport.packets import Gatherer, Unpacker, size_of
 from cep.transport.wire import Header
 
@@ -43,13 +43,16 @@ class LinkEnd(ABC):
         self.cut_ns = 0  # when messages became a packet last
         self._gatherer, self._unpacker = Gatherer(), Unpacker(coalescers)
 
-    def add(self, header: Header, body: Any, now: float) -> None:
-        for packet in self._gatherer.add(header, body):
-            self.link.send(packet, now)
+    def add(self, header: Header, body: Any, now_ns: int) -> None:
+        if packets := self._gatherer.add(header, body):
+            self._send(packets, now_ns)
 
-    def add_whole(self, messages: bytes, now: float) -> None:
-        for packet in self._gatherer.add_whole(messages):
-            self.link.send(packet, now)
+    def add_whole(self, messages: bytes, now_ns: int) -> None:
+        self._send(self._gatherer.add_whole(messages), now_ns)
+
+    def _send(self, packets: Sequence[Packet], now_ns: int) -> None:
+        for packet in packets:
+            self.link.send(packet, now_ns / 1e9)
 
     def cut(self, now: float) -> None:
         """What is gathered becomes a packet."""

@@ -95,8 +95,9 @@ class LinkSockets:
                 self.local.send(way, header, body)
             elif way is not None:
                 now_ns = time.monotonic_ns()
-                way.add(header, body, now_ns / 1e9)
-                self._added(way, now_ns)
+                way.add(header, body, now_ns)
+                if way not in self._gathering or way.link.out or now_ns - way.cut_ns >= GATHER_NS:
+                    self._added(way, now_ns)
 
     def relay(self, endpoint: str, messages: memoryview) -> None:
         """See `LocalSockets.relay`."""
@@ -106,7 +107,7 @@ class LinkSockets:
                 self.local.relay(way, messages)
             elif way is not None:
                 now_ns = time.monotonic_ns()
-                way.add_whole(bytes(messages), now_ns / 1e9)
+                way.add_whole(bytes(messages), now_ns)
                 self._added(way, now_ns)
 
     def _way(self, endpoint: str) -> str | LinkEnd | None:
@@ -181,9 +182,11 @@ class LinkSockets:
     def receive(self, look: bool = True) -> Message | None:
         if look and self._gathering:
             self._leave_gathered()
+        if (message := self._arrivals.rest()) is not None:  # a packet is taken whole before anything else
+            return message
         if look and not self.at_hand:
             self._turn(0)
-        if self._local_next and self._arrivals.is_between and self.local.at_hand:
+        if self._local_next and self.local.at_hand:
             return self._receive_local()
         if (message := self._arrivals.next()) is not None:
             of = self._arrivals.of

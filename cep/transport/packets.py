@@ -6,7 +6,7 @@ says so, and those parts follow in order. One too large for a packet goes on in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cep.errors import ProtocolError
@@ -21,6 +21,7 @@ LOT_BYTES = 256 << 10  # that a packet gathers
 PART_BYTES = 4 << 20  # of one body in one packet
 OVERHEAD_BYTES = 256  # that a packet counts for besides what it holds
 _APART = 1 << 63
+_NONE: tuple[Packet, ...] = ()
 
 
 def size_of(parts: list[Any]) -> int:
@@ -36,7 +37,7 @@ class Gatherer:
         self._apart: list[memoryview] = []
         self.size = 0
 
-    def add(self, header: Header, body: Any) -> list[Packet]:
+    def add(self, header: Header, body: Any) -> Sequence[Packet]:
         """The packets that are whole by it."""
         size = 0 if body is None else len(body)
         self.size += SIZED_BYTES + size
@@ -46,7 +47,7 @@ class Gatherer:
         self._pieces.append(wire.pack_sized(size, header))
         if size:
             self._pieces.append(body)
-        return self.cut() if self.size >= LOT_BYTES else []
+        return self.cut() if self.size >= LOT_BYTES else _NONE
 
     def add_whole(self, messages: bytes) -> list[Packet]:
         """Messages that lie behind each other, sizes and headers with them."""
@@ -88,7 +89,7 @@ class Unpacker:
             yield from self._go_on(parts)
             return
         found = memoryview(parts[0])
-        at, end, used = 0, len(found), 1
+        at, end, used, before = 0, len(found), 1, -1
         coalescers = self._coalescers
         while end - at >= SIZED_BYTES:
             begin = at + SIZED_BYTES
@@ -100,6 +101,9 @@ class Unpacker:
                     yield joined, body
                 else:
                     yield header, bytes(found[begin:at]) if size else b""
+                    if size == before and header.channel not in coalescers:
+                        at = yield from wire.unpack_alike(found, at, header.channel, size)
+                    before = size
             else:
                 at, used = begin, used + 1
                 yield from self._apart(header, size, parts[used - 1 : used], begin == end and used == len(parts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -47,10 +47,12 @@ _HEADER = struct.Struct("<BB6xQQI4xQqqqqQ")
 HEADER_BYTES = _HEADER.size
 _SIZED = struct.Struct("<QBB6xQQI4xQqqqqQ")  # the length of the body before it, as messages lie behind each other
 SIZED_BYTES = _SIZED.size
+_CHANNEL_FIELD = 3  # of it
 COUNT_BITS = 62  # of sequence and record, so that sums of them fit a machine word
 
 BATCH, WATERMARK, IDLE, BARRIER, END, STOP, FAIL, STATE, SWITCH = range(1, 10)
 CREDIT, OPEN, OPENED, CLOSE, CLOSED, BEAT, SUBSCRIBE, SUBSCRIBED, UNSUBSCRIBE, REPORT, REDIRECT, UNKNOWN, COVERED, ACK = range(16, 30)
+_new = tuple.__new__  # `Header._make` is a function around it
 _KINDS = frozenset(range(1, 10)) | frozenset(range(16, 30))
 _KIND_OF: dict[type, int] = {
     Batch: BATCH,
@@ -98,7 +100,7 @@ class Header(NamedTuple):
     record: int = 0  # on a published batch: the number of its first row in its partition
 
     def pack(self) -> bytes:
-        return _HEADER.pack(VERSION, *self)
+        return _HEADER.pack(*((VERSION,) + self))  # noqa: RUF005  # a tuple is handed on as it is: half the time
 
 
 def unpack(frame: bytes | memoryview) -> Header:
@@ -110,11 +112,12 @@ def unpack(frame: bytes | memoryview) -> Header:
 
 def unpack_from(frame: bytes | memoryview, at: int) -> Header:
     """The same of the bytes from `at` on, of which there are enough."""
-    version, *fields = _HEADER.unpack_from(frame, at)
-    return _checked(version, Header._make(fields))
+    found = _HEADER.unpack_from(frame, at)
+    return _header_of(found[0], found[1:])
 
 
-def _checked(version: int, header: Header) -> Header:
+def _header_of(version: int, fields: tuple[Any, ...]) -> Header:
+    header: Header = _new(Header, fields)
     if version != VERSION or header.kind not in _KINDS:
         raise ProtocolError(f"message header: expected version {VERSION} and a known kind, got version {version}, kind {header.kind}")
     if (header.sequence | header.record) >> COUNT_BITS:
@@ -124,13 +127,30 @@ def _checked(version: int, header: Header) -> Header:
 
 def pack_sized(size: int, header: Header) -> bytes:
     """How long the body is, and the header."""
-    return _SIZED.pack(size, VERSION, *header)
+    return _SIZED.pack(*((size, VERSION) + header))  # noqa: RUF005  # as in `Header.pack`
 
 
 def unpack_sized_from(frame: bytes | memoryview, at: int) -> tuple[int, Header]:
     """The same of the bytes from `at` on, of which there are enough. Raises ProtocolError."""
-    size, version, *fields = _SIZED.unpack_from(frame, at)
-    return size, _checked(version, Header._make(fields))
+    found = _SIZED.unpack_from(frame, at)
+    return found[0], _header_of(found[1], found[2:])
+
+
+def unpack_alike(frame: memoryview, at: int, channel: int, size: int) -> Generator[tuple[Header, bytes], None, int]:
+    """The messages from `at` on that are of that channel, and whose bodies have `size` bytes, up to the first that is not; its result is
+    where they end. A loop in C finds them, so that a small message costs less than its header alone. Raises ProtocolError."""
+    layout = _alike(size)
+    for found in layout.iter_unpack(frame[at : len(frame) - (len(frame) - at) % layout.size]):
+        if found[0] != size or found[_CHANNEL_FIELD] != channel:
+            break
+        at += layout.size
+        yield _header_of(found[1], found[2:-1]), found[-1]
+    return at
+
+
+@lru_cache(maxsize=256)
+def _alike(size: int) -> struct.Struct:
+    return struct.Struct(f"{_SIZED.format}{size}s")
 
 
 def stream_id(name: str) -> int:
