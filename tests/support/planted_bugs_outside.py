@@ -7,6 +7,7 @@ They are about rules over two of something (keep times, lots, quotas, documents,
 from __future__ import annotations
 
 from tests.support.planted_bugs import Bug
+from tests.support.planted_bugs_hosts import HOST_BUGS
 
 _STATE, _BALANCE, _CLIENTS = "orchestrator/state", "orchestrator/balance", "driver/streams"
 _CLUSTER_STATE = "orchestrator/state/test_cluster_state.py"
@@ -50,6 +51,7 @@ _SUBSCRIPTION = "driver/streams/subscription_core.py"
 _PATTERNS, _SEMANTICS = "cep/dataflow/patterns/test_pattern.py", "project/test_semantics.py"
 
 OUTSIDE_BUGS = (
+    *HOST_BUGS,
     # the door
     Bug(
         "who may publish one stream may publish all",
@@ -232,8 +234,8 @@ OUTSIDE_BUGS = (
     Bug(
         "one query after the other fails before the first is gone",
         "instance_manager/memory.py",
-        "each.instance.query == self._ending for",
-        "each.instance.query == '' for",
+        "each.instance.query == self._ending and each.instance.done for",
+        "each.instance.query == '' and each.instance.done for",
         (_MEMORY,),
     ),
     Bug(

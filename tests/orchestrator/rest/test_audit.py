@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import Request
+from fastapi import FastAPI, Request, Response
 
 from cep.errors import Forbidden, QueryError
 from cep.service.access import Access, Role
@@ -17,7 +19,10 @@ from cep.service.token_file import add_token
 from cep.world.clock import SystemClock
 from orchestrator.rest import audit
 from orchestrator.rest.audit import AuditLog, WrongTokens, about, last_lines
+from orchestrator.rest.bodies import _audited
+from orchestrator.rest.guard import SCOPE
 from orchestrator.rest.models import QUERY_EXAMPLE
+from orchestrator.rest.roles import ROUTES
 from tests.orchestrator.rest.test_app import Server
 from tests.support.control_plane import Keeper, cluster
 from tests.support.waiting import until
@@ -134,9 +139,50 @@ def test_two_orchestrators_with_one_home(tmp_path: Path) -> None:
     one.close()
     other.note(ACCESS, request("2"), "stop", 200, None)
     other.close()
-    (tmp_path / "audit" / "a-1.jsonl").open("a").write('{"half a line')
+    (tmp_path / "audit" / "a-1.jsonl").open("a").write('5\n{"about": "no time"}\n{"at": 9}\n{"half a line')
     assert [line["about"] for line in last_lines(str(tmp_path), 10)] == ["1", "2"]
     assert last_lines(str(tmp_path / "nowhere"), 10) == []
+
+
+def test_lines_of_one_moment_are_in_the_order_of_their_files(tmp_path: Path) -> None:
+    (tmp_path / "audit").mkdir()
+    for name, subject in (("a-1.jsonl", "newest"), ("a-1.jsonl.1", "newer"), ("a-1.jsonl.2", "oldest")):
+        (tmp_path / "audit" / name).write_text(json.dumps({"at": "2026-01-01T00:00:00.000000+00:00", "about": subject}) + "\n")
+    assert [line["about"] for line in last_lines(str(tmp_path), 10)] == ["oldest", "newer", "newest"]
+
+
+def test_of_a_long_file_only_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_TAIL_BYTES", 1000)
+    written = log(tmp_path)
+    for i in range(50):
+        written.note(ACCESS, request(str(i)), "stop", 200, None)
+    written.close()
+    found = [int(line["about"]) for line in last_lines(str(tmp_path), 50)]
+    assert found == list(range(50 - len(found), 50)) and 3 <= len(found) < 10
+
+
+def test_what_its_client_has_left_is_noted_as_such(tmp_path: Path) -> None:
+    """Nothing is known of what came of it."""
+
+    async def gone(request: Request) -> Response:
+        raise asyncio.CancelledError
+
+    written, app = log(tmp_path), FastAPI()
+    app.state.api = SimpleNamespace(audit=written)
+    asked = Request({**request().scope, "app": app, SCOPE: ACCESS})
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(_audited(asked, ROUTES["POST", "/queries/{name}/stop"], gone, False))
+    written.close()
+    assert [(line["about"], line["action"], line["status"]) for line in last_lines(str(tmp_path), 10)] == [("q", "stop", 499)]
+
+
+def test_a_standby_notes_nothing_for_the_leader_is_asked_next(zookeeper: Keeper, tmp_path: Path) -> None:
+    with cluster(zookeeper.fresh(), tmp_path, 0, rest_port=0) as running:
+        server = Server(running.add_service(), running.config)
+        with server.client() as client:
+            assert client.post("/queries/q/stop").status_code == 503
+        server.close()
+    assert last_lines(str(tmp_path), 10) == []
 
 
 @pytest.fixture
