@@ -157,6 +157,19 @@ def _operator(name: str, what: str, reference: str, *arguments: str, files: str 
     )
 
 
+def _pattern(question: str, bar: float, what: str) -> Row:
+    return Row(
+        name=f"pattern-{question}",
+        what=what,
+        reference=program("pattern", question, "4000000"),
+        ours=module("pattern", question, "--records", "4000000"),
+        bars=(Bar(_CPU, ">=", bar, "CPU second of conditions, groups and loop, rows in memory; C has a ring of all starts for each key"),),
+        equal="sum",
+        turns=_SHORT,
+        beside={"ours, each way of each start by itself": module("pattern", question, "--records", "400000", "--ways")},
+    )
+
+
 def _skew(shape: str, s: str, instances: int) -> Row:
     shares = "the thesis's shares (51.3, 19.7, 6.6, 22.4 %)" if shape == "thesis" else f"zipf {s} over 100 k keys"
     options = ("--shape", shape, "--s", s, "--instances", str(instances))
@@ -290,6 +303,8 @@ TABLE: tuple[Row, ...] = (
         equal="sum",
         turns=_SHORT,
     ),
+    _pattern("together", 0.5, "an a, then a b, then a c, of one key, within 0.1 s: starts that await the same go on together"),
+    _pattern("apart", 0.2, "an a, then a b of more than twice its value, within 0.1 s: each way of each start goes on by itself"),
     _operator(
         "interval-join",
         "each bid with the updates of its auction at most ten seconds before or after it",

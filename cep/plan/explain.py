@@ -49,7 +49,14 @@ def _automata(plan: PhysicalPlan) -> Iterator[tuple[str, Iterator[str]]]:
     """Of each pattern where a way may go on from each place, the preferred first."""
     for operator in plan.query.operators:
         if isinstance(operator, PatternWays):
-            yield f"automaton of {operator.pattern_name}; ■ is a match", iter(operator.automaton.text.splitlines())
+            yield f"automaton of {operator.pattern_name}; ■ is a match", iter([*operator.automaton.text.splitlines(), _together(operator)])
+
+
+def _together(operator: PatternWays) -> str:
+    """How its starts are kept."""
+    if isinstance(operator.outlooks, str):
+        return f"each way of each start goes on by itself: {operator.outlooks}"
+    return f"starts that await the same go on together, in {len(operator.outlooks.moves):,} kinds"
 
 
 def _recovery(plan: PhysicalPlan) -> Iterator[str]:

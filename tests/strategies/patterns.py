@@ -21,17 +21,18 @@ _SPANS = st.sampled_from((1, 2, 3, 5, 8))
 
 
 @st.composite
-def parts(draw: DrawFn, names: Sequence[str], bys: Sequence[str], depth: int = 2) -> PatternPart:
-    """A part of a pattern; it may be one that is refused."""
+def parts(draw: DrawFn, names: Sequence[str], bys: Sequence[str], depth: int = 2, timed: bool = True) -> PatternPart:
+    """A part of a pattern; it may be one that is refused. `timed`: with gaps, and what may not come at the end."""
     kind = draw(st.sampled_from(("seq", "seq", "repeat", "any_of", "all_of", "var")[: 6 if depth < 2 else 5] if depth else ("var",)))
-    inner = parts(names, bys, depth - 1)
+    inner = parts(names, bys, depth - 1, timed)
+    gaps = st.none() | st.none() | _SPANS if timed else st.none()
     match kind:
         case "seq":
-            return Seq(tuple(draw(_items(inner, names))), draw(st.sampled_from(bys)), draw(st.none() | st.none() | _SPANS))
+            return Seq(tuple(draw(_items(inner, names, timed))), draw(st.sampled_from(bys)), draw(gaps))
         case "repeat":
             least = draw(st.sampled_from((1, 1, 0, 2)))
             most = draw(st.none() | st.integers(max(least, 1), 2))
-            return Repeat(draw(inner), least, most, draw(st.booleans()), draw(st.sampled_from(bys)), draw(st.none() | st.none() | _SPANS))
+            return Repeat(draw(inner), least, most, draw(st.booleans()), draw(st.sampled_from(bys)), draw(gaps))
         case "any_of":
             return AnyOf(tuple(draw(st.lists(inner, min_size=2, max_size=2))))
         case "all_of":
@@ -50,14 +51,14 @@ def short_parts(draw: DrawFn, names: Sequence[str], bys: Sequence[str]) -> Patte
 
 
 @st.composite
-def _items(draw: DrawFn, inner: SearchStrategy[PatternPart], names: Sequence[str]) -> list[PatternPart]:
-    """Parts, and now and then a negation between two, or at the end."""
+def _items(draw: DrawFn, inner: SearchStrategy[PatternPart], names: Sequence[str], timed: bool) -> list[PatternPart]:
+    """Parts, and now and then a negation between two, or, `timed`, at the end."""
     items: list[PatternPart] = [draw(inner)]
     for _ in range(draw(st.integers(1, 2))):
         if draw(st.integers(0, 3)) == 0:
             items.append(Not(draw(st.sampled_from(names)), draw(st.booleans())))
         items.append(draw(inner))
-    if draw(st.integers(0, 4)) == 0:
+    if timed and draw(st.integers(0, 4)) == 0:
         items.append(
             draw(st.builds(Not, st.sampled_from(names), st.just(False), _SPANS) | st.builds(Not, st.sampled_from(names), st.just(True)))
         )
@@ -112,20 +113,22 @@ def patterns(
     by: Sequence[str],
     alone: SearchStrategy[Expr] | None = None,
     short: bool = False,
+    together: bool = False,
 ) -> Pattern:
-    """Over `inputs`, which have all columns of `schema`; `alone`: conditions over the row; `short`: see `short_parts`."""
-    matches = draw(st.sampled_from(("first", "first", "all")))
+    """Over `inputs`, which have all columns of `schema`; `alone`: conditions over the row; `short`: see `short_parts`; `together`:
+    mostly one whose starts go on together."""
+    matches = "first" if together else draw(st.sampled_from(("first", "first", "all")))
     bys = ("then", "next", "any") if matches == "all" and not short else ("then", "next")
     names = NAMES[: draw(st.integers(2, 3))]
-    part = draw(short_parts(names, bys) if short else parts(names, bys))
+    part = draw(short_parts(names, bys) if short else parts(names, bys, timed=not together))
     written = list(dict.fromkeys(each.name for each, _ in walk(part) if isinstance(each, Var | Not)))
     takers = list(dict.fromkeys(each.name for each, _ in walk(part) if isinstance(each, Var))) or [names[0]]
     within = draw(_SPANS) if matches == "all" else draw(st.none() | _SPANS)
     ttl = draw(st.none() | _SPANS)
     every = conditions(schema) if alone is None else alone
+    conditioned = (lambda each: every) if together else (lambda each: conditions_over(schema, each, takers, every))
     define = tuple(
-        (each, Definition(draw(conditions_over(schema, each, takers, every)), draw(st.sampled_from(inputs)) if len(inputs) > 1 else None))
-        for each in written
+        (each, Definition(draw(conditioned(each)), draw(st.sampled_from(inputs)) if len(inputs) > 1 else None)) for each in written
     )
     measures = tuple((f"{name}_{i}", draw(_measures(schema, takers))) for i in range(draw(st.integers(1, 3))))
     after = "past_last"
@@ -133,7 +136,8 @@ def patterns(
         after = draw(st.sampled_from(("past_last", "to_next", f"to_first {takers[-1]}", f"to_last {takers[-1]}")))
     rows = draw(st.sampled_from(("one", "one", "all")))
     timed_out = matches == "first" and draw(st.booleans())
-    return _made(name, tuple(inputs), define, part, tuple(by), within, ttl, matches, after, measures, rows, timed_out, draw(st.booleans()))
+    unmatched = not together and draw(st.booleans())
+    return _made(name, tuple(inputs), define, part, tuple(by), within, ttl, matches, after, measures, rows, timed_out, unmatched)
 
 
 def _made(name: str, inputs: tuple[str, ...], define: tuple[tuple[str, Definition], ...], part: PatternPart, *rest: object) -> Pattern:

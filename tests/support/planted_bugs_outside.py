@@ -49,6 +49,7 @@ _KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recov
 _SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 _PATTERNS, _SEMANTICS = "cep/dataflow/patterns/test_pattern.py", "project/test_semantics.py"
+_COHORTS, _OUTLOOKS = "cep/dataflow/patterns/test_cohorts.py", "cep/model/patterns/outlooks.py"
 
 OUTSIDE_BUGS = (
     *HOST_BUGS,
@@ -1406,6 +1407,69 @@ OUTSIDE_BUGS = (
         "if registers[one * width + k] != registers[other * width + k]:",
         "if registers[one * width + k] != registers[one * width + k]:",
         (_PATTERNS,),
+    ),
+    Bug(
+        "starts that go on together skip a row that another way with their rows takes",
+        _OUTLOOKS,
+        "way.passed or hit, way.broken",
+        "way.passed, way.broken",
+        (_COHORTS,),
+    ),
+    Bug(
+        "starts that go on together forget a row that they forbid",
+        _OUTLOOKS,
+        "broken |= edge.forbids & bits",
+        "broken |= 0 * bits",
+        (_COHORTS,),
+    ),
+    Bug(
+        "of ways of an outlook that go on alike the last one stays",
+        _OUTLOOKS,
+        "ways = [way for way in ways if way.chain != chain]",
+        "ways = [way for way in ways if way.chain != rival]",
+        (_COHORTS,),
+    ),
+    Bug(
+        "the row by which a cohort comes to the one before is in no match",
+        "cep/kernels/patterns/cohorts.py",
+        "_step_up(tables, cohort, last, row, seq, move)",
+        "_step_up(tables, cohort, last, row, seq, ALONG)",
+        (_COHORTS,),
+    ),
+    Bug(
+        "behind a match the start goes too at which it is to go on",
+        "cep/kernels/patterns/cohorts.py",
+        "START_SEQ] >= resume:",
+        "START_SEQ] > resume:",
+        (_COHORTS,),
+    ),
+    Bug(
+        "a start of a cohort timed out though a match used its row",
+        "cep/kernels/patterns/cohorts.py",
+        "starts[other, START_USED] = 1",
+        "starts[other, START_USED] = 0",
+        (_COHORTS,),
+    ),
+    Bug(
+        "matches that are decided at different times count as decided together",
+        "cep/kernels/patterns/ways.py",
+        "desk[TOLD_GROUP] == group and desk[TOLD_AT] == now and",
+        "desk[TOLD_GROUP] == group and",
+        (_COHORTS,),
+    ),
+    Bug(
+        "stages of groups that were numbered anew are of others",
+        "cep/compile/patterns/cohorts.py",
+        "= numbers[self.stages[used, cohort_places.STAGE_GROUP]]",
+        "= self.stages[used, cohort_places.STAGE_GROUP]",
+        (_COHORTS,),
+    ),
+    Bug(
+        "rows of restored stages are others",
+        "cep/dataflow/patterns/cohorts_snapshot.py",
+        "= rows(table[~top, cohort_places.STEP_ROW])",
+        "= rows(table[~top, cohort_places.STEP_ROW])[::-1]",
+        (_COHORTS,),
     ),
     Bug(
         "what is written into a sealed segment counts for who writes it",

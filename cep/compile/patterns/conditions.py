@@ -24,8 +24,6 @@ from cep.compile.patterns.registers import WayRegisters
 from cep.compile.stateful_lowering import StateLowering
 from cep.kernels.jit import Kernel, generate, warm
 from cep.kernels.machine.addresses import NOT_CALLED, Callee
-from cep.kernels.patterns.loop import advance
-from cep.kernels.patterns.ways import let_pass
 from cep.model.expr import Binary, Call, ColumnRef, Expr, Literal, PrevRef
 from cep.model.expr_functions import when
 from cep.model.operators import Map, PatternWays
@@ -168,7 +166,8 @@ def _loop(operator: PatternWays, schema: Schema, name: str) -> WaysLoop:
             source.add_taking(number, variable, coded)
     text = source.text()
     judge: Kernel | None = generate(text, "judge").judge if text else None
-    warm(*([] if judge is None else [judge]), advance, let_pass)
+    if judge is not None:
+        warm(judge)
     judging = Judging(judge, source.dtypes, tuple(source.literals), _bits_of(source.conditions), _bits_of(source.takings))
     return WaysLoop(judging, chain, lowering.codes, tuple(lowering.texts), tuple(source.inputs), registers)
 

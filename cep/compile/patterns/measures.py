@@ -9,7 +9,7 @@ import numpy as np
 from cep.compile.aggregate.results import GroupFailure
 from cep.compile.aggregate.spec import AggregateSpec
 from cep.compile.aggregate.window_state import WindowState
-from cep.compile.patterns.ways import Emitted
+from cep.compile.patterns.groups import Emitted
 from cep.elements import Batch
 from cep.kernels.columns import Column, Columns, concatenated_columns, nulls
 from cep.model.expr import RowRef

@@ -7,11 +7,11 @@ timed out and row in no match, and the rows of each.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from cep.compile.patterns.conditions import WaysLoop
+from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters_of
 from cep.errors import StateLimitExceeded
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import Callee
@@ -21,50 +21,32 @@ from cep.kernels.patterns.loop import advance
 from cep.kernels.patterns.ways import let_pass, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
 from cep.model.operators import PatternWays
-from cep.model.operators.pattern_ways import DROP_OLDEST
 from cep.model.patterns.automaton import COMPLETE, Automaton
-from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 from cep.model.patterns.parts import BYS
 
-#: Lines that a table has at first.
-ROOM = 64
 _GROUPS, _STARTS, _WAYS, _NODES, _WAITING, _EMITTED, _HEAP = range(7)
 _NO_LINES = np.empty((0, places.EMITTED_WORDS), np.int64)
 
 
-@dataclass(frozen=True)
-class Emitted:
-    """`lines`: by `cep.kernels.patterns.places`, int64[n, EMITTED_WORDS]; `rows`: (which of them, number, variable, number in its group) of
-    the rows of each, in order, int64[m, 4]."""
-
-    lines: np.ndarray
-    rows: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.lines)
-
-
-class Ways:
+class Ways(PatternGroups):
     """`loop` over rows, for groups by number."""
+
+    fresh, desk_words = places.FRESH_GROUP, places.DESK_WORDS
 
     def __init__(self, operator: PatternWays, loop: WaysLoop) -> None:
         self.operator, self.loop = operator, loop
         self.automaton = _arrays(operator, loop)
         self.sums = np.array(loop.registers.sums, np.int64)
-        self.clear()
-        warm(*KERNELS, watch_groups)
+        super().__init__()
+        warm(advance, let_pass, *KERNELS, watch_groups)
 
     def clear(self) -> None:
-        """Forgets all groups; what was dropped stays counted."""
-        self.groups = np.empty((0, places.GROUP_WORDS), np.int64)
+        super().clear()
         self.starts = np.empty((ROOM, places.START_WORDS), np.int64)
         self.ways = np.empty((ROOM, places.WAY_WORDS), np.int64)
         self.nodes = np.empty((ROOM, places.NODE_WORDS), np.int64)
         self.waiting = np.empty((ROOM, places.WAITING_WORDS), np.int64)
-        self.emitted = np.empty((ROOM, places.EMITTED_WORDS), np.int64)
-        self.heap = np.empty((ROOM, 2), np.int64)
         self.takes = np.empty(ROOM, np.uint8)
-        self.desk = np.zeros(places.DESK_WORDS, np.int64)
         self.desk[[places.FREE_STARTS, places.FREE_WAYS, places.FREE_NODES, places.FREE_WAITING]] = places.NONE
         self.desk[places.USED_WAYS] = 1  # way 0 is for trying
         self.whole = np.zeros(POOL_WORDS, np.int64)
@@ -84,23 +66,6 @@ class Ways:
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.ways, self.nodes, self.waiting, self.desk, self.emitted, self.heap)
 
-    @property
-    def next_due(self) -> int | None:
-        """The event time whose passing decides something next; None: there is none."""
-        return int(self.heap[0, 0]) if self.desk[places.HEAP] else None
-
-    @property
-    def dropped(self) -> int:
-        """Open starts that were dropped, since their groups had too many."""
-        return int(self.desk[places.DROPPED])
-
-    def has_groups(self, count: int) -> None:
-        """There are so many groups."""
-        before = len(self.groups)
-        if count > before:
-            self.groups = _longer(self.groups, max(ROOM, 2 * count))
-            self.groups[before:] = places.FRESH_GROUP
-
     # Rows and time
 
     def take(
@@ -111,7 +76,7 @@ class Ways:
 
         Raises StateLimitExceeded: a group has more open starts than it may have.
         """
-        self.desk[places.AT_ROW], self.desk[places.OVERFULL] = 0, places.NONE
+        self.begin()
         while True:
             called = self._called(now, arguments)
             conditions = (bits, self.registers, self.pool, self.sums, called.function, called.arrays)
@@ -130,19 +95,13 @@ class Ways:
         return self.loop.judging.called(own, columns)
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
-        """Time passes until right before `before`; `FAR`: for ever."""
+        self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
             wanted = let_pass(*self.tables, *self.automaton, before)
             if wanted and not self.desk[places.EMITTED]:
                 self.emitted = np.empty((2 * wanted, places.EMITTED_WORDS), np.int64)
                 continue
             yield self._collected()
-
-    def end(self) -> Iterator[Emitted | None]:
-        """The end of event time: also what waits for no time is decided."""
-        for group in np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR)).tolist():
-            self._watch(group, places.OVER)
-        yield from self.pass_time(places.FAR)
 
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
@@ -158,25 +117,14 @@ class Ways:
         self.desk[used] += count
         return first
 
-    def _watch(self, group: int, due: int) -> None:
-        self._fit("heap", int(self.desk[places.HEAP]) + 1)
-        self.groups[group, places.DUE] = due
-        at = int(self.desk[places.HEAP])
-        self.desk[places.HEAP] += 1
-        while at > 0 and self.heap[(at - 1) // 2, 0] > due:
-            self.heap[at] = self.heap[(at - 1) // 2]
-            at = (at - 1) // 2
-        self.heap[at] = due, group
-
     def _collected(self) -> Emitted | None:
         """What was emitted, which is forgotten here."""
         n = int(self.desk[places.EMITTED])
         if not n:
             return None
-        lines = self.emitted[:n].copy()
+        lines = self._lines_out()
         rows = np.empty((count_rows(self.nodes, lines, np.empty(n, np.int64)), 4), np.int64)
         take_rows_of(self.nodes, self.desk, lines, rows)
-        self.desk[places.EMITTED] = 0
         return Emitted(lines, rows)
 
     def _make_room(self) -> None:
@@ -193,11 +141,6 @@ class Ways:
         self._fit("emitted", int(desk[places.EMITTED]) + wanted)
         if len(self.takes) <= wanted:
             self.takes = np.empty(2 * wanted, np.uint8)
-
-    def _fit(self, name: str, lines: int) -> None:
-        table = getattr(self, name)
-        if len(table) <= lines:
-            setattr(self, name, _longer(table, 2 * lines))
 
     def _extend_registers(self, ways: int) -> None:
         registers, pool = self.registers, self.pool
@@ -225,28 +168,14 @@ class Ways:
             rows[known] = numbers[rows[known]]
 
     def idle_groups(self, groups: int) -> np.ndarray:
-        """bool[groups]: which of them have nothing open, so that they may begin anew with whatever comes."""
-        idle: np.ndarray = (self.groups[:groups, places.HEAD] < 0) & (self.groups[:groups, places.WAITING_FIRST] < 0)
+        idle: np.ndarray = super().idle_groups(groups) & (self.groups[:groups, places.WAITING_FIRST] < 0)
         return idle
 
-    def keep_groups(self, kept: np.ndarray) -> None:
-        """Groups `kept`, int64[m] ascending, are 0 to m - 1 from now on; the others have nothing open."""
-        numbers = np.full(len(self.groups), places.NONE)
-        numbers[kept] = np.arange(len(kept))
-        self.groups = self.groups[kept]
+    def keep_groups(self, kept: np.ndarray) -> np.ndarray:
+        numbers = super().keep_groups(kept)
         used = self.starts[: self.desk[places.USED_STARTS], places.GROUP]
         used[used >= 0] = numbers[used[used >= 0]]
-        self.heap = np.empty((max(ROOM, len(kept)), 2), np.int64)
-        self.desk[places.HEAP] = 0
-        due = self.groups[:, places.DUE]
-        for group in np.flatnonzero(due != places.FAR).tolist():
-            self._watch(group, int(due[group]))
-
-
-def _longer(table: np.ndarray, lines: int) -> np.ndarray:
-    longer = np.empty((lines, table.shape[1]), np.int64)
-    longer[: len(table)] = table
-    return longer
+        return numbers
 
 
 # --- the automaton as arrays ------------------------------------------------------------------------------------------
@@ -293,21 +222,10 @@ def _bits(names: frozenset[str], numbers: dict[str, int]) -> int:
 
 
 def _parameters(operator: PatternWays, loop: WaysLoop, numbers: dict[str, int]) -> np.ndarray:
-    automaton, (how, _, variable) = operator.automaton, operator.after.partition(" ")
-    found = np.zeros(places.PARAMETERS, np.int64)
-    ttl = operator.time_to_live
-    found[places.WITHIN] = places.FAR if operator.within is None else operator.within
-    found[places.TTL] = places.FAR if ttl is None else ttl
-    found[places.ALL] = operator.matches == ALL
-    found[places.SKIP] = {TO_NEXT: places.TO_NEXT, TO_FIRST: places.TO_FIRST, TO_LAST: places.TO_LAST}.get(how, places.PAST_LAST)
-    found[places.SKIP_VARIABLE] = numbers.get(variable, places.NONE)
-    found[places.WANTS_TIMED_OUT], found[places.WANTS_UNMATCHED] = operator.timed_out, operator.unmatched
-    found[places.LIMIT], found[places.DROPS] = operator.limit, operator.on_limit == DROP_OLDEST
-    bounded = any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states)
-    found[places.SIMPLE] = operator.within is not None and not bounded
+    found = parameters_of(operator, numbers)
     found[places.REGISTERS] = loop.registers.width
     found[places.CORRELATED], found[places.REMEMBERED] = loop.judging.conditions, loop.judging.takings
-    found[places.FAN], found[places.FAN_FIRST] = _fans(automaton)
+    found[places.FAN], found[places.FAN_FIRST] = _fans(operator.automaton)
     return found
 
 

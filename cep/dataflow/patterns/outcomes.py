@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep.compile.aggregate.results import GroupFailure, describe_group, origins
+from cep.compile.patterns.groups import Emitted
 from cep.compile.patterns.measures import Measures
-from cep.compile.patterns.ways import Emitted
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.operators.operator import put_overflows
 from cep.dataflow.patterns.kept_rows import KeptRows
@@ -110,17 +110,14 @@ class Outcomes:
     def _ordinals(self, emitted: Emitted) -> np.ndarray:
         """Of matches that are decided together each one's number, by their rows, then variables; `NUMBER` follows that order."""
         lines = emitted.lines
-        _, event = np.unique(lines[:, [places.OF_GROUP, places.AT, places.BY_ROW]], axis=0, return_inverse=True)
-        order = np.lexsort((np.arange(len(lines)), event))
-        if self.operator.matches == ALL and np.bincount(event).max() > 1:
+        if self.operator.matches == ALL and lines[:, places.TOGETHER].any():
+            event = np.cumsum(lines[:, places.TOGETHER] == 0)
             ends = np.cumsum(np.bincount(emitted.rows[:, 0], minlength=len(lines)))[:-1]
             taken = [(rows[:, 3].tolist(), rows[:, 2].tolist()) for rows in np.split(emitted.rows, ends)]
             order = np.array(sorted(range(len(lines)), key=lambda i: (int(event[i]), *taken[i])))
-            lines[order, places.NUMBER] = lines[np.lexsort((lines[:, places.NUMBER], event)), places.NUMBER]
-        begins = np.concatenate([[True], event[order][1:] != event[order][:-1]])
-        ordinals = np.empty(len(lines), np.int64)
-        ordinals[order] = np.arange(len(lines)) - np.maximum.accumulate(np.where(begins, np.arange(len(lines)), 0))
-        return ordinals
+            for word in (places.NUMBER, places.TOGETHER):
+                lines[order, word] = lines[:, word].copy()
+        return lines[:, places.TOGETHER]
 
     def _origins(self, emitted: Emitted, batch: Batch | None) -> np.ndarray:
         """int64[n, words - 1]: that of the row by which each was decided, or what time decided, a hash."""

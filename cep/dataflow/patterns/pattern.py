@@ -11,16 +11,17 @@ import numpy as np
 from cep.compile.aggregate.results import describe_group
 from cep.compile.aggregate.spec import free_prefix
 from cep.compile.chain.chain import arguments_of, compile_chain
+from cep.compile.patterns.choice import matcher_of
+from cep.compile.patterns.cohorts import Cohorts
 from cep.compile.patterns.conditions import Alone, Conditions, compile_conditions
-from cep.compile.patterns.ways import Ways
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import ChainOperator, Clock, Keep, Part, TextChainOperator, outcome
 from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.outputs.text_codes import TextCodes
+from cep.dataflow.patterns import cohorts_snapshot, ways_snapshot
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.patterns.outcomes import Outcomes
-from cep.dataflow.patterns.ways_snapshot import PARTS, restore, snapshot
 from cep.dataflow.state.hold import Hold
 from cep.dataflow.state.lags import KERNELS, Lag, Lags
 from cep.elements import MAX_TIME, PAUSE, Batch
@@ -62,7 +63,7 @@ class PatternOperator(SequentialOperator):
         self.by = tuple(hold.schema[name] for name in operator.by)
         self.numbers, self._groups_left = GroupNumbers(self.by), 0
         self.texts = TextCodes(conditions.loop.texts)
-        self.ways = Ways(operator, conditions.loop)
+        self.ways = matcher_of(operator, conditions.loop)
         self.kept = KeptRows(Schema(tuple(hold.schema[name] for name in self._kept_columns())))
         self.words = hold.format.origin
         self.outcomes = Outcomes(operator, self.pattern, hold.schema, self.words, self.numbers, self.kept, dead_letters)
@@ -115,7 +116,7 @@ class PatternOperator(SequentialOperator):
             yield from (PAUSE,) if emitted is None else self.outcomes.of(emitted, None)
         if self.lags is not None:
             yield from self.lags.forget(watermark)
-        yield from self._forget()
+        yield from self._forget(watermark)
         self.incomplete = self.ways.dropped
 
     def _take(self, batch: Batch) -> Iterator[Batch]:
@@ -140,7 +141,7 @@ class PatternOperator(SequentialOperator):
                 yield from (PAUSE,) if emitted is None else self.outcomes.of(emitted, batch)
         except StateLimitExceeded as error:
             raise self._too_many(int(str(error))) from None
-        self._sweep()
+        self._sweep(int(batch.time[-1]))
 
     def _alone(self, batch: Batch) -> tuple[Batch, np.ndarray]:
         """The rows that are in the sequence, and of each which variables' conditions over the row alone are true, a bit each."""
@@ -173,15 +174,18 @@ class PatternOperator(SequentialOperator):
 
     # What is not needed any more
 
-    def _sweep(self) -> None:
+    def _sweep(self, before: int) -> None:
+        """What comes is not older than `before`."""
         if self.kept.wants_sweep:
+            self.ways.settle(before)
             self.ways.renumber_rows(self.kept.keep(self.ways.named_rows(self.kept.rows)))
 
-    def _forget(self) -> Iterator[Batch]:
+    def _forget(self, watermark: int) -> Iterator[Batch]:
         """Groups that have nothing open, if they are many; where matches are numbered, a group's number goes on."""
         numbered = self.operator.rows == ALL_ROWS and self.operator.time_to_live is None
         if numbered or len(self.numbers) < 2 * self._groups_left + GROUPS_MORE:
             return
+        self.ways.settle(min(watermark, places.FAR))
         kept = np.flatnonzero(~self.ways.idle_groups(len(self.numbers)))
         for _ in self.numbers.keeping(kept):
             yield PAUSE
@@ -193,7 +197,11 @@ class PatternOperator(SequentialOperator):
     def snapshot(self) -> list[Part]:
         parts = [Part(HELD, 0, self.hold.snapshot())]
         parts += [] if self.lags is None else [Part(LAGS, 0, self.lags.snapshot())]
-        return parts + [Part(name, 0, batch) for name, batch in snapshot(self.ways, self.numbers, self.kept, self.texts).items()]
+        if isinstance(self.ways, Cohorts):
+            own = cohorts_snapshot.snapshot(self.ways, self.numbers, self.kept)
+        else:
+            own = ways_snapshot.snapshot(self.ways, self.numbers, self.kept, self.texts)
+        return parts + [Part(name, 0, batch) for name, batch in own.items()]
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
         for part in parts:
@@ -201,8 +209,11 @@ class PatternOperator(SequentialOperator):
                 self.hold.restore(part.batch, keep(0, self.hold.columns(part.batch)))
             elif part.name == LAGS and self.lags is not None:
                 self.lags.restore(part.batch, keep(0, self.lags.columns(part.batch)).astype(bool))
-        own = [part for part in parts if part.name in PARTS]
-        restore(self.ways, self.numbers, self.kept, self.texts, own, keep)
+        own = [part for part in parts if part.name not in (HELD, LAGS)]
+        if isinstance(self.ways, Cohorts):
+            cohorts_snapshot.restore(self.ways, self.numbers, self.kept, own, keep)
+        else:
+            ways_snapshot.restore(self.ways, self.numbers, self.kept, self.texts, own, keep)
         self._check()
 
     def clear(self) -> None:

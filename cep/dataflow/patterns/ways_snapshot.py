@@ -8,7 +8,6 @@ can go to different instances. Lines are named by their numbers there, which are
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +17,7 @@ from cep.compile.patterns.ways import Ways
 from cep.dataflow.operators.operator import Keep, Part
 from cep.dataflow.outputs.text_codes import TextCodes
 from cep.dataflow.patterns.kept_rows import KeptRows
-from cep.elements import Batch
+from cep.dataflow.patterns.saved import ROWS, Renaming, SavedRows, part_of, restored_rows, saved_rows
 from cep.kernels.columns import Column, from_arrow, to_arrow
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import place_nodes, place_ways
@@ -26,9 +25,9 @@ from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
 from cep.kernels.tables.group_numbers import GroupNumbers
 from cep.model.schema import BINARY, INT64
 
-GROUPS, STARTS, WAYS, NODES, WAITING, ROWS = PARTS = ("groups", "starts", "ways", "nodes", "waiting", "rows")
+GROUPS, STARTS, WAYS, NODES, WAITING, _ = PARTS = ("groups", "starts", "ways", "nodes", "waiting", ROWS)
 _SAVED_GROUP = (places.LAST, places.SEQ, places.MATCHES)
-_WORD, _TEXT, _SUM, _COLUMN = "__w", "__t", "__s", "of."
+_TEXT, _SUM = "__t", "__s"
 
 
 def snapshot(ways: Ways, numbers: GroupNumbers, kept: KeptRows, texts: TextCodes) -> dict[str, pa.RecordBatch]:
@@ -38,19 +37,12 @@ def snapshot(ways: Ways, numbers: GroupNumbers, kept: KeptRows, texts: TextCodes
     starts = ways.starts[: ways.desk[places.USED_STARTS]]
     open_ = np.flatnonzero(starts[:, places.GROUP] != places.NONE)
     return {
-        GROUPS: _part(numbers, told, groups[told][:, _SAVED_GROUP]),
-        STARTS: _part(numbers, starts[open_, places.GROUP], np.column_stack([open_, starts[open_]])),
+        GROUPS: part_of(numbers, told, groups[told][:, _SAVED_GROUP]),
+        STARTS: part_of(numbers, starts[open_, places.GROUP], np.column_stack([open_, starts[open_]])),
         **_ways_and_nodes(ways, numbers, starts, texts),
         WAITING: _waiting(ways, numbers, groups),
         ROWS: _rows(ways, numbers, kept),
     }
-
-
-def _part(numbers: GroupNumbers, groups: np.ndarray, words: np.ndarray, more: Mapping[str, pa.Array] | None = None) -> pa.RecordBatch:
-    keys = {name: to_arrow(column) for name, column in numbers.columns_of(np.ascontiguousarray(groups)).items()}
-    own = {f"{_WORD}{i}": pa.array(np.ascontiguousarray(words[:, i])) for i in range(words.shape[1])}
-    arrays = {**keys, **own, **(more or {})}
-    return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
 
 def _ways_and_nodes(ways: Ways, numbers: GroupNumbers, starts: np.ndarray, texts: TextCodes) -> dict[str, pa.RecordBatch]:
@@ -63,8 +55,8 @@ def _ways_and_nodes(ways: Ways, numbers: GroupNumbers, starts: np.ndarray, texts
     words = np.column_stack([start_of[alive], place[alive], ways.ways[alive], _registers(ways)[alive]])
     more = {**_text_columns(ways, alive, texts), **_sums(ways, alive)}
     return {
-        WAYS: _part(numbers, starts[start_of[alive], places.GROUP], words, more),
-        NODES: _part(numbers, group_of[nodes], np.column_stack([nodes, ways.nodes[nodes]])),
+        WAYS: part_of(numbers, starts[start_of[alive], places.GROUP], words, more),
+        NODES: part_of(numbers, group_of[nodes], np.column_stack([nodes, ways.nodes[nodes]])),
     }
 
 
@@ -103,7 +95,7 @@ def _waiting(ways: Ways, numbers: GroupNumbers, groups: np.ndarray) -> pa.Record
             owners.append(group)
             line = int(ways.waiting[line, places.NEXT])
     at = np.array(lines, np.int64)
-    return _part(numbers, np.array(owners, np.int64), np.column_stack([at, ways.waiting[at]]))
+    return part_of(numbers, np.array(owners, np.int64), np.column_stack([at, ways.waiting[at]]))
 
 
 def _rows(ways: Ways, numbers: GroupNumbers, kept: KeptRows) -> pa.RecordBatch:
@@ -113,12 +105,7 @@ def _rows(ways: Ways, numbers: GroupNumbers, kept: KeptRows) -> pa.RecordBatch:
     owner = np.full(kept.rows, places.NONE)
     for lines, word, groups in _owners(ways):
         owner[lines[:, word]] = groups
-    if not len(rows):
-        return _part(numbers, rows, np.empty((0, 2), np.int64))
-    batch = kept.take(rows, kept.schema.names)
-    assert batch.origin is not None
-    columns = {f"{_COLUMN}{name}": to_arrow(column) for name, column in batch.columns.items()}
-    return _part(numbers, owner[rows], np.column_stack([rows, batch.time, batch.origin]), columns)
+    return saved_rows(numbers, kept, rows, owner)
 
 
 def _owners(ways: Ways) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
@@ -145,49 +132,14 @@ def restore(ways: Ways, numbers: GroupNumbers, kept: KeptRows, texts: TextCodes,
     on."""
     begins = [i for i, part in enumerate(parts) if part.name == GROUPS]
     for begin, end in pairwise([*begins, len(parts)]):
-        own = {part.name: _Rows.of(part, numbers, keep) for part in parts[begin:end]}
+        own = {part.name: SavedRows.of(part, numbers, keep) for part in parts[begin:end]}
         _Restoring(ways, kept, texts, own).run(len(numbers))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Of a part the rows that are this instance's: their groups, their words, int64[n, any], and the rest by name."""
-
-    groups: np.ndarray
-    words: np.ndarray
-    batch: pa.RecordBatch
-
-    @staticmethod
-    def of(part: Part, numbers: GroupNumbers, keep: Keep) -> _Rows:
-        batch = part.batch
-        names = [name for name in batch.schema.names if name.startswith(_WORD)]
-        own = {field.name: from_arrow(batch.column(field.name), field.type) for field in numbers.by}
-        kept = np.flatnonzero(keep(0, {**own, _WORD: from_arrow(batch.column(names[0]), INT64)}))
-        batch = batch.take(pa.array(kept))
-        keys = {name: column.take(kept) for name, column in own.items()}
-        words = np.column_stack([np.asarray(batch.column(name)) for name in names])
-        return _Rows(numbers.of(keys, len(kept)), words.reshape(len(kept), len(names)), batch)
-
-
-class _Renaming:
-    """From numbers of lines there to those here."""
-
-    def __init__(self, before: np.ndarray, first: int) -> None:
-        self.order, self.first = np.argsort(before, kind="stable"), first
-        self.before = before[self.order]
-
-    def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        if not len(self.before):
-            return np.full(len(numbers), places.NONE)
-        at = np.minimum(np.searchsorted(self.before, numbers), len(self.before) - 1)
-        found: np.ndarray = np.where(numbers >= 0, self.first + self.order[at], places.NONE)
-        return found
 
 
 class _Restoring:
     """What one former instance had, table by table: each names lines of those before it."""
 
-    def __init__(self, ways: Ways, kept: KeptRows, texts: TextCodes, parts: Mapping[str, _Rows]) -> None:
+    def __init__(self, ways: Ways, kept: KeptRows, texts: TextCodes, parts: Mapping[str, SavedRows]) -> None:
         self.ways, self.kept, self.texts, self.parts = ways, kept, texts, parts
 
     def run(self, groups: int) -> None:
@@ -208,28 +160,21 @@ class _Restoring:
         for i, word in enumerate(_SAVED_GROUP):
             self.ways.groups[part.groups, word] = part.words[:, i]
 
-    def _rows(self) -> _Renaming:
-        part = self.parts.get(ROWS)
-        if part is None or not len(part.groups):
-            return _Renaming(np.empty(0, np.int64), 0)
-        renaming = _Renaming(part.words[:, 0], self.kept.rows)
-        columns = {field.name: from_arrow(part.batch.column(f"{_COLUMN}{field.name}"), field.type) for field in self.kept.schema.fields}
-        origin = np.ascontiguousarray(part.words[:, 2:])
-        self.kept.add(Batch(columns, np.ascontiguousarray(part.words[:, 1]), origin))
-        return renaming
+    def _rows(self) -> Renaming:
+        return restored_rows(self.parts.get(ROWS), self.kept)
 
-    def _added(self, name: str, table: str, used: int) -> tuple[_Rows, _Renaming, slice] | None:
+    def _added(self, name: str, table: str, used: int) -> tuple[SavedRows, Renaming, slice] | None:
         part = self.parts.get(name)
         if part is None or not len(part.groups):
             return None
         first = self.ways.add_lines(table, used, len(part.groups))
         lines = slice(first, first + len(part.groups))
-        return part, _Renaming(part.words[:, 0], first), lines
+        return part, Renaming(part.words[:, 0], first), lines
 
-    def _waiting(self, rows: _Renaming) -> _Renaming:
+    def _waiting(self, rows: Renaming) -> Renaming:
         added = self._added(WAITING, "waiting", places.USED_WAITING)
         if added is None:
-            return _Renaming(np.empty(0, np.int64), 0)
+            return Renaming(np.empty(0, np.int64), 0)
         part, renaming, lines = added
         table = self.ways.waiting[lines]
         table[:] = part.words[:, 1:]
@@ -253,10 +198,10 @@ class _Restoring:
         if table == "starts":
             lists[lines, places.BEFORE] = np.where(begins, places.NONE, np.concatenate([[places.NONE], lines[:-1]]))
 
-    def _nodes(self, rows: _Renaming, waiting: _Renaming) -> _Renaming:
+    def _nodes(self, rows: Renaming, waiting: Renaming) -> Renaming:
         added = self._added(NODES, "nodes", places.USED_NODES)
         if added is None:
-            return _Renaming(np.empty(0, np.int64), 0)
+            return Renaming(np.empty(0, np.int64), 0)
         part, renaming, lines = added
         table = self.ways.nodes[lines]
         table[:] = part.words[:, 1:]
@@ -273,10 +218,10 @@ class _Restoring:
         used = nodes[nodes >= 0]
         np.add.at(self.ways.nodes, (used, np.full(len(used), places.USES)), 1)
 
-    def _starts(self, rows: _Renaming, nodes: _Renaming) -> _Renaming:
+    def _starts(self, rows: Renaming, nodes: Renaming) -> Renaming:
         added = self._added(STARTS, "starts", places.USED_STARTS)
         if added is None:
-            return _Renaming(np.empty(0, np.int64), 0)
+            return Renaming(np.empty(0, np.int64), 0)
         part, renaming, lines = added
         table = self.ways.starts[lines]
         table[:] = part.words[:, 1:]
@@ -288,7 +233,7 @@ class _Restoring:
         self._link(order + lines.start, part.groups[order], (places.HEAD, places.TAIL, places.OPEN), "starts", places.AFTER)
         return renaming
 
-    def _ways(self, starts: _Renaming, nodes: _Renaming) -> None:
+    def _ways(self, starts: Renaming, nodes: Renaming) -> None:
         added = self._added(WAYS, "ways", places.USED_WAYS)
         if added is None:
             return
@@ -307,7 +252,7 @@ class _Restoring:
         np.add.at(ways.groups, (part.groups, np.full(len(part.groups), places.WAYS)), 1)
         self._registers(part, lines)
 
-    def _registers(self, part: _Rows, lines: slice) -> None:
+    def _registers(self, part: SavedRows, lines: slice) -> None:
         registers = self.ways.loop.registers
         table = _registers(self.ways)[lines]
         table[:] = part.words[:, 2 + places.WAY_WORDS :]

@@ -35,9 +35,9 @@ NODE_WORDS = 11
 NEXT, WAITING_ROW, WAITING_SEQ, MATCHED = range(4)
 WAITING_WORDS = 4
 #: Of what comes out: kind, group, event time, number of the row at hand in its batch (NONE: time passed), node, event time and number
-#: of the first row, the number of the match in its group.
-KIND, OF_GROUP, AT, BY_ROW, LAST_NODE, FIRST_TIME, FIRST_ROW, NUMBER = range(8)
-EMITTED_WORDS = 8
+#: of the first row, the number of the match in its group, and of matches that are decided together which it is.
+KIND, OF_GROUP, AT, BY_ROW, LAST_NODE, FIRST_TIME, FIRST_ROW, NUMBER, TOGETHER = range(9)
+EMITTED_WORDS = 9
 MATCH, TIMED_OUT, UNMATCHED = range(3)
 #: Of an edge: position that it leads to and its variable; how near (`BYS`); the gap, or FAR; bits of negated variables between, and right
 #: behind.
@@ -50,13 +50,15 @@ COMPLETE = -1
 #: Of the parameters: within, ttl (FAR: none); all matches? go on how; the variable of that; do branches want starts that timed out, and
 #: rows in no match? open starts of a group; drop the oldest then? has every start the same time to live, and nothing else? Words that a
 #: way has in the registers; bits of the variables whose conditions read rows of the match, and of those whose rows are read; how many ways
-#: at most a row makes of one, and of none, or edges of it there are.
+#: at most a row makes of one, and of none, or edges of it there are; how many variables; does nothing come out when time passes?
 WITHIN, TTL, ALL, SKIP, SKIP_VARIABLE, WANTS_TIMED_OUT, WANTS_UNMATCHED, LIMIT, DROPS, SIMPLE = range(10)
-REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST = range(10, 15)
-PARAMETERS = 15
+REGISTERS, CORRELATED, REMEMBERED, FAN, FAN_FIRST, VARIABLES, QUIET = range(10, 17)
+PARAMETERS = 17
 PAST_LAST, TO_NEXT, TO_FIRST, TO_LAST = range(4)
 #: Of the desk: first free line and used lines of starts, ways, nodes, waiting rows; the row to be taken next; stamp of the row at hand;
-#: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each.
+#: emitted; size of the heap; the group that has too many starts; starts dropped; lines that are wanted; how many lines are free in each;
+#: group, event time and row of the last match that came out, and how many were decided with it before.
 FREE_STARTS, USED_STARTS, FREE_WAYS, USED_WAYS, FREE_NODES, USED_NODES, FREE_WAITING, USED_WAITING = range(8)
 AT_ROW, STAMP, EMITTED, HEAP, OVERFULL, DROPPED, WANTED, LEFT_STARTS, LEFT_WAYS, LEFT_NODES, LEFT_WAITING = range(8, 19)
-DESK_WORDS = 19
+TOLD_GROUP, TOLD_AT, TOLD_BY, TOLD = range(19, 23)
+DESK_WORDS = 23

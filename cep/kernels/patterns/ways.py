@@ -94,6 +94,11 @@ from cep.kernels.patterns.places import (
     TIMED_OUT,
     TO_FIRST,
     TO_NEXT,
+    TOGETHER,
+    TOLD,
+    TOLD_AT,
+    TOLD_BY,
+    TOLD_GROUP,
     TTL,
     UNMATCHED,
     USED,
@@ -285,6 +290,16 @@ def apart_drop_start(tables: Tables, start: int) -> None:
 # --- what comes out ---------------------------------------------------------------------------------------------------
 
 
+@inlined
+def number_together(groups: np.ndarray, desk: np.ndarray, group: int, now: int, by_row: int) -> Number:
+    """A match more of the group: how many came out before it that were decided with it."""
+    groups[group, MATCHES] += 1
+    together = desk[TOLD_GROUP] == group and desk[TOLD_AT] == now and desk[TOLD_BY] == by_row
+    desk[TOLD_GROUP], desk[TOLD_AT], desk[TOLD_BY] = group, now, by_row
+    desk[TOLD] = desk[TOLD] + 1 if together else 0
+    return desk[TOLD]
+
+
 @apart
 def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, node: int, first_time: int, first_row: int) -> None:
     groups, nodes, desk, emitted = tables[0], tables[3], tables[5], tables[6]
@@ -294,8 +309,7 @@ def apart_emit(tables: Tables, kind: int, group: int, now: int, by_row: int, nod
     emitted[at, LAST_NODE], emitted[at, FIRST_TIME], emitted[at, FIRST_ROW] = node, first_time, first_row
     if node >= 0:
         nodes[node, USES] += 1
-    if kind == MATCH:
-        groups[group, MATCHES] += 1
+    emitted[at, TOGETHER] = number_together(groups, desk, group, now, by_row) if kind == MATCH else 0
     emitted[at, NUMBER] = groups[group, MATCHES]
     desk[EMITTED] = at + 1
 

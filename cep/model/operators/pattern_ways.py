@@ -22,6 +22,7 @@ from cep.model.patterns import parts
 from cep.model.patterns.automaton import Automaton
 from cep.model.patterns.checks import ALL, FIRST, MATCHES, PAST_LAST, VARIABLES_MAX, checked_automaton
 from cep.model.patterns.forms import DEFINE, PATTERN, Definitions
+from cep.model.patterns.outlooks import Outlooks, outlooks_of, why_apart
 from cep.model.patterns.parts import NEXT, Definition, Not, PatternPart, Var, walk
 from cep.model.patterns.refs import as_column, column_of, of_input, of_match, ref_field, typed_over
 from cep.model.patterns.rows import prevs_read, replaced, rows_read
@@ -332,6 +333,13 @@ class PatternWays(PatternDescription):
     def refs(self) -> tuple[RowRef, ...]:
         """What measures read of a match, each once."""
         return tuple({of_match(ref): ref for _, expr in self.measures for ref in rows_read(expr)}.values())
+
+    @cached_property
+    def outlooks(self) -> Outlooks | str:
+        """What may become of a start, if its starts go on together; or why they do not."""
+        why = why_apart(self.automaton, self.matches, self.unmatched, self.define)
+        numbers = {name: number for number, (name, _) in enumerate(self.define)}
+        return why or outlooks_of(self.automaton, numbers) or "there are too many ways in which they may go on"
 
     def output_schema(self, *inputs: Schema) -> Schema:
         schema = self.checked_input(*inputs)

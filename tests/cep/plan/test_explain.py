@@ -138,6 +138,7 @@ automaton of theft; ■ is a match
   0 shelf: exit then 1 without pay
   1 exit: exit then 2, ■ after no back for 5s
   2 exit: ■ after no back for 5s
+  each way of each start goes on by itself: a gap, or what may not come at the end, is of each way's own time
 
 """
 
@@ -155,6 +156,15 @@ def test_a_pattern_shows_where_its_ways_lead() -> None:
         "pattern shelf -> !pay -> exit{1,2} -> !back for 5s by k, first match, then on past last, within 12h where shelf: e = 'shelf'"
         in text
     )
+
+
+def test_a_pattern_whose_starts_go_on_together_says_so() -> None:
+    tags = stream("tags", k="int64", e="string", ts="timestamp[us]", event_time="ts", disorder="0s")
+    part = event("shelf", col("e") == "shelf").then(event("exit", col("e") == "exit"))
+    asked = (
+        driver_query.Query("q").source(tags).pattern("theft", part, by="k", within="12h", measures={"at": row("exit")["ts"]}).output("out")
+    )
+    assert "  1 exit: ■\n  starts that await the same go on together, in 2 kinds\n" in explain(planned(asked.build(), plans.two_nodes(1)))
 
 
 def test_no_numa() -> None:

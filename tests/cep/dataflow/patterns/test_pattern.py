@@ -129,19 +129,19 @@ def test_state_that_is_taken_out_and_put_back_is_the_same(pattern: Pattern, give
         parts = operator.snapshot()
         operator.clear()
         for own in (True, False):
-            operator.restore(parts, lambda port, columns, own=own: np.array([(key == "p") == own for key in _keys(columns)], bool))  # type: ignore[misc]
+            operator.restore(parts, lambda port, columns, own=own: np.array([(key == "p") == own for key in keys_of(columns)], bool))  # type: ignore[misc]
         found += run_alone(operator, arrivals[cut:], SCHEMA, choose)
     assert made(found) == made(whole)
 
 
-def _keys(columns: Columns) -> list[Any]:
+def keys_of(columns: Columns) -> list[Any]:
     return [row["k"] for row in rows_of({"k": columns["k"]})]
 
 
 # --- limits, several inputs, machine code -----------------------------------------------------------------------------
 
 
-def _pattern(part: PatternPart, **more: Any) -> Pattern:
+def pattern_of(part: PatternPart, **more: Any) -> Pattern:
     given_: dict[str, Any] = {"ttl": None, "measures": (("v", row("A")["v"]),), **more}
     return Pattern("p", ("s",), tuple(definitions(part).items()), bare(part), ("k",), **given_)
 
@@ -150,23 +150,23 @@ A, B = event("A", col("e") == "a"), event("B", col("e") == "b")
 ONE_INSTANCE = Execution(Options(parallelism=1), (2,), (), (0, 0), 1 << 20, 0)
 
 
-def _row(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...]:
+def row_at(time: int, letter: str, v: int = 0, key: str = "p") -> tuple[Any, ...]:
     return (time, key, letter, v, 0.0, "")
 
 
 def test_a_group_with_too_many_open_starts_fails_by_name() -> None:
-    operator = make(_pattern(A.then(B), limit=2))
-    arrivals = tuples([_row(time, "a") for time in range(4)], random.Random(0))
+    operator = make(pattern_of(A.then(B), limit=2))
+    arrivals = tuples([row_at(time, "a") for time in range(4)], random.Random(0))
     with interpreted(), pytest.raises(StateLimitExceeded, match=r"operator 'p': group k='p' has more than 2 open starts"):
         run_alone(operator, arrivals, SCHEMA, random.Random(0))
 
 
 def test_the_oldest_start_is_dropped_where_that_is_asked_for() -> None:
-    pattern = _pattern(A.then(B), limit=2, on_limit="drop_oldest", timed_out=True, after="to_next")
+    pattern = pattern_of(A.then(B), limit=2, on_limit="drop_oldest", timed_out=True, after="to_next")
     operator = make(pattern)
     arrivals = [
         Tuple(r[0], (0, i), dict(zip(SCHEMA.names, r, strict=True)))
-        for i, r in enumerate([*(_row(t, "a", t) for t in range(4)), _row(9, "b")])
+        for i, r in enumerate([*(row_at(t, "a", t) for t in range(4)), row_at(9, "b")])
     ]
     with interpreted():
         found = run_alone(operator, arrivals, SCHEMA, random.Random(0))
@@ -183,8 +183,8 @@ def test_starts_that_timed_out_are_those_that_no_match_has_used() -> None:
     """The second start is a row of the first one's match; the third is in none."""
     part = A.then(event("C", col("e") == "a")).then(B)
     check(
-        _pattern(part, within=5, ttl=None, after="to_next", timed_out=True),
-        [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b"), _row(3, "a", 3)],
+        pattern_of(part, within=5, ttl=None, after="to_next", timed_out=True),
+        [row_at(0, "a", 1), row_at(1, "a", 2), row_at(2, "b"), row_at(3, "a", 3)],
         ONE_INSTANCE,
     )
 
@@ -192,16 +192,16 @@ def test_starts_that_timed_out_are_those_that_no_match_has_used() -> None:
 def test_ways_that_remember_different_rows_do_not_go_on_alike() -> None:
     """Both a's may be taken before the b, whose condition is over the last of them."""
     part = (event("A", col("e") == "a") | event("C", col("e") == "a")).times(1, 2, by="then").then(event("B", col("v") == row("A")["v"]))
-    given_rows = [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b", 1), _row(3, "b", 2)]
+    given_rows = [row_at(0, "a", 1), row_at(1, "a", 2), row_at(2, "b", 1), row_at(3, "b", 2)]
     for after in ("past_last", "to_next"):
-        check(_pattern(part, within=5, after=after), given_rows, ONE_INSTANCE)
+        check(pattern_of(part, within=5, after=after), given_rows, ONE_INSTANCE)
 
 
 def test_restored_ways_of_a_start_are_in_their_order() -> None:
     """Each a may be A or C, and both ways are kept, since what they remember differs; A is preferred."""
     part = (event("A", col("e") == "a") | event("C", col("e") == "a")).then(event("B", (col("e") == "b") & (row("A").count() >= 0)))
-    pattern = _pattern(part, within=9, measures=(("n", row("A").count()),))
-    given_rows = [_row(time, "ab"[time % 2]) for time in range(10)]
+    pattern = pattern_of(part, within=9, measures=(("n", row("A").count()),))
+    given_rows = [row_at(time, "ab"[time % 2]) for time in range(10)]
     for seed in range(8):
         check_restored(pattern, given_rows, random.Random(seed))
 
@@ -209,35 +209,35 @@ def test_restored_ways_of_a_start_are_in_their_order() -> None:
 def test_of_ways_that_remember_different_rows_both_go_on() -> None:
     """Of two a's the first is the A of the preferred way, and the last the one of the other; only that one's B comes."""
     part = (event("A", col("e") == "a") | event("C", col("e") == "a")).times(2, 2, by="then").then(event("B", col("v") == row("C")["v"]))
-    check(_pattern(part, within=9), [_row(0, "a", 1), _row(1, "a", 2), _row(2, "b", 1)], ONE_INSTANCE)
+    check(pattern_of(part, within=9), [row_at(0, "a", 1), row_at(1, "a", 2), row_at(2, "b", 1)], ONE_INSTANCE)
 
 
 def test_restored_ways_have_their_rows() -> None:
     part = A.then(B).then(event("C", col("e") == "c"))
-    pattern = _pattern(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
-    given_rows = [_row(time, "abc"[time % 3], time) for time in range(9)]
+    pattern = pattern_of(part, within=9, measures=(("a", row("A")["v"]), ("b", row("B")["v"])))
+    given_rows = [row_at(time, "abc"[time % 3], time) for time in range(9)]
     for seed in range(8):
         check_restored(pattern, given_rows, random.Random(seed))
 
 
 def test_an_irrelevant_row_is_not_the_last_of_its_group() -> None:
     """The c is no row of the sequence, so the a has timed out before the b."""
-    check(_pattern(A.then(B), ttl=3), [_row(0, "a"), _row(2, "c"), _row(4, "b")], ONE_INSTANCE)
+    check(pattern_of(A.then(B), ttl=3), [row_at(0, "a"), row_at(2, "c"), row_at(4, "b")], ONE_INSTANCE)
 
 
 def test_an_instance_without_any_way_moves() -> None:
     """Nothing is sent of it."""
-    operator = make(_pattern(A.then(B), within=5))
+    operator = make(pattern_of(A.then(B), within=5))
     operator.restore([], lambda port, columns: np.ones(0, bool))
     with interpreted():
-        assert run_alone(operator, tuples([_row(0, "a", 7), _row(3, "b")], random.Random(0)), SCHEMA, random.Random(0))
+        assert run_alone(operator, tuples([row_at(0, "a", 7), row_at(3, "b")], random.Random(0)), SCHEMA, random.Random(0))
 
 
 def test_a_pattern_goes_on_at_the_row_that_is_named() -> None:
     part = event("X", col("e") == "c").then(A.times(1, None, by="then")).then(B)
-    again = [_row(0, "c"), _row(1, "a", 1), _row(2, "c"), _row(3, "a", 2), _row(4, "b")]
+    again = [row_at(0, "c"), row_at(1, "a", 1), row_at(2, "c"), row_at(3, "a", 2), row_at(4, "b")]
     for after in ("to_first A", "to_last A", "to_first B"):
-        check(_pattern(part, within=9, after=after), again, ONE_INSTANCE)
+        check(pattern_of(part, within=9, after=after), again, ONE_INSTANCE)
 
 
 @settings(deadline=None)
@@ -262,7 +262,7 @@ def test_machine_code_finds_the_same_and_nothing_compiles_while_it_runs() -> Non
         .not_then(event("D", (col("e") == "c") & (col("v") > row("B").last("v", 1))))
         .then(event("C", (col("e") == "c") & (prev("v") <= row("B").max("v"))))
     )
-    pattern = _pattern(
+    pattern = pattern_of(
         part, within=20, timed_out=True, unmatched=True, measures=(("n", row("B").count()), ("x", row("B").sum("x")), ("w", row("C")["w"]))
     )
     choose = random.Random(7)

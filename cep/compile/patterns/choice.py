@@ -1,0 +1,30 @@
+"""Which of the two loops finds the matches of a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cep.compile.patterns.cohorts import Cohorts
+from cep.compile.patterns.conditions import WaysLoop
+from cep.compile.patterns.ways import Ways
+from cep.model.operators import PatternWays
+
+_chosen = {"apart": 0}
+
+
+def matcher_of(operator: PatternWays, loop: WaysLoop) -> Ways | Cohorts:
+    """Cohorts where the starts of the pattern go on together, else the ways of each."""
+    if isinstance(operator.outlooks, str) or _chosen["apart"]:
+        return Ways(operator, loop)
+    return Cohorts(operator, operator.outlooks)
+
+
+@contextmanager
+def each_way_apart() -> Iterator[None]:
+    """Inside, patterns are built with the ways of each start by themselves, whatever they are: so tests compare both, and benchmarks."""
+    _chosen["apart"] += 1
+    try:
+        yield
+    finally:
+        _chosen["apart"] -= 1

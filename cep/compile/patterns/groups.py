@@ -1,0 +1,147 @@
+"""What ways and cohorts have in common: groups by number, what comes out of them, and a heap of when time decides something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep.kernels.patterns import places
+from cep.model.operators import PatternWays
+from cep.model.operators.pattern_ways import DROP_OLDEST
+from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
+
+#: Lines that a table has at first; those of what comes out, at most, unless a row has more.
+ROOM, EMITTED_ROOM = 64, 1_024
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """`lines`: by `cep.kernels.patterns.places`, int64[n, EMITTED_WORDS]; `rows`: (which of them, number, variable, number in its group) of
+    the rows of each, in order, int64[m, 4]."""
+
+    lines: np.ndarray
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+
+class PatternGroups:
+    """`desk_words`: how many words there are of no line; `fresh`: what a group is at first."""
+
+    fresh: tuple[int, ...]
+    desk_words: int
+
+    def __init__(self) -> None:
+        self.desk = np.zeros(self.desk_words, np.int64)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all groups; what was dropped stays counted."""
+        dropped = self.dropped
+        self.groups = np.empty((0, len(self.fresh)), np.int64)
+        self.heap = np.empty((ROOM, 2), np.int64)
+        self.emitted = np.empty((ROOM, places.EMITTED_WORDS), np.int64)
+        self.desk = np.zeros(self.desk_words, np.int64)
+        self.desk[places.DROPPED] = dropped
+
+    @property
+    def next_due(self) -> int | None:
+        """The event time whose passing decides something next; None: there is none."""
+        return int(self.heap[0, 0]) if self.desk[places.HEAP] else None
+
+    @property
+    def dropped(self) -> int:
+        """Open starts that were dropped, since their groups had too many."""
+        return int(self.desk[places.DROPPED])
+
+    def has_groups(self, count: int) -> None:
+        """There are so many groups."""
+        before = len(self.groups)
+        if count > before:
+            self.groups = longer(self.groups, max(ROOM, 2 * count))
+            self.groups[before:] = self.fresh
+
+    def begin(self) -> None:
+        """Other rows, or times, are at hand than before."""
+        self.desk[places.AT_ROW], self.desk[places.OVERFULL], self.desk[places.TOLD_GROUP] = 0, places.NONE, places.NONE
+
+    def pass_time(self, before: int) -> Iterator[Emitted | None]:
+        """Time passes until right before `before`; `FAR`: for ever."""
+        raise NotImplementedError
+
+    def end(self) -> Iterator[Emitted | None]:
+        """The end of event time: also what waits for no time is decided."""
+        for group in np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR)).tolist():
+            self._watch(group, places.OVER)
+        yield from self.pass_time(places.FAR)
+
+    def settle(self, before: int) -> None:
+        """What time before that has decided and nothing comes out of, is left behind, if it was not yet."""
+
+    def idle_groups(self, groups: int) -> np.ndarray:
+        """bool[groups]: which of them have nothing open, so that they may begin anew with whatever comes."""
+        idle: np.ndarray = self.groups[:groups, places.HEAD] < 0
+        return idle
+
+    def keep_groups(self, kept: np.ndarray) -> np.ndarray:
+        """Groups `kept`, int64[m] ascending, are 0 to m - 1 from now on; the others have nothing open. Returns the new numbers of all."""
+        numbers = np.full(len(self.groups), places.NONE)
+        numbers[kept] = np.arange(len(kept))
+        self.groups = self.groups[kept]
+        self.heap = np.empty((max(ROOM, len(kept)), 2), np.int64)
+        self.desk[places.HEAP] = 0
+        due = self.groups[:, places.DUE]
+        for group in np.flatnonzero(due != places.FAR).tolist():
+            self._watch(group, int(due[group]))
+        return numbers
+
+    def _watch(self, group: int, due: int) -> None:
+        self._fit("heap", int(self.desk[places.HEAP]) + 1)
+        self.groups[group, places.DUE] = due
+        at = int(self.desk[places.HEAP])
+        self.desk[places.HEAP] += 1
+        while at > 0 and self.heap[(at - 1) // 2, 0] > due:
+            self.heap[at] = self.heap[(at - 1) // 2]
+            at = (at - 1) // 2
+        self.heap[at] = due, group
+
+    def _lines_out(self) -> np.ndarray:
+        """What was emitted, which is forgotten here; more is taken at a time if there is much."""
+        n = int(self.desk[places.EMITTED])
+        lines = self.emitted[:n].copy()
+        self.desk[places.EMITTED] = 0
+        if 2 * n > len(self.emitted) < EMITTED_ROOM:
+            self.emitted = np.empty((2 * len(self.emitted), places.EMITTED_WORDS), np.int64)
+        return lines
+
+    def _fit(self, name: str, lines: int) -> None:
+        table = getattr(self, name)
+        if len(table) <= lines:
+            setattr(self, name, longer(table, 2 * lines))
+
+
+def longer(table: np.ndarray, lines: int) -> np.ndarray:
+    """`table` with room for so many lines."""
+    found = np.empty((lines, *table.shape[1:]), np.int64)
+    found[: len(table)] = table
+    return found
+
+
+def parameters_of(operator: PatternWays, numbers: dict[str, int]) -> np.ndarray:
+    """What a pattern says, by `cep.kernels.patterns.places`; `numbers` of variables."""
+    automaton, (how, _, variable) = operator.automaton, operator.after.partition(" ")
+    found = np.zeros(places.PARAMETERS, np.int64)
+    ttl = operator.time_to_live
+    found[places.WITHIN] = places.FAR if operator.within is None else operator.within
+    found[places.TTL] = places.FAR if ttl is None else ttl
+    found[places.ALL] = operator.matches == ALL
+    found[places.SKIP] = {TO_NEXT: places.TO_NEXT, TO_FIRST: places.TO_FIRST, TO_LAST: places.TO_LAST}.get(how, places.PAST_LAST)
+    found[places.SKIP_VARIABLE] = numbers.get(variable, places.NONE)
+    found[places.WANTS_TIMED_OUT], found[places.WANTS_UNMATCHED] = operator.timed_out, operator.unmatched
+    found[places.LIMIT], found[places.DROPS] = operator.limit, operator.on_limit == DROP_OLDEST
+    bounded = any(state.wait is not None or any(edge.gap is not None for edge in state.edges) for state in automaton.states)
+    found[places.SIMPLE] = operator.within is not None and not bounded
+    return found

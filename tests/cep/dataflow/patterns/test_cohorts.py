@@ -1,0 +1,199 @@
+"""Patterns whose starts go on together: by the definitions, and as where each way goes on by itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import event as seen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep.compile.patterns.choice import each_way_apart
+from cep.compile.patterns.cohorts import Cohorts
+from cep.compile.patterns.ways import Ways
+from cep.dataflow.patterns.pattern import PatternOperator
+from cep.elements import MAX_TIME
+from cep.kernels.jit import compilations, interpreted, warm
+from cep.kernels.patterns import cohort_places, places
+from cep.model.expr import col
+from cep.model.operators import Pattern
+from cep.model.patterns.parts import event
+from cep.model.patterns.rows import prev, row
+from tests.cep.dataflow.patterns.test_pattern import (
+    SCHEMA,
+    A,
+    B,
+    check,
+    executions,
+    keys_of,
+    make,
+    one_of_letters,
+    pattern_of,
+    row_at,
+    rows,
+    tuples,
+)
+from tests.strategies import Execution
+from tests.strategies.patterns import patterns
+from tests.support.single_operator import Tuple, feed, made, run_alone, run_restored, tuples_of
+
+TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together=True)
+C = event("C", col("e") == "c")
+
+
+def cohorts_of(pattern: Pattern) -> PatternOperator:
+    """Mostly: a drawn one may still have too many outlooks."""
+    operator = make(pattern)
+    seen("together" if isinstance(operator.ways, Cohorts) else f"apart: {operator.operator.outlooks}")
+    return operator
+
+
+@settings(deadline=None)
+@given(TOGETHER, rows(), executions())
+def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
+    check(pattern, given_rows, execution)
+    with each_way_apart():
+        check(pattern, given_rows, execution)
+
+
+@settings(deadline=None)
+@given(TOGETHER, rows(40), st.integers(0, 999), st.none() | st.integers(1, 4))
+def test_it_finds_what_ways_do(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, limit: int | None) -> None:
+    """Longer sequences than the definitions can be asked for, and groups with too many starts."""
+    pattern = pattern if limit is None else replace(pattern, limit=limit, on_limit="drop_oldest")
+    assert outcomes(pattern, given_rows, seed, apart=False) == outcomes(pattern, given_rows, seed, apart=True)
+
+
+def outcomes(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int, apart: bool) -> tuple[Any, int]:
+    """What comes out, and how many starts were dropped; nothing is left of anything."""
+    choose = random.Random(seed)
+    arrivals = tuples(given_rows, choose)
+    with interpreted():
+        operator = made_apart(pattern) if apart else cohorts_of(pattern)
+        found = made(run_alone(operator, arrivals, SCHEMA, choose))
+    if isinstance(operator.ways, Cohorts):
+        operator.ways.settle(places.FAR)
+        assert not len(operator.ways.open_starts())
+        assert not len(operator.ways.used_stages())
+    return found, operator.incomplete
+
+
+def made_apart(pattern: Pattern) -> PatternOperator:
+    with each_way_apart():
+        operator = make(pattern)
+    assert isinstance(operator.ways, Ways)
+    return operator
+
+
+@settings(deadline=None)
+@given(TOGETHER, rows(20), st.integers(0, 999))
+def test_a_restored_instance_goes_on(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int) -> None:
+    choose = random.Random(seed)
+    arrivals = tuples(given_rows, choose)
+    with interpreted():
+        whole = run_alone(made_apart(pattern), arrivals, SCHEMA, choose)
+        restored = run_restored(lambda: cohorts_of(pattern), ("k",), arrivals, SCHEMA, choose)
+    assert made(restored) == made(whole)
+
+
+@settings(deadline=None)
+@given(TOGETHER, rows(20), st.integers(0, 999))
+def test_groups_that_leave_and_come_back_go_on(pattern: Pattern, given_rows: list[tuple[Any, ...]], seed: int) -> None:
+    """One group stays; idle ones are forgotten before the snapshot."""
+    choose = random.Random(seed)
+    arrivals = tuples(given_rows, choose)
+    with interpreted():
+        whole = run_alone(made_apart(pattern), arrivals, SCHEMA, choose)
+        operator, cut = cohorts_of(pattern), choose.randrange(len(arrivals) + 1)
+        found = feed(operator, arrivals[:cut], arrivals[cut:], SCHEMA, choose)
+        forget_idle(operator)
+        parts = operator.snapshot()
+        operator.clear()
+        for own in (True, False):
+            operator.restore(parts, lambda port, columns, own=own: np.array([(key == "p") == own for key in keys_of(columns)], bool))  # type: ignore[misc]
+        found += run_alone(operator, arrivals[cut:], SCHEMA, choose)
+    assert made(found) == made(whole)
+
+
+def forget_idle(operator: PatternOperator) -> None:
+    """As where there are many groups; rows that nothing has are left behind too."""
+    numbered = operator.operator.rows == "all" and operator.operator.time_to_live is None
+    operator.ways.renumber_rows(operator.kept.keep(operator.ways.named_rows(operator.kept.rows)))
+    if not numbered:
+        kept = np.flatnonzero(~operator.ways.idle_groups(len(operator.numbers)))
+        for _ in operator.numbers.keeping(kept):
+            pass
+        operator.ways.keep_groups(kept)
+
+
+# --- by example -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_apart_has_a_reason() -> None:
+    for pattern, why in (
+        (pattern_of(A.then(B), within=5, matches="all"), "all matches are asked for"),
+        (pattern_of(A.then(B), unmatched=True), "rows in no match are asked for"),
+        (pattern_of(A.then(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
+        (pattern_of(A.absent(B, for_="1s")), "a gap, or what may not come at the end, is of each way's own time"),
+        (pattern_of(A.then(B).gap("1s")), "a gap, or what may not come at the end, is of each way's own time"),
+        (many_kinds(), "there are too many ways in which they may go on"),
+    ):
+        operator = pattern.in_full()[0]
+        assert operator.outlooks == why  # type: ignore[attr-defined]
+        assert isinstance(make(pattern).ways, Ways)
+    assert isinstance(make(pattern_of(A.then(event("B", col("v") > prev("v"))))).ways, Cohorts)
+
+
+def many_kinds() -> Pattern:
+    """Of nineteen variables a row may be any."""
+    part = event("A", col("v") >= 0)
+    for number in range(18):
+        part = part.then(event(f"V{number}", col("v") > number))
+    return pattern_of(part)
+
+
+def test_starts_that_await_the_same_are_one_cohort() -> None:
+    """Two that await a b, two that await a c, of which one came later; and one way for both."""
+    operator = make(pattern_of(A.then(B).then(C), after="to_next"))
+    with interpreted():
+        fed(operator, [row_at(0, "a"), row_at(1, "a"), row_at(2, "b"), row_at(3, "a"), row_at(4, "b"), row_at(5, "a"), row_at(6, "a")])
+    ways = operator.ways
+    assert isinstance(ways, Cohorts)
+    assert ways.groups[0, places.OPEN] == 5
+    assert (ways.stages[ways.used_stages(), cohort_places.OUTLOOK] >= 0).sum() == 2
+    with interpreted():
+        found = fed(operator, [row_at(7, "c")], end=True)
+    assert [each.time for each in found] == [7, 7, 7]
+
+
+def fed(operator: PatternOperator, given_rows: list[tuple[Any, ...]], end: bool = False) -> list[Tuple]:
+    """In order, and the watermark behind them."""
+    arrivals = [Tuple(each[0], (0, each[0]), dict(zip(SCHEMA.names, each, strict=True))) for each in given_rows]
+    found = feed(operator, arrivals, [], SCHEMA, random.Random(0))
+    for batch in operator.on_watermark(MAX_TIME if end else arrivals[-1].time + 1):
+        found += tuples_of(batch)
+    return found
+
+
+@pytest.mark.timeout(600)  # it compiles
+def test_machine_code_finds_what_ways_find_and_nothing_compiles_while_it_runs() -> None:
+    """So many rows that those of matches are looked through, and groups forgotten; in a pattern whose starts time ends quietly, and in one
+    of which something comes out then."""
+    warm()
+    part = A.then(B.times(1, 3)).then(C)
+    choose = random.Random(5)
+    given_rows = [row_at(time, choose.choice("aabbcx"), time, choose.choice("pqrs") + str(time // 900)) for time in range(9_000)]
+    for more in ({}, {"after": "to_next", "timed_out": True}, {"after": "to_last B", "ttl": 20}):
+        pattern = pattern_of(part, **{"within": 40, **more})
+        arrivals = tuples(given_rows, choose)
+        operator, other = make(pattern), made_apart(pattern)
+        assert isinstance(operator.ways, Cohorts)
+        before = compilations()
+        found = made(run_alone(operator, arrivals, SCHEMA, random.Random(1)))
+        assert compilations() == before
+        assert found == made(run_alone(other, arrivals, SCHEMA, random.Random(1)))
+        assert len(found) > 500
