@@ -50,10 +50,7 @@ def asked(question: str) -> PatternWays:
         b = event("b", (col("e") == 1) & (col("v") > 2 * row("a")["v"]))
     part, after = (a.then(b).then(c), "past_last") if question == "together" else (a.then(b), "to_next")
     defined = tuple(definitions(part).items())
-    pattern = Pattern("p", ("s",), defined, bare(part), ("k",), WITHIN_US, after=after, measures=(("v", row("a")["v"]),))
-    ways = pattern.in_full()[0]
-    assert isinstance(ways, PatternWays)
-    return ways
+    return Pattern("p", ("s",), defined, bare(part), ("k",), WITHIN_US, after=after, measures=(("v", row("a")["v"]),)).finding
 
 
 class Run:

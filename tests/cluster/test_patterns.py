@@ -81,4 +81,5 @@ def test_matches_are_found_while_an_instance_and_buckets_move(cluster: LocalClus
     assert found == expected(sent) and len(found) > 1_000
     until(lambda: running.status()["state"] == "ended")
     operators = {each["name"]: each for each in running.status()["operators"]["SQ2"]}
-    assert operators["rising.ways"]["rows_in"] == sent
+    # What no variable may be is not sent.
+    assert operators["rising.ways"]["rows_in"] == sum(i % 5 == 1 or i % 3 == 0 or i % 7 == 0 for i in range(sent))

@@ -1409,6 +1409,20 @@ OUTSIDE_BUGS = (
         (_PATTERNS,),
     ),
     Bug(
+        "rows on which a condition of a pattern fails are left out before",
+        "cep/model/patterns/relevance.py",
+        "lit(True)",
+        "lit(False)",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "rows of a pattern's sequence are left out that no variable may be",
+        "cep/model/operators/pattern.py",
+        "None if self.takes_all or len(self.inputs) > 1",
+        "None if len(self.inputs) > 1",
+        (_PATTERNS,),
+    ),
+    Bug(
         "starts that go on together skip a row that another way with their rows takes",
         _OUTLOOKS,
         "way.passed or hit, way.broken",
@@ -1451,10 +1465,10 @@ OUTSIDE_BUGS = (
         (_COHORTS,),
     ),
     Bug(
-        "matches that are decided at different times count as decided together",
+        "matches that are decided together have one origin",
         "cep/kernels/patterns/ways.py",
-        "desk[TOLD_GROUP] == group and desk[TOLD_AT] == now and",
-        "desk[TOLD_GROUP] == group and",
+        "desk[TOLD] = desk[TOLD] + 1 if together else 0",
+        "desk[TOLD] = 0",
         (_COHORTS,),
     ),
     Bug(

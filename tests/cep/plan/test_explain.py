@@ -130,8 +130,8 @@ def test_it_says(case: str) -> None:
 
 
 PATTERN = """
-  theft.ways →  theft       matches
-  theft →       out         output stream
+  theft.ways →      theft           matches
+  theft →           out             output stream
 
 automaton of theft; ■ is a match
   start: shelf 0
@@ -152,6 +152,8 @@ def test_a_pattern_shows_where_its_ways_lead() -> None:
     )
     text = explain(planned(asked.build(), plans.two_nodes(1)))
     assert PATTERN in text
+    assert "\n  tags →            theft.relevant  filter (((e = 'shelf') or (e = 'pay'))" in text
+    assert "\n  SQ1.theft.relevant → SQ2.theft.ways  route-key (k)" in text
     assert (
         "pattern shelf -> !pay -> exit{1,2} -> !back for 5s by k, first match, then on past last, within 12h where shelf: e = 'shelf'"
         in text

@@ -24,6 +24,7 @@ from cep.model.operators import Pattern
 from cep.model.patterns.parts import event
 from cep.model.patterns.rows import prev, row
 from tests.cep.dataflow.patterns.test_pattern import (
+    ONE_INSTANCE,
     SCHEMA,
     A,
     B,
@@ -42,7 +43,7 @@ from tests.strategies.patterns import patterns
 from tests.support.single_operator import Tuple, feed, made, run_alone, run_restored, tuples_of
 
 TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together=True)
-C = event("C", col("e") == "c")
+C, D = event("C", col("e") == "c"), event("D", col("e") == "d")
 
 
 def cohorts_of(pattern: Pattern) -> PatternOperator:
@@ -50,6 +51,35 @@ def cohorts_of(pattern: Pattern) -> PatternOperator:
     operator = make(pattern)
     seen("together" if isinstance(operator.ways, Cohorts) else f"apart: {operator.operator.outlooks}")
     return operator
+
+
+EITHER = event("C", col("e") == "a")
+#: What a cohort has to get right -> the pattern, and the letters that come, one a moment.
+EXAMPLES: dict[str, tuple[Pattern, str]] = {
+    "a way may not skip what another with its rows takes": (pattern_of(A.then(B).then(D) | A.then(C), within=9), "abcd"),
+    "a row between is forbidden": (pattern_of(A.not_then(B).then(C), within=9), "abcac"),
+    "a row right behind is forbidden": (pattern_of(A.not_next(B).then(C), within=9, after="to_next"), "aabcc"),
+    "of ways that go on alike the preferred one stays": (pattern_of((A | EITHER).then(B).then(D), within=9), "abd"),
+    "each start has the rows that its cohort came by": (
+        pattern_of(A.then(B).then(C), within=9, after="to_next", measures=(("a", row("A")["v"]), ("b", row("B")["v"]))),
+        "abaabbc",
+    ),
+    "it goes on at the row that is named": (pattern_of(A.then(EITHER).then(B), within=9, after="to_first C"), "aaababb"),
+    "and at the last": (pattern_of(A.then(EITHER.times(1, 2)).then(B), within=9, after="to_last C"), "aaaabaab"),
+    "what a match has used has not timed out": (pattern_of(A.then(EITHER).then(B), within=4, after="to_next", timed_out=True), "aabaxxxxx"),
+    "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
+    "time to live is over": (
+        pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
+        "abxxxcabc",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", EXAMPLES)
+def test_by_example(what: str) -> None:
+    pattern, letters = EXAMPLES[what]
+    assert isinstance(make(pattern).ways, Cohorts)
+    check(pattern, [row_at(time, letter, time) for time, letter in enumerate(letters)], ONE_INSTANCE)
 
 
 @settings(deadline=None)
@@ -142,8 +172,7 @@ def test_what_is_apart_has_a_reason() -> None:
         (pattern_of(A.then(B).gap("1s")), "a gap, or what may not come at the end, is of each way's own time"),
         (many_kinds(), "there are too many ways in which they may go on"),
     ):
-        operator = pattern.in_full()[0]
-        assert operator.outlooks == why  # type: ignore[attr-defined]
+        assert pattern.finding.outlooks == why
         assert isinstance(make(pattern).ways, Ways)
     assert isinstance(make(pattern_of(A.then(event("B", col("v") > prev("v"))))).ways, Cohorts)
 
@@ -167,7 +196,22 @@ def test_starts_that_await_the_same_are_one_cohort() -> None:
     assert (ways.stages[ways.used_stages(), cohort_places.OUTLOOK] >= 0).sum() == 2
     with interpreted():
         found = fed(operator, [row_at(7, "c")], end=True)
-    assert [each.time for each in found] == [7, 7, 7]
+    assert [(each.time, each.origin) for each in found] == [(7, (0, 7, number << 32)) for number in range(3)]
+
+
+def test_matches_that_are_decided_together_are_numbered_however_much_comes_out_at_a_time() -> None:
+    """By a row, and by a time, when their last way has died."""
+    for part, letter, time in ((A.then(B), "b", 300), (A.then(EITHER.times(1, 3)), "x", 1_000)):
+        pattern = pattern_of(part, within=500, after="to_next")
+        operator = make(pattern)
+        given_rows = [(0, "p", "a", number, 0.0, "") for number in range(300)]
+        arrivals = [Tuple(each[0], (0, number), dict(zip(SCHEMA.names, each, strict=True))) for number, each in enumerate(given_rows)]
+        arrivals.append(Tuple(time, (0, 300), dict(zip(SCHEMA.names, row_at(time, letter), strict=True))))
+        with interpreted():
+            found = run_alone(operator, arrivals, SCHEMA, random.Random(0))
+            other = run_alone(made_apart(pattern), arrivals, SCHEMA, random.Random(1))
+        assert made(found) == made(other)
+        assert len({(each.time, each.origin) for each in found}) == len(found) >= 297
 
 
 def fed(operator: PatternOperator, given_rows: list[tuple[Any, ...]], end: bool = False) -> list[Tuple]:

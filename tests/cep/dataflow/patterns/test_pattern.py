@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import event as seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +20,8 @@ from cep.dataflow.state.hold import Hold
 from cep.errors import StateLimitExceeded
 from cep.kernels.columns import Columns
 from cep.kernels.jit import compilations, interpreted
-from cep.model.expr import ColumnRef, Expr, col
-from cep.model.operators import Pattern, PatternWays
+from cep.model.expr import ColumnRef, Expr, col, now
+from cep.model.operators import Pattern
 from cep.model.patterns.parts import PatternPart, bare, definitions, event
 from cep.model.patterns.rows import prev, row
 from cep.model.query import Options, Output, Query
@@ -28,6 +30,7 @@ from cep.model.streams import Stream
 from tests.reference import Partition, assert_same_answer
 from tests.strategies import Case, Execution
 from tests.strategies.patterns import patterns
+from tests.support.plans import planned
 from tests.support.running import expected_of, run_case
 from tests.support.single_operator import Tuple, feed, made, rows_of, run_alone, run_restored
 
@@ -74,6 +77,16 @@ def test_it_finds_what_the_definitions_say(pattern: Pattern, given_rows: list[tu
     check(pattern, given_rows, execution)
 
 
+@settings(deadline=None)
+@given(patterns(("s",), SCHEMA, "p", ("k",)), rows(), executions())
+def test_rows_of_any_condition_are_left_out_before_they_are_sent(
+    pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution
+) -> None:
+    """Conditions over the row that are NULL, and that fail."""
+    seen("none" if pattern.relevant is None else "left out")
+    check(pattern, given_rows, execution)
+
+
 def check(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execution) -> None:
     query = query_of(pattern)
     inputs = {"s": [Partition(0, given_rows)]}
@@ -89,8 +102,7 @@ def check(pattern: Pattern, given_rows: list[tuple[Any, ...]], execution: Execut
 
 def make(pattern: Pattern) -> PatternOperator:
     """What finds matches, by itself."""
-    ways = pattern.in_full()[0]
-    assert isinstance(ways, PatternWays)
+    ways = pattern.finding
     conditions = compile_conditions(ways, SCHEMA, None, pattern.name)
     return PatternOperator(ways, conditions, [SCHEMA], None, Hold(SCHEMA, 2, ties=False), 1 << 30, lambda: 0, DeadLetters())
 
@@ -231,6 +243,30 @@ def test_an_instance_without_any_way_moves() -> None:
     operator.restore([], lambda port, columns: np.ones(0, bool))
     with interpreted():
         assert run_alone(operator, tuples([row_at(0, "a", 7), row_at(3, "b")], random.Random(0)), SCHEMA, random.Random(0))
+
+
+def test_what_no_variable_may_be_is_left_out_where_it_is_read() -> None:
+    """Before the balancer; a row on which a condition fails goes on, and is a dead letter of the pattern."""
+    part = A.then(event("B", (col("e") == "b") & (col("v") + col("v") > 0)))
+    pattern = pattern_of(part)
+    assert pattern.relevant is not None
+    plan = planned(replace(query_of(pattern), options=Options(parallelism=2)))
+    (edge,) = (each for each in plan.edges if each.consumer == "p.ways")
+    assert (edge.producer, edge.balancer) == ("p.relevant", "route-key")
+    check(pattern, [row_at(0, "a", 1), row_at(1, "c", 2**62), row_at(2, "b", 2**62), row_at(3, "c"), row_at(4, "b", 3)], ONE_INSTANCE)
+
+
+def test_rows_are_not_left_out_where_all_are_in_the_sequence_or_that_is_not_known() -> None:
+    for pattern in (
+        pattern_of(A.next(B)),
+        pattern_of(A.then(B), unmatched=True),
+        pattern_of(A.then(event("B", col("v") > prev("v")))),
+        pattern_of(A.then(event("B", row("A").count() > 0))),
+        pattern_of(A.then(event("B"))),
+        pattern_of(A.then(event("B", col("t") < now()))),
+    ):
+        assert pattern.relevant is None
+        assert pattern.in_full()[0].name == "p.ways"
 
 
 def test_a_pattern_goes_on_at_the_row_that_is_named() -> None:
