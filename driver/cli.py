@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,14 +14,13 @@ import typer
 from rich.table import Column, Table
 
 from cep.errors import CepError, ClusterError, QueryError, counted
-from cep.model import query as queries
 from cep.model.limits import UNIT_HINT
-from cep.service.yaml_documents import load_yaml, load_yaml_documents
-from driver import door, hosts, looking, sql_command
+from driver import changing, door, hosts, looking, sql_command
 from driver.cluster import Cluster, Running
 from driver.configuration import commands, table
 from driver.configuration.flags import CONFIG, role_command
 from driver.configuration.told import Told, named_file, tell
+from driver.documents import NameArgument, documents_in, is_document, read_document
 from driver.local import LocalCluster
 from driver.processes import roles
 from driver.processes.health import HealthReport, gone, has_orchestrator, is_alive, reports_at, troubles, unbound
@@ -35,9 +34,6 @@ CHECK_S = 0.5  # between two looks at whether the cluster is there
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False)
 roles.register(app)
 app.add_typer(commands.app, name="config")
-
-Document = Annotated[Path, typer.Argument(help="A query: JSON, or YAML if it ends in .yaml or .yml.")]
-NameArgument = Annotated[str, typer.Argument(help="The query's name.")]
 
 
 @app.callback()
@@ -84,7 +80,7 @@ def deploy(
     ca: Authority = None,
 ) -> None:
     """Deploys queries and waits until they run. One that cannot be deployed harms no other; the exit status says that there was one."""
-    read = [(path, document) for path in documents for document in _documents(path)]
+    read = [(path, document) for path in documents for document in documents_in(path)]
     with Cluster(url, token, ca=ca) as cluster:
         outcomes = cluster.deploy_all([document for _, document in read], start=start)
     for (path, document), outcome in zip(read, outcomes, strict=True):
@@ -105,7 +101,7 @@ def explain(
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
     with Cluster(url, token, ca=ca) as cluster:
-        text = cluster.explain(_read(Path(query))) if _is_document(query) else cluster.query(query).explain()
+        text = cluster.explain(read_document(Path(query))) if is_document(query) else cluster.query(query).explain()
         out.print(text)
 
 
@@ -174,45 +170,6 @@ def stop(
 
 
 @app.command()
-def move(
-    name: NameArgument,
-    instance: Annotated[str, typer.Argument(help="Which of its instances, such as SQ2/0.")],
-    im: Annotated[str, typer.Argument(help="The instance manager where it is to go on.")],
-    url: Url = table.URL,
-    token: Token = None,
-    ca: Authority = None,
-) -> None:
-    """Moves an instance of a running query to another instance manager, with its state; answers do not change."""
-    subquery, _, index = instance.partition("/")
-    if not index.isdecimal():
-        raise CepError(f"expected an instance as `cep status` names it, such as SQ2/0, got {instance!r}")
-    with Cluster(url, token, ca=ca) as cluster:
-        cluster.query(name).move(subquery, int(index), im)
-        out.print(f"{name}: {instance} is on {im}")
-
-
-@app.command()
-def scale(
-    name: NameArgument,
-    sizes: Annotated[list[str], typer.Argument(help="Which subquery is to have how many instances, such as SQ2=4.")],
-    url: Url = table.URL,
-    token: Token = None,
-    ca: Authority = None,
-) -> None:
-    """Gives subqueries of a running query that recovers another number of instances; answers do not change."""
-    wanted = dict[str, int]()
-    for each in sizes:
-        subquery, _, instances = each.partition("=")
-        if not instances.isdecimal():
-            raise CepError(f"expected a subquery and how many instances it is to have, such as SQ2=4, got {each!r}")
-        wanted[subquery] = int(instances)
-    with Cluster(url, token, ca=ca) as cluster:
-        cluster.query(name).scale(wanted)
-        for subquery, count in wanted.items():
-            out.print(f"{name}: {subquery} has {count} instance{'s' * (count != 1)}")
-
-
-@app.command()
 def delete(
     name: NameArgument,
     stream: Annotated[bool, typer.Option("--stream", help="It is the name of a declared stream.")] = False,
@@ -249,6 +206,7 @@ def dead_letters(
         out.print(_letter_table(found["letters"]))
 
 
+changing.register(app)
 looking.register(app)
 hosts.register(app)
 door.register(app)
@@ -263,46 +221,6 @@ def _refusal(name: object, error: CepError) -> str:
     """Why a query was not deployed, which the message names once."""
     query, said = f"query {name!r}", _with_pointer(error)
     return said if said.startswith(query) else f"{query}: {said}"
-
-
-def _is_document(query: str) -> bool:
-    return Path(query).suffix == ".json" or _is_yaml(Path(query)) or Path(query).is_file()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The document, checked as far as it can be here: an error names the file and points into it."""
-    document = _parsed(path, load_yaml)
-    try:
-        queries.from_json(document)
-    except QueryError as error:
-        raise CepError(f"{path}: at {error.pointer or '/'}: {error}") from None
-    return dict(document)
-
-
-def _documents(path: Path) -> list[dict[str, Any]]:
-    """The queries in a file: a document, a list of them, or in YAML several; whether each is a query, the cluster says."""
-    read = _parsed(path, load_yaml_documents)
-    found = read if _is_yaml(path) else [read]
-    queries = [each for document in found for each in (document if isinstance(document, list) else [document])]
-    if not all(isinstance(query, dict) for query in queries):
-        raise CepError(f"{path}: expected a query, several, or a list of them; got {next(q for q in queries if not isinstance(q, dict))!r}")
-    return queries
-
-
-def _parsed(path: Path, yaml: Callable[[str], Any]) -> Any:
-    """What is written in a file, in YAML as `yaml` reads it. Raises CepError."""
-    try:
-        text = path.read_text("utf-8-sig")
-        return yaml(text) if _is_yaml(path) else json.loads(text)
-    except OSError as error:
-        raise CepError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        as_what = "as YAML" if _is_yaml(path) else "as JSON (the name of a file of YAML ends in .yaml or .yml)"
-        raise CepError(f"{path} cannot be read {as_what}: {error}") from None
-
-
-def _is_yaml(path: Path) -> bool:
-    return path.suffix in (".yaml", ".yml")
 
 
 def _manager_line(manager: dict[str, Any]) -> str:

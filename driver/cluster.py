@@ -169,6 +169,23 @@ class Running:
             if answer["state"] == "recovering":
                 raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s it still recovers; `status` says what waits for what")
 
+    def upgrade(self, query: Deployable, dry_run: bool = False) -> dict[str, Any]:
+        """Puts a changed query, of the same name, in its place while it runs: operators of the same name keep their state, subscribers
+        and publishers stay. Returns, when it runs, what became of each part: `parts`, and `text`, a line for each. `dry_run`: nothing
+        happens, and what would be refused is among them; then it is not `possible`.
+
+        Raises:
+            QueryError: it is no query, or a change with which state would have no sense: which, and what to do. It runs on as it is.
+            Conflict: not now. QueryFailed: it has failed as the new query.
+        """
+        ways = f"/upgrade?wait=true&timeout={MOVED_S:g}&dry_run={str(dry_run).lower()}"
+        answer = self.cluster.rest.post(self._path(ways), _document(query))
+        if answer["state"] == "failed" and not dry_run:
+            raise _failed(self.name, answer["cause"])
+        if answer["state"] == "recovering" and not dry_run:
+            raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s it still recovers; `status` says what waits for what")
+        return dict(answer)
+
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""
         self.cluster.rest.post(self._path(f"/stop?drain={str(drain).lower()}"))

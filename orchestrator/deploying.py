@@ -14,6 +14,7 @@ from cep.model.topology import Topology
 from cep.plan import physical
 from cep.plan.physical import FilesByStream, PhysicalPlan
 from cep.plan.planner import plan as make_plan
+from cep.plan.upgrading import Upgrade, upgraded
 from orchestrator.registry import encode
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.feeds import sources
@@ -39,6 +40,16 @@ def planned(
     plan = make_plan(query, known, state.workers(query.name), machines, config.numa, files, feeds)
     encode(node("plans", query.name), physical.to_json(plan))  # too large is said before anything has changed
     return plan
+
+
+def upgrade_of(state: ClusterState, query: Query, config: ClusterConfig) -> Upgrade:
+    """What becomes of each part of the query of that name that is deployed. Raises NotFound, Conflict, QueryError."""
+    record = state.query(query.name)
+    check_references(queries.to_json(query), config.modules)
+    found = upgraded(state.plans[record.name], query)
+    if found.plan is not None:
+        encode(node("plans", query.name), physical.to_json(found.plan))
+    return found
 
 
 def attempted(deploy: Callable[[], object]) -> CepError | None:

@@ -23,6 +23,7 @@ from cep.model.limits import WAIT_S_MAX
 from cep.model.query import Query
 from cep.model.topology import Topology
 from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.plan.upgrading import Upgrade
 from cep.transport.curve import KeyPair
 from cep.world.clock import Clock
 from cep.world.coordination import Connection, ConnectionLost, Coordination, CoordinationError
@@ -30,7 +31,7 @@ from cep.world.mailbox import Mailbox
 from cep.world.rings import Rings
 from cep.world.store import DiskStore, Store
 from orchestrator.answers import PendingAnswers, Request, StateQuestion
-from orchestrator.deploying import attempted, planned
+from orchestrator.deploying import attempted, planned, upgrade_of
 from orchestrator.election import Candidate, Election
 from orchestrator.manifests import Manifests
 from orchestrator.records import InstanceManager, Now, Process, PublisherRecord
@@ -53,6 +54,7 @@ from orchestrator.state.events import (
     OpenPublisher,
     SubmitQuery,
     Tick,
+    UpgradeQuery,
     WriteManifest,
 )
 from orchestrator.state.quarantine import Quarantine
@@ -188,6 +190,11 @@ class Service:
     def plan(self, query: Query, files: FilesByStream) -> Future[PhysicalPlan]:
         """The plan it would get now, in place of the deployed query of its name if there is one. Raises what `deploy` does otherwise."""
         return self.ask(lambda state: planned(state, query, files, self.config, self.topology, instead=True))
+
+    def upgrade(self, query: Query, dry_run: bool) -> Future[Upgrade]:
+        """What becomes of each part of the query of that name that runs; unless one is refused, or it is a `dry_run`, it goes on as this
+        one. Raises NotFound, Conflict, QueryError."""
+        return self.ask(lambda state: self._upgrade(state, query, dry_run))
 
     def manager_died(self, im: str, process: Process) -> None:
         """That process was seen to end."""
@@ -382,3 +389,9 @@ class Service:
         plan = planned(state, query, files, self.config, self.topology, owner)
         self._handle(SubmitQuery(plan, start, owner))
         return plan
+
+    def _upgrade(self, state: ClusterState, query: Query, dry_run: bool) -> Upgrade:
+        found = upgrade_of(state, query, self.config)
+        if found.plan is not None and not dry_run:
+            self._handle(UpgradeQuery(found.plan))
+        return found

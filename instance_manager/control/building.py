@@ -18,6 +18,7 @@ from instance_manager.fast_path.form import prepare
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.recovery import scaled
 from instance_manager.recovery.pieces import restore, states_in
+from instance_manager.recovery.upgraded import as_read_by
 
 
 def built(
@@ -48,7 +49,8 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
     archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
     manifest = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc)))
     before = physical.from_json(manifest.plan)
-    found = {j: _piece(archive, manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
+    pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
+    found = {j: as_read_by(before, plan, piece) for j, piece in pieces.items()}
     wanted, number = {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed
     if not scaled.is_scaled(before, plan):
         restore(hosted, found[index], wanted, number)

@@ -109,15 +109,15 @@ def _merged(all_: Sequence[Figures], own: Sequence[Figures]) -> Figures:
     barriers = {kind: max(each.barriers.get(kind, 0) for each in all_) for kind in {kind for each in all_ for kind in each.barriers}}
     counts = sum((Counter(each.letters.counts) for each in own), Counter[str]())
     letters = LetterFigures(dict(counts), [letter for each in own for letter in each.letters.waiting])
-    nodes = [_node([each.nodes[k] for each in own]) for k in range(len(all_[0].nodes))]
+    nodes = [_node(node.name, [each.nodes[k] for each in own]) for k, node in enumerate(all_[0].nodes)]
     outputs = [_output([each.outputs[k] for each in all_], [each.outputs[k] for each in own]) for k in range(len(all_[0].outputs))]
     account = _account([each.account for each in own])
     return Figures(max(each.since for each in all_), barriers, account, nodes, [], {}, outputs, letters, None)
 
 
-def _node(own: Sequence[NodeFigures]) -> NodeFigures:
+def _node(name: str, own: Sequence[NodeFigures]) -> NodeFigures:
     rows, incomplete = sum(each.rows_out for each in own), sum(each.incomplete for each in own)
-    return NodeFigures(_account([each.account for each in own]), rows, incomplete)
+    return NodeFigures(name, _account([each.account for each in own]), rows, incomplete)
 
 
 def _output(all_: Sequence[OutputFigures], own: Sequence[OutputFigures]) -> OutputFigures:

@@ -164,6 +164,28 @@ class ScaleRequest(Model):
     instances: int = Field(ge=1, le=INSTANCES_MAX)
 
 
+class PartUpgrade(Model):
+    """What becomes of a part of a query in an upgrade."""
+
+    part: str = Field(description="Such as operator 'w'.")
+    fate: Literal["keeps its state", "has no state", "refused"]
+    note: str = ""
+    there: str = Field(description="Of a part that is refused, as what follows.")
+    wanted: str
+    advice: str
+
+
+class UpgradeReport(Model):
+    """What becomes of each part of a query."""
+
+    name: str
+    possible: bool
+    parts: list[PartUpgrade]
+    text: str = Field(description="The same for a person, a line for each.")
+    state: str = Field(description="Of the query, afterwards.")
+    cause: dict[str, Any] | None = None
+
+
 class Moved(Model):
     """The last move of an instance."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from cep.errors import ClusterError, Conflict, QueryFailed
+from cep.errors import ClusterError, Conflict, QueryError, QueryFailed
 from cep.model import query as queries
 from cep.model.query import Query as CepQuery
 from cep.plan import physical
@@ -187,6 +187,29 @@ async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: 
     if wait:
         await api.wait(lambda state: _is_through(state, name, number), timeout)
     return await _detail(api, name)
+
+
+@router.post("/queries/{name}/upgrade", response_model=models.UpgradeReport, openapi_extra=_QUERY_BODY)
+async def upgrade(
+    name: str, request: Request, api: InjectedApi, dry_run: bool = False, wait: Wait = False, timeout: Timeout = 600.0
+) -> Any:
+    """Puts a changed query in the place of the one of its name, which keeps the state of operators with the same name; with `wait` the
+    answer comes when it runs.
+
+    A change with which state would have no sense is refused, with the reason, and the query runs on as it is. With `dry_run` nothing
+    happens, and what is refused is among what is answered.
+    """
+    query = await _query(request, api, name)
+    if query.name != name:
+        raise QueryError(f"this is query {query.name!r}, expected one of the name {name!r}", "/name")
+    found = await confirmed(api.service.upgrade(query, dry_run))
+    if found.refused and not dry_run:
+        raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
+    number = await api.ask(lambda state: state.query(name).moves)
+    if wait and not dry_run:
+        await api.wait(lambda state: _is_through(state, name, number), timeout)
+    detail = await _detail(api, name)
+    return views.upgrade(found) | {"name": name, "state": detail["state"], "cause": detail["cause"]}
 
 
 @router.delete("/queries/{name}", status_code=204)

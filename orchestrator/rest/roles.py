@@ -96,6 +96,7 @@ ROUTES: dict[tuple[str, str], Need] = {
     ("POST", "/queries/{name}/rebalance"): _deploy("rebalance"),
     ("POST", "/queries/{name}/move"): _deploy("move"),
     ("POST", "/queries/{name}/scale"): _deploy("scale"),
+    ("POST", "/queries/{name}/upgrade"): _deploy("upgrade"),
     ("POST", "/queries:bulk"): _deploy("deploy"),
     ("POST", "/queries:wait"): _read(),
     ("POST", "/explain"): _deploy(),

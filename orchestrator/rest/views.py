@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from cep.plan.checkpoints import recovers
 from cep.plan.physical import Edge, Feed, Instance, PhysicalPlan
 from cep.plan.route import Route
 from cep.plan.sources import source_of
+from cep.plan.upgrading import Upgrade
 from cep.plan.validate import validate
 from orchestrator.records import QueryRecord, Status
 from orchestrator.state import evacuations
@@ -321,3 +323,9 @@ def observed_pre_aggregation(placed: list[dict[str, Any]]) -> str:
         for name, figures in sorted(found.items())
     ]
     return "\n".join(["", "observed", *lines, ""]) if lines else ""
+
+
+def upgrade(found: Upgrade) -> dict[str, Any]:
+    """What becomes of each part of a query."""
+    parts = [asdict(each) | {"fate": each.fate.value} for each in found.fates]
+    return {"possible": found.plan is not None, "parts": parts, "text": found.text}

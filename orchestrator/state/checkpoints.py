@@ -112,7 +112,7 @@ class Checkpoints:
         files = {place: {"piece": each.piece, "crc": each.crc, "bytes": each.bytes} for place, each in zip(places, pieces, strict=True)}
         number = CheckpointNumber(*known.asked)
         own = {"query": record.name, "epoch": record.epoch, "number": list(number), "pieces": files}
-        text = json.dumps(own | {"plan": physical.to_json(self.model.plans[record.name])}, sort_keys=True)
+        text = json.dumps(own | {"plan": physical.to_json(self.model.plans[record.name])})  # its columns and functions stand in order
         size = sum(each.bytes for each in pieces)
         committed = CommittedCheckpoint(number, manifest_name(number), zlib.crc32(text.encode()), size, round(now.wall, 3))
         course.before = known

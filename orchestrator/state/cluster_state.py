@@ -76,6 +76,7 @@ from orchestrator.state.events import (
     Tick,
     UndeclareStream,
     Unsubscribe,
+    UpgradeQuery,
 )
 from orchestrator.state.keys import ClusterKeys
 from orchestrator.state.quarantine import Quarantine, readable
@@ -159,6 +160,8 @@ class ClusterState(ClusterModel):
                 return self._deployments.relocate(name, subquery, index, im, now)
             case ScaleSubquery(name, subquery, instances):
                 return self._deployments.scale(name, subquery, instances, now)
+            case UpgradeQuery(plan):
+                return self._deployments.upgrade(plan, now)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DiscardNode(path):
@@ -178,10 +181,7 @@ class ClusterState(ClusterModel):
             case HostsSeen(hosts):
                 return self._see_hosts(hosts)
             case EvacuateHost(host):
-                evacuation = evacuations.begun(self, host, now)
-                self._leave(evacuation, now)
-                self._desired.put(node("evacuations", host), evacuation.to_json())
-                return evacuations.concerned(self)
+                return self._evacuate(host, now)
             case StatusesSeen(im, statuses):
                 return self._see(im, statuses)
             case ManagerDied(im, process):
@@ -239,6 +239,12 @@ class ClusterState(ClusterModel):
     def _see_hosts(self, hosts: Mapping[str, Host]) -> list[str]:
         self.hosts, self._has_seen_hosts = hosts, True
         self._end_evacuations()
+        return evacuations.concerned(self)
+
+    def _evacuate(self, host: str, now: Now) -> Iterable[str]:
+        evacuation = evacuations.begun(self, host, now)
+        self._leave(evacuation, now)
+        self._desired.put(node("evacuations", host), evacuation.to_json())
         return evacuations.concerned(self)
 
     def _leave(self, evacuation: Evacuation, now: Now) -> None:

@@ -152,14 +152,31 @@ class Deployments:
         """Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
         record = self.model.query(name)
         plan = scaled(self.model.plans[name], subquery, instances)
-        if record.state != "running":
-            raise Conflict(f"query {name!r} is {record.state}: it is scaled only while it is running")
+        self._check_free(record, "scaled")
         if instances == self.model.plans[name].subquery(subquery).parallelism:
             raise Conflict(f"{subquery} of query {name!r} has {instances} instances already")
-        if not recovery.refuges(self.model):
-            raise Conflict(f"query {name!r} cannot be scaled now: no instance manager is there; one may come")
         self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, plan=plan)
         return [name]
+
+    def upgrade(self, plan: PhysicalPlan, now: Now) -> list[str]:
+        """`plan`: what `cep.plan.upgrading` makes of its own. Raises NotFound, or Conflict: not now."""
+        name, document = plan.query.name, queries.to_json(plan.query)
+        record = self.model.query(name)
+        self._check_free(record, "upgraded")
+        if document == record.document:
+            raise Conflict(f"query {name!r} is that query already")
+        if name in self.model.blames:  # for what another query did
+            self._forgive(name)
+        going_on = replace(record, document=document, moves=record.moves + 1, refused="", strikes=0, suspect=())
+        self._enter(going_on, "recovering", now, plan=plan)
+        return [name]
+
+    def _check_free(self, record: QueryRecord, what: str) -> None:
+        """Raises Conflict: it cannot begin another attempt just now."""
+        if record.state != "running":
+            raise Conflict(f"query {record.name!r} is {record.state}: it is {what} only while it is running")
+        if not recovery.refuges(self.model):
+            raise Conflict(f"query {record.name!r} cannot be {what} now: no instance manager is there; one may come")
 
     def release_due(self, now: Now) -> list[str]:
         """Time has passed: the queries that are to be released or judged."""

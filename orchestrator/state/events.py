@@ -77,6 +77,13 @@ class ScaleSubquery:
 
 
 @dataclass(frozen=True, slots=True)
+class UpgradeQuery:
+    """A query is to go on as another one of its name, by that plan."""
+
+    plan: PhysicalPlan
+
+
+@dataclass(frozen=True, slots=True)
 class DeclareStream:
     """A stream is declared."""
 
@@ -221,6 +228,7 @@ Event = (
     | MoveBuckets
     | MoveInstance
     | ScaleSubquery
+    | UpgradeQuery
     | DeclareStream
     | UndeclareStream
     | DiscardNode

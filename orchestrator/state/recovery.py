@@ -4,7 +4,8 @@ Parallelism stays, unless another one is asked for: the place of an instance who
 that with the fewest instances of the query, then of all. All instances begin the attempt, from the last checkpoint.
 
 So go moves of its instances, too: one that was asked for, and all from a host that is being left. Nothing has died then, and the next
-attempt has other places. And so a subquery is scaled: the next attempt has another plan (`cep.plan.scaling`).
+attempt has other places. And so a subquery is scaled, and a query upgraded: the next attempt has another plan (`cep.plan.scaling`,
+`cep.plan.upgrading`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cep.model import query as queries
 from cep.model.limits import STRIKES_MAX
 from cep.plan.physical import PhysicalPlan, Worker
 from orchestrator.records import InstanceManager, Now, QueryRecord, death_key
@@ -89,12 +91,12 @@ def next_attempt(
     record: QueryRecord,
     now: Now,
     asked: Mapping[tuple[str, int], str] | None = None,
-    scaled: PhysicalPlan | None = None,
+    changed: PhysicalPlan | None = None,
 ) -> tuple[QueryRecord, PhysicalPlan]:
-    """The query as it goes on, and its plan. `asked`: where instances are to be, (subquery, index) -> instance manager. `scaled`: the plan
+    """The query as it goes on, and its plan. `asked`: where instances are to be, (subquery, index) -> instance manager. `changed`: the plan
     in place of the one that it has; instances that are nowhere yet get places as those of dead processes do."""
     living, places, before = refuges(model), dict(asked or {}), model.plans[record.name]
-    plan = _placed(model, scaled or before, living, places)
+    plan = _placed(model, changed or before, living, places)
     moving = ", ".join(f"{subquery}/{index} moves to {im!r}" for (subquery, index), im in places.items())
     checkpoints = model.checkpoints.get(record.name)
     going_on = replace(
@@ -104,13 +106,15 @@ def next_attempt(
         restore=None if checkpoints is None else checkpoints.committed,
         strikes=strikes(model, record),
         suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
-        reason=why(model, record, now) or moving or _how_scaled(before, plan),
+        reason=why(model, record, now) or moving or _how_changed(before, plan),
         hosts={instance.im: living[instance.im].process for instance in plan.instances},
     )
     return going_on, plan
 
 
-def _how_scaled(before: PhysicalPlan, after: PhysicalPlan) -> str:
+def _how_changed(before: PhysicalPlan, after: PhysicalPlan) -> str:
+    if queries.to_json(before.query) != queries.to_json(after.query):
+        return "it is upgraded"
     both = zip(before.subqueries, after.subqueries, strict=True)
     return ", ".join(f"{a.name} goes from {a.parallelism} to {b.parallelism} instances" for a, b in both if a.parallelism != b.parallelism)
 

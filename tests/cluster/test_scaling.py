@@ -1,13 +1,14 @@
-"""A query is scaled while rows come and instance managers die: the answers are those of a run without."""
+"""A query is scaled, and upgraded, while rows come and instance managers die: the answers are those of a run without."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, count, stream, sum_, window_start
+from driver import TIME, Conflict, LocalCluster, Publisher, Query, QueryError, Running, col, count, max_, stream, sum_, window_start
 from tests.cluster.test_recovery import kill
 from tests.support.waiting import until
 
@@ -69,3 +70,89 @@ def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: Loca
     expected = answers(cluster, f"still-{recover}", recover, ())
     assert sum(total * times for (_, _, total), times in expected.items()) == BATCHES * ROWS
     assert answers(cluster, f"scaled-{recover}", recover, (2, 3, 1, 2)) == expected
+
+
+HEAVY = 1_000  # what a row weighs behind the upgrade
+
+
+def weighed(name: str, weight: int, **functions: Any) -> Query:
+    """SQ1 gives each row a weight, SQ2 adds it up by two columns, SQ3 by one. `functions`: besides."""
+    read = stream(f"{name}.in", t="timestamp[ms]", key=int, part=int, event_time="t", disorder="1s")
+    made = Query(name).source(read).map("heavy", key=col("key"), part=col("part"), weight=col("key") * 0 + weight)
+    made = made if weight == 1 else made.filter("sound", col("weight") > 0)
+    made = made.aggregate("first", TIME("1s"), by=["key", "part"], n=sum_("weight"), **functions)
+    made = made.aggregate("second", TIME("2s"), by="key", start=window_start(), total=sum_("n"))
+    sizes = {"SQ1": 1, "SQ2": 1 if weight == 1 else 3, "SQ3": 1}
+    return made.output(f"{name}.out").options(recover="on-commit", parallelism=sizes, pre_aggregation="off", checkpoint="100ms")
+
+
+def upgraded(running: Running, query: Query) -> bool:
+    """False: not now, for it recovers just then."""
+    try:
+        report = running.upgrade(query)
+    except Conflict as error:
+        assert "only while it is running" in str(error) or "that query already" in str(error)
+        return "already" in str(error)
+    assert "operator 'first': but for what rows, most needed" in report["text"]
+    return True
+
+
+def send(out: Publisher, batches: range) -> None:
+    for batch in batches:
+        out.send([{"t": i * 10, "key": i % 7, "part": i % 11} for i in range(batch * ROWS, (batch + 1) * ROWS)])
+
+
+def await_commit(running: Running) -> None:
+    """Until a checkpoint is committed that was asked for from now on."""
+    first = number = running.status()["recovery"]["checkpoints"]["last"]
+    while number is None or first is None or number["number"][2] < first["number"][2] + 2:
+        number = until(lambda: running.status()["recovery"]["checkpoints"]["last"])
+        first = first or number
+
+
+def weights(changed_at: int) -> Counter[tuple[int, int]]:
+    """(start of the window in s, key) -> what its rows weigh, those from a number on more."""
+    found = Counter[tuple[int, int]]()
+    for i in range(BATCHES * ROWS):
+        found[i // 200 * 2, i % 7] += HEAVY if i >= changed_at else 1
+    return found
+
+
+def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCluster) -> None:
+    """Rows before some row of the stream have the old weight, and those behind it the new one: each counts once, in windows too that
+    were open then, though instance managers die right before and behind."""
+    before = weighed("weighed", 1, rows=count(), most=max_("weight"))
+    running = cluster.deploy(before, start=False)
+    found = running.subscribe("weighed.out")
+    running.start()
+    with cluster.publisher("weighed.in") as out:
+        send(out, range(20))
+        await_commit(running)
+        kill(cluster, running.status()["placed"][1]["im"])
+        until(lambda: upgraded(running, weighed("weighed", HEAVY)))
+        send(out, range(20, 40))
+        kill(cluster, running.status()["placed"][2]["im"])
+        send(out, range(40, BATCHES))
+    totals = Counter[tuple[int, int]]()
+    for batch in found:
+        for row in batch.to_pylist():
+            totals[round(row["start"].timestamp()), row["key"]] += row["total"]
+    changed_at = (BATCHES * ROWS * HEAVY - totals.total()) // (HEAVY - 1)
+    assert 0 < changed_at <= 20 * ROWS and totals == weights(changed_at)
+    assert sum(each["subquery"] == "SQ2" for each in running.status()["placed"]) == 3
+
+
+def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -> None:
+    running = cluster.deploy(weighed("kept", 1))
+    wanted = weighed("kept", 1, rows=count())
+    with pytest.raises(
+        QueryError, match=r"operator 'first', its functions: there is n = sum\(weight\).*; wanted is .*; of the windows that are"
+    ):
+        running.upgrade(wanted)
+    report = running.upgrade(wanted, dry_run=True)
+    assert not report["possible"] and "refused          operator 'first', its functions" in report["text"]
+    assert running.upgrade(weighed("kept", HEAVY), dry_run=True)["possible"]
+    with pytest.raises(Conflict, match="query 'kept' is that query already"):
+        running.upgrade(weighed("kept", 1))
+    assert running.status()["state"] == "running" and running.status()["recovery"]["attempts"] == 0
+    running.stop()

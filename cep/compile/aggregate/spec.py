@@ -182,6 +182,13 @@ class AggregateSpec:
         types = [type_ for _, part in self.parts for type_ in _partial_types(part)]
         return Schema(self.by + tuple(Field(f"{prefix}{i}", *type_) for i, type_ in enumerate(types)))
 
+    def partial_columns_in(self, other: AggregateSpec) -> list[str]:
+        """Where in a partial row of `other`, which remembers all that this one does and perhaps more, the columns of its own stand."""
+        names, there = iter(other.partial_schema.names[len(self.by) :]), dict[AggregateState, list[str]]()
+        for state in other.states:
+            there[state] = [next(names) for part in state.parts for _ in _partial_types(part)]
+        return [*self.partial_schema.names[: len(self.by)], *(name for state in self.states for name in there[state])]
+
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
         return tuple(self._answer(name, function) for name, function in self.operator.functions)

@@ -1,6 +1,7 @@
 """What an instance has come to, beside the state of its operators: one value, for whatever makes an instance again from what it was.
 
-By position: the same plan makes the same nodes, inputs and outputs in the same order. What merges how, where several instances become
+Inputs and outputs by position: the same plan makes the same ones in the same order. Nodes by name: of a query that was upgraded some may
+be new, or gone. What merges how, where several instances become
 others, is told by its part: accounts and counts add up, `since` is the greatest, promises are the least, what has ended is so if all have.
 """
 
@@ -28,6 +29,7 @@ from cep.model import shapes
 
 @dataclass(frozen=True, slots=True)
 class NodeFigures:
+    name: str
     account: Account
     rows_out: int
     incomplete: int  # windows, of an operator with state
@@ -132,8 +134,10 @@ def take_figures(instance: SubqueryInstance, buckets: InstanceBuckets | None, fi
     instance.learn_since(figures.since)
     instance.alignment.take_last(figures.barriers)
     _charge(instance.account, figures.account)
-    for node, of_node in zip(instance.nodes, figures.nodes, strict=True):
-        _take_node(node, of_node)
+    of_nodes = {each.name: each for each in figures.nodes}
+    for node in instance.nodes:
+        if node.operator.name in of_nodes:
+            _take_node(node, of_nodes[node.operator.name])
     for input_, promises in zip(instance.inputs, figures.inputs, strict=True):
         _take_promises(input_, promises)
     for source, node in instance.sources:  # in turn, so in any order
@@ -154,7 +158,7 @@ def _charge(account: Account, figures: Account) -> None:
 
 
 def _of_node(node: Node) -> NodeFigures:
-    return NodeFigures(replace(node.account), node.rows_out, 0 if node.stateful is None else node.stateful.incomplete)
+    return NodeFigures(node.operator.name, replace(node.account), node.rows_out, 0 if node.stateful is None else node.stateful.incomplete)
 
 
 def _take_node(node: Node, figures: NodeFigures) -> None:

@@ -211,6 +211,7 @@ def test_what_changes_something_is_noted_whatever_comes_of_it(door: tuple[httpx.
         ("POST", "/queries/per-ip/move", deploy, {"subquery": "SQ1", "instance": 0, "im": "nowhere"}),
         ("POST", "/queries/per-ip/rebalance", deploy, {"table": [0]}),
         ("POST", "/queries/per-ip/scale", deploy, {"subquery": "SQ1", "instances": 2}),
+        ("POST", "/queries/per-ip/upgrade", deploy, QUERY_EXAMPLE),
         ("POST", "/queries/per-ip/stop?drain=true", deploy, None),
         ("DELETE", "/queries/none", deploy, None),
         ("PUT", "/streams/s", deploy, stream),
@@ -222,7 +223,7 @@ def test_what_changes_something_is_noted_whatever_comes_of_it(door: tuple[httpx.
         ("POST", "/queries", {"Authorization": "Bearer wrong"}, QUERY_EXAMPLE),
     ]
     statuses = [client.request(method, path, headers=own, json=body).status_code for method, path, own, body in asked]
-    lines = until(lambda: found if len(found := client.get("/audit", headers=headers["admin"]).json()) >= 16 else None)
+    lines = until(lambda: found if len(found := client.get("/audit", headers=headers["admin"]).json()) >= 17 else None)
     assert [(line["token"], line["action"], line["about"], line["status"]) for line in lines] == [
         ("the-deploy", "deploy", "per-ip", 201),
         ("the-deploy", "deploy", "", 422),
@@ -233,6 +234,7 @@ def test_what_changes_something_is_noted_whatever_comes_of_it(door: tuple[httpx.
         ("the-deploy", "move", "per-ip", statuses[5]),
         ("the-deploy", "rebalance", "per-ip", statuses[6]),
         ("the-deploy", "scale", "per-ip", statuses[7]),
+        ("the-deploy", "upgrade", "per-ip", 422),
         ("the-deploy", "stop", "per-ip", 200),
         ("the-deploy", "delete", "none", 404),
         ("the-deploy", "declare", "s", 200),

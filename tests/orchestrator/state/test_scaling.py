@@ -1,4 +1,5 @@
-"""A subquery of a query that recovers gets another number of instances; what cannot be is refused, and the query runs on."""
+"""A subquery of a query that recovers gets another number of instances, or it goes on as another query; what cannot be is refused, and the
+query runs on."""
 
 from __future__ import annotations
 
@@ -7,22 +8,29 @@ from collections import Counter
 import pytest
 
 from cep.errors import Conflict, QueryError
-from driver import TIME, Query, count, stream
-from orchestrator.state.events import ScaleSubquery
+from cep.plan.upgrading import upgraded
+from driver import TIME, Query, col, count, stream
+from orchestrator.state.events import ScaleSubquery, UpgradeQuery
 from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
 
 
-def running(recover: str = "on-commit") -> WithoutDisk:
+def query(recover: str = "on-commit", more_than: int | None = None) -> Query:
     """SQ1 reads, SQ2 counts by two columns, SQ3 counts those by one."""
     read = stream("clicks", t="timestamp[ms]", key=int, ip=int, event_time="t", disorder="1s")
-    made = Query("per-ip").source(read).aggregate("first", TIME("1s"), by=["key", "ip"], n=count())
+    made = Query("per-ip").source(read)
+    made = made if more_than is None else made.filter("f", col("key") > more_than)
+    made = made.aggregate("first", TIME("1s"), by=["key", "ip"], n=count())
     made = made.aggregate("second", TIME("10s"), by="ip", n=count()).output("out")
+    options = {"recover": recover, "parallelism": {"SQ1": 1, "SQ2": 2, "SQ3": 1}, "pre_aggregation": "off"}
+    return made.options(**options)
+
+
+def running(recover: str = "on-commit") -> WithoutDisk:
     cluster = WithoutDisk()
     cluster.managers = {im: manager(im) for im in IMS}
     cluster.see()
-    options = {"recover": recover, "parallelism": {"SQ1": 1, "SQ2": 2, "SQ3": 1}, "pre_aggregation": "off"}
-    cluster.submit(made.options(**options).build())
+    cluster.submit(query(recover).build())
     for state in ("ready", "running"):
         cluster.all_say(state)
     return cluster
@@ -76,3 +84,43 @@ def test_not_now() -> None:
     cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
     with pytest.raises(Conflict, match="is recovering: it is scaled only while it is running"):
         cluster.do(ScaleSubquery("per-ip", "SQ2", 1))
+
+
+def upgrade(cluster: WithoutDisk, wanted: Query) -> None:
+    plan = upgraded(cluster.state.plans["per-ip"], wanted.build()).plan
+    assert plan is not None
+    cluster.do(UpgradeQuery(plan))
+
+
+def test_it_goes_on_as_another_query_and_keeps_what_is_not_changed() -> None:
+    cluster = running()
+    cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    upgrade(cluster, query(more_than=3))
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt, record.reason) == ("recovering", 2, "it is upgraded")
+    assert [each["name"] for each in record.document["operators"]] == ["f", "first", "second"]
+    assert sizes(cluster) == {"SQ1": 1, "SQ2": 3, "SQ3": 1}, "how many was not asked for anew"
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    assert cluster.state_of() == "running"
+    with pytest.raises(Conflict, match="query 'per-ip' is that query already"):
+        upgrade(cluster, query(more_than=3))
+
+
+def test_the_next_leader_has_the_query_as_it_was_upgraded() -> None:
+    before = running()
+    upgrade(before, query(more_than=3))
+    after = WithoutDisk()
+    after.managers = before.managers
+    after.obey(after.state.restore(before.nodes, after.now))
+    assert after.state.queries["per-ip"].document == before.state.queries["per-ip"].document
+    assert [each.name for each in after.state.plans["per-ip"].query.operators] == ["f", "first", "second"]
+
+
+def test_no_upgrade_while_it_recovers() -> None:
+    cluster = running()
+    upgrade(cluster, query(more_than=3))
+    with pytest.raises(Conflict, match="is recovering: it is upgraded only while it is running"):
+        upgrade(cluster, query(more_than=4))

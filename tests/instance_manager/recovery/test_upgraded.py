@@ -1,0 +1,79 @@
+"""What an aggregate with fewer functions reads of the state of the one that was there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cep.compile.aggregate.window_state import WindowState
+from cep.dataflow.layout import Layout
+from cep.elements import MAX_TIME, Batch, State
+from cep.kernels.columns import columns_from_arrow, columns_to_arrow
+from cep.plan.physical import PhysicalPlan
+from driver import TIME, Query, arg_max, avg, count, count_distinct, first, max_, stream, sum_
+from instance_manager.recovery.upgraded import as_read_by
+from tests.support.plans import planned
+
+FUNCTIONS: dict[str, Any] = {
+    "n": count(),
+    "total": sum_("x"),  # an exact sum
+    "words": max_("word"),
+    "distinct": count_distinct("word"),  # a block
+    "mean": avg("i"),
+    "opened": first("word"),  # by origin
+    **arg_max(["word", "i"], by="i"),
+}
+
+
+def plan_with(names: Sequence[str], partials: str = "off") -> PhysicalPlan:
+    read = stream("s", t="timestamp[ms]", key=int, i=int, x=float, word=str, event_time="t", disorder="1s")
+    made = Query("q").source(read).aggregate("w", TIME("1s"), by="key", **{name: FUNCTIONS[name] for name in names})
+    options = {"parallelism": {"SQ1": 1, "SQ2": 1}, "pre_aggregation": partials, "recover": "on-commit"}
+    return planned(made.output("out").options(**options).build())
+
+
+def state_of(plan: PhysicalPlan, stage: str) -> WindowState:
+    layout = Layout(plan)
+    return WindowState(layout.spec(layout.aggregate("w"), stage), "w")
+
+
+def rows(plan: PhysicalPlan, numbers: Sequence[int]) -> Batch:
+    schema = Layout(plan).columns("s")
+    values = {"t": [i * 1000 for i in numbers], "key": [i % 3 for i in numbers], "i": [i * 7 % 11 for i in numbers]}
+    values |= {"x": [i * 1e17 + 0.1 for i in numbers], "word": [f"word {i * 5 % 7} of more than eight bytes" for i in numbers]}
+    table = pa.RecordBatch.from_pydict({name: values[name] for name in schema.names}, schema=schema.arrow)
+    origin = np.array([[0, i] for i in numbers], np.int64)
+    return Batch(columns_from_arrow(table, schema), np.array([i * 1000 for i in numbers], np.int64), origin)
+
+
+def answers(state: WindowState) -> list[Mapping[str, Any]]:
+    found = [columns_to_arrow(batch.columns, state.spec.output_schema).to_pylist() for batch in state.advance(MAX_TIME) if len(batch.time)]
+    return sorted((row for batch in found for row in batch), key=lambda row: row["key"])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        ("n",),
+        ("total",),
+        ("words", "n"),
+        ("distinct", "opened"),
+        ("word", "i", "mean"),
+        ("opened", "mean", "n"),
+        ("word", "i", "opened", "mean", "distinct", "words", "total", "n"),
+    ],
+)
+def test_the_functions_that_stay_answer_as_if_others_had_never_been(kept: tuple[str, ...]) -> None:
+    before, after = plan_with(tuple(FUNCTIONS)), plan_with(kept)
+    there, wanted, alone = state_of(before, "whole"), state_of(after, "whole"), state_of(after, "whole")
+    there.add(rows(before, range(40)))
+    (piece,) = as_read_by(before, after, [State("w", "groups", 0, there.snapshot())])
+    wanted.restore(piece.rows)
+    assert wanted.snapshot().schema == alone.snapshot().schema, "the next checkpoint has it with what comes"
+    for state in (wanted, alone):
+        state.add(rows(after, range(40 if state is wanted else 0, 60)))
+    assert answers(wanted) == answers(alone)
