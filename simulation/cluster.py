@@ -18,13 +18,17 @@ import pyarrow as pa
 from cep.compile.user.functions import allowed
 from cep.config import GRACE_S, ClusterConfig
 from cep.dataflow.reports import waits_for
-from cep.errors import CepError, Conflict
+from cep.errors import CepError, Conflict, QueryError
 from cep.kernels.jit import interpreted
+from cep.model import query as queries
+from cep.model.expr import Expr, lit
+from cep.model.operators import Filter
 from cep.model.query import Query
 from cep.model.streams import Stream, TextFiles
 from cep.model.topology import Topology
 from cep.plan.moving import heads, why_it_stays
-from cep.plan.physical import FilesByStream, PhysicalPlan
+from cep.plan.physical import FilesByStream, PhysicalPlan, Subquery
+from cep.plan.scaling import scaled
 from cep.transport.wire import Header
 from cep.world.store import MemoryStore, append_all
 from driver.rest import Unreachable, path
@@ -45,7 +49,7 @@ from simulation.processes import InstanceManagerProcess, OrchestratorProcess, Si
 from simulation.resuming import ResumingReader
 from simulation.schedule import MS, S, ScheduleTrace, SeededSchedule, Task
 from simulation.sockets import SimulatedNetwork
-from simulation.workload import QUERY, DrawnWorkload, publisher_name, workload
+from simulation.workload import QUERY, TAIL, DrawnWorkload, publisher_name, workload
 from tests.support.running import values_of_array
 
 MODULES = ("tests.support.user_functions", "tests.support.functions_of_users")
@@ -53,6 +57,8 @@ SENDING_PACES_NS = (0, 10 * MS, 100 * MS)  # between two batches of a publisher,
 LONG_PACES_NS = (100 * MS, 400 * MS, 1000 * MS)  # while something moves
 LONGEST_PACES_NS = (1 * S, 4 * S)  # while a host is left
 BETWEEN_MOVES_NS = (20 * MS, 100 * MS, 400 * MS)
+ALWAYS = (lit(True), lit(1) < lit(2), lit(2) > lit(1))  # what filters ask that keep everything
+BETWEEN_CHANGES_NS = (100 * MS, 400 * MS, 1000 * MS)
 CALM = 0.6  # of the seeds in which hosts are left: nothing else happens
 PATIENCE_NS = 300 * S  # of virtual time, in which a seed has to come to its end
 PUBLISHED_GRACE_S = 100.0  # in which a program that was killed has come again, whatever else happens
@@ -116,6 +122,7 @@ class SimulatedCluster:
         self.writers, self.publishes = 0, False
         self.published: set[str] = set()  # the names that have been closed, as their program knows
         self.is_over = False
+        self.deployed = work.query  # and where its files are
 
     @property
     def writer_comes_again(self) -> bool:
@@ -186,7 +193,7 @@ class SimulatedCluster:
             if not self.work.files:
                 self.publishes = True
                 self.writer.run(self._publish)
-            if self.work.moves:
+            if self.work.moves or self.work.changes:
                 self.mover.run(self._move)
             self.leaving.begin()
             self._await_over()
@@ -221,6 +228,7 @@ class SimulatedCluster:
     def _deploy(self) -> None:
         """As soon as there are instance managers."""
         query, files = self._in_folder()
+        self.deployed = query
         while len(self._asked(lambda state: state.managers)) < (1 if self.faults.done else len(self.managers)):
             self.user.pause(10 * MS)
         while True:
@@ -379,7 +387,7 @@ class SimulatedCluster:
         self, writer: ClientProcess, following: Following, publisher: Publisher, batches: Iterator[tuple[Stream, pa.RecordBatch]]
     ) -> None:
         choose, work = self.schedule.choose, self.work
-        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves else SENDING_PACES_NS)
+        pace_ns = choose.choice(LONGEST_PACES_NS if work.evacuations else LONG_PACES_NS if work.moves or work.changes else SENDING_PACES_NS)
         try:
             accepted = writer.finish(publisher.accepts()) if self.writers else 0
             for known, batch in _from(accepted, batches):
@@ -401,13 +409,16 @@ class SimulatedCluster:
                 writer.pause(100 * MS)
 
     def _move(self) -> None:
-        """Moves of buckets and of instances, one after the other or one while the other is under way; what cannot be is refused."""
+        """Moves of buckets and of instances, or other sizes and other queries, one after the other or one while the other is under way;
+        what cannot be is refused."""
         choose = self.schedule.choose
-        between_ns = choose.choice(BETWEEN_MOVES_NS)
-        for _ in range(self.work.moves):
+        between_ns = choose.choice(BETWEEN_CHANGES_NS if self.work.changes else BETWEEN_MOVES_NS)
+        while self.work.changes and self._asked(lambda state: state.query(QUERY).state) not in ("running", *OVER):
+            self.mover.pause(20 * MS)
+        for _ in range(self.work.changes or self.work.moves):
             self.mover.pause(choose.randrange(between_ns))
             plan = self.current_plan()
-            for verb, document in self._drawn_move(plan):
+            for verb, document in self._drawn_change(plan) if self.work.changes else self._drawn_move(plan):
                 self._ask_for(verb, document)
 
     def _ask_for(self, verb: str, document: dict[str, Any]) -> None:
@@ -430,6 +441,16 @@ class SimulatedCluster:
             instance = choose.choice(movable)
             yield "move", {"subquery": instance.subquery, "instance": instance.index, "im": choose.choice(self.managers).name}
 
+    def _drawn_change(self, plan: PhysicalPlan) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Another number of instances of a subquery; or another query that answers as this one does."""
+        choose = self.schedule.choose
+        possible = [(each.name, size) for each in plan.subqueries for size in range(1, 5) if _may_have(plan, each, size)]
+        if possible and choose.random() < 0.8:
+            subquery, instances = choose.choice(possible)
+            yield "scale", {"subquery": subquery, "instances": instances}
+        else:
+            yield "upgrade", queries.to_json(_with_tails(self.deployed, choose.choice(ALWAYS)))
+
     def described(self) -> str:
         """What each instance waits for, where nothing goes on."""
         hosted = [(manager, each) for manager in self.managers for each in manager.loop.hosted.values()]
@@ -443,6 +464,24 @@ def _from(row: int, batches: Iterator[tuple[Stream, pa.RecordBatch]]) -> Iterato
         if row < batch.num_rows:
             yield known, batch.slice(row)
         row = max(0, row - batch.num_rows)
+
+
+def _may_have(plan: PhysicalPlan, subquery: Subquery, instances: int) -> bool:
+    if instances == subquery.parallelism:
+        return False
+    try:
+        scaled(plan, subquery.name, instances)
+    except QueryError:
+        return False
+    return True
+
+
+def _with_tails(query: Query, condition: Expr) -> Query:
+    """The same, whose filters before its outputs ask something else that is always so."""
+    changed = (
+        replace(each, condition=condition) if isinstance(each, Filter) and each.name.startswith(TAIL) else each for each in query.operators
+    )
+    return replace(query, operators=tuple(changed))
 
 
 def _moves_made(state: ClusterState) -> MovesMade:

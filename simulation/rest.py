@@ -15,10 +15,11 @@ from typing import Any, TypeVarTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cep.errors import CepError
+from cep.model import query as queries
 from cep.service.access import EVERYBODY
 from orchestrator.rest import host_routes, many, problems, query_routes, stream_routes
 from orchestrator.rest.api import Api
-from orchestrator.rest.models import ClosingOf, MoveRequest, OpeningOf, RebalanceRequest, SubscriptionRequest
+from orchestrator.rest.models import ClosingOf, MoveRequest, OpeningOf, RebalanceRequest, ScaleRequest, SubscriptionRequest
 from simulation.clock import ProcessClock
 from simulation.schedule import MS, S, SeededSchedule, Task
 
@@ -154,6 +155,10 @@ class FrontDoor:
                 return await query_routes.rebalance(name, RebalanceRequest(**document), self.api)
             case "POST", "queries", name, "move":
                 return await query_routes.move(name, MoveRequest(**document), self.api)
+            case "POST", "queries", name, "scale":
+                return await query_routes.scale(name, ScaleRequest(**document), self.api)
+            case "POST", "queries", name, "upgrade":
+                return await query_routes.upgraded(name, queries.from_json(document), self.api, dry_run=False, timeout=None)
             case "POST", "hosts", name, "evacuate":
                 return await host_routes.evacuate(name, self.api, asked["wait"] == "true", float(asked["timeout"]))
             case "POST", "streams", name, "subscriptions":

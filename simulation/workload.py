@@ -13,8 +13,11 @@ from functools import lru_cache
 from hypothesis import strategies as st
 
 from cep.dataflow.sources.source import READ_BYTES
-from cep.model.query import Query
+from cep.model.expr import lit
+from cep.model.operators import Filter
+from cep.model.query import Options, Query
 from cep.plan.checkpoints import reads_clock
+from simulation.chain import chain_query, chain_rows
 from simulation.growth import Growth, as_known, drawn_growth
 from tests.reference import Answer, Partition, blocks
 from tests.strategies import contents_of, executions, file_queries, inputs_of, published_queries
@@ -36,6 +39,10 @@ PATTERNS_FROM = 250
 #: From this query on, half of the seeds of those that recover tell their answers at once; and some of their instances move, or leave hosts.
 AT_ONCE_FROM = 250
 MOVES_WHILE_RECOVERING = (0, 0, 1, 3)
+#: From this query on, two of nine recover and are scaled and upgraded while they run: those that would have been moved.
+CHANGED_FROM = 1000
+CHANGES = (2, 4, 8, 12)
+TAIL = "tail-"
 INTERVALS_US = (10_000, 50_000, 200_000, 1_000_000)
 HOSTS = (1, 1, 2, 3)
 EVACUATIONS = (0, 0, 1, 2)
@@ -62,6 +69,8 @@ class DrawnWorkload:
     read_bytes: int = READ_BYTES
     #: Its readers save tokens, and others go on from them.
     resumes: bool = False
+    #: So often a subquery is to have another number of instances, or the query to go on as another one with the same answers.
+    changes: int = 0
     #: Its readers do something else for longer than a recovery takes, now and then.
     dawdles: bool = False
 
@@ -92,6 +101,8 @@ def workload(seed: int) -> DrawnWorkload:
     choose, work = random.Random(f"at once {seed}"), _drawn_workload(seed)
     if seed // SEEDS_OF_A_QUERY < AT_ONCE_FROM or not work.recovers:
         return work
+    if is_changed(seed):
+        return replace(work.telling(choose.random() < 0.3), changes=choose.choice(CHANGES))
     work = replace(work.telling(choose.random() < 0.5), moves=choose.choice(MOVES_WHILE_RECOVERING))
     hosts, dawdles = 1 if work.moves else choose.choice(HOSTS), choose.random() < 0.3
     return replace(work, hosts=hosts, dawdles=dawdles, evacuations=choose.choice(EVACUATIONS) if hosts > 1 else 0)
@@ -102,12 +113,15 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
         return _recovering(seed)
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"workload {seed}")
     query, moves = _drawn_query(number), choose.choice(MOVES)
+    query = _cut(chain_query(number)) if is_changed(seed) else query
     recovers = number >= PUBLISHED_FROM and number % 3 == 1 and not any(getattr(each, "refresh", None) for each in query.operators)
     moves = 0 if recovers else moves
     hosts = 1 if recovers else random.Random(f"hosts {seed}").choice(HOSTS)
     evacuations = random.Random(f"evacuations {seed}").choice(EVACUATIONS) if hosts > 1 else 0
     inputs, execution = drawn(st.tuples(inputs_of(query), executions()), f"{number}-{seed}")
-    if moves or evacuations:  # small batches and several instances, for else hardly anything would move while it runs
+    if is_changed(seed):
+        inputs = {"s": chain_rows(choose)}
+    if moves or evacuations or is_changed(seed):  # small batches and several instances, for else hardly anything would move while it runs
         execution, _ = moves_of(choose, execution, 1)
     growing, streams = random.Random(f"growth {seed}"), {stream.name: stream for stream in query.streams}
     growths = {name: tuple(drawn_growth(growing, streams[name], len(part.rows)) for part in parts) for name, parts in inputs.items()}
@@ -118,6 +132,7 @@ def _drawn_workload(seed: int) -> DrawnWorkload:
     asked = named(query, execution, QUERY)
     if recovers:
         options = replace(asked.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US), replicas=1)
+        options = _changeable(options) if is_changed(seed) else options
         asked = replace(asked, options=options)
     return DrawnWorkload(
         asked,
@@ -138,9 +153,11 @@ def _recovering(seed: int) -> DrawnWorkload:
     """A query over files that recovers, slow enough for something to happen to it."""
     number, choose = seed // SEEDS_OF_A_QUERY, random.Random(f"recovering {seed}")
     query = _drawn_file_query(number)
+    query = _cut(query) if is_changed(seed) else query
     contents, execution = drawn(st.tuples(contents_of(query), executions()), f"{number}-{seed}")
     sound = named(query, execution, QUERY, {stream.name: [] for stream in query.streams})
-    written = replace(sound, options=replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US)))
+    options = replace(sound.options, recover="on-commit", checkpoint=choose.choice(INTERVALS_US))
+    written = replace(sound, options=_changeable(options) if is_changed(seed) else options)
     orchestrators, managers = choose.randint(1, 2), choose.randint(2, 4)
     budget_bytes, read_bytes = choose.choice(BUDGETS_BYTES), choose.choice((64, 200, 2 << 20))
     return DrawnWorkload(
@@ -157,6 +174,21 @@ def _recovering(seed: int) -> DrawnWorkload:
         read_bytes=read_bytes,
         resumes=_resumes(seed),
     )
+
+
+def is_changed(seed: int) -> bool:
+    return seed // SEEDS_OF_A_QUERY >= CHANGED_FROM and seed // SEEDS_OF_A_QUERY % 9 in (2, 4)
+
+
+def _cut(query: Query) -> Query:
+    """The same, with a filter before each output, in a subquery of its own: what has state is within, and can have another parallelism."""
+    tails = tuple(Filter(f"{TAIL}{i}", output.input, lit(True)) for i, output in enumerate(query.outputs))
+    outputs = tuple(replace(output, input=tail.name) for output, tail in zip(query.outputs, tails, strict=True))
+    return replace(query, operators=(*query.operators, *tails), outputs=outputs)
+
+
+def _changeable(options: Options) -> Options:
+    return replace(options, split="per-operator", subqueries=(), balancers=(), pre_aggregation="off")
 
 
 def _resumes(seed: int) -> bool:
@@ -178,4 +210,4 @@ def _kinds(number: int) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind != "pattern" or number >= PATTERNS_FROM)
 
 
-__all__ = ["QUERY", "DrawnWorkload", "publisher_name", "workload"]
+__all__ = ["QUERY", "TAIL", "DrawnWorkload", "is_changed", "publisher_name", "workload"]

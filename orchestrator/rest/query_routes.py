@@ -200,16 +200,8 @@ async def upgrade(
     happens, and what is refused is among what is answered.
     """
     query = await _query(request, api, name)
-    if query.name != name:
-        raise QueryError(f"this is query {query.name!r}, expected one of the name {name!r}", "/name")
-    found = await confirmed(api.service.upgrade(query, dry_run))
-    if found.refused and not dry_run:
-        raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
-    number = await api.ask(lambda state: state.query(name).moves)
-    if wait and not dry_run:
-        await api.wait(lambda state: _is_through(state, name, number), timeout)
-    detail = await _detail(api, name)
-    return views.upgrade(found) | {"name": name, "state": detail["state"], "cause": detail["cause"]}
+    await api.files(query)  # all its paths may be read
+    return await upgraded(name, query, api, dry_run, timeout if wait else None)
 
 
 @router.delete("/queries/{name}", status_code=204)
@@ -225,6 +217,20 @@ async def dead_letters(name: str, api: InjectedApi) -> Any:
     """Bad input and failed functions: exact counts, and the last 10,000."""
     await api.ask(lambda state: state.query(name) and None)
     return await api.figures(get="dead_letters", query=name)
+
+
+async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout: float | None) -> dict[str, Any]:
+    """What becomes of each part; with a `timeout` when the query runs again. Raises QueryError, Conflict, NotFound."""
+    if query.name != name:
+        raise QueryError(f"this is query {query.name!r}, expected one of the name {name!r}", "/name")
+    found = await confirmed(api.service.upgrade(query, dry_run))
+    if found.refused and not dry_run:
+        raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
+    number = await api.ask(lambda state: state.query(name).moves)
+    if timeout is not None and not dry_run:
+        await api.wait(lambda state: _is_through(state, name, number), timeout)
+    detail = await _detail(api, name)
+    return views.upgrade(found) | {"name": name, "state": detail["state"], "cause": detail["cause"]}
 
 
 async def _query(request: Request, api: Api, name: str | None) -> CepQuery:

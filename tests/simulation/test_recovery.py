@@ -6,7 +6,7 @@ import pytest
 
 from simulation.__main__ import run_seed
 from simulation.schedule import ScheduleTrace
-from tests.support.recovering import COLD, PROGRAMS, PUBLISHED, SEEDS, killed
+from tests.support.recovering import CHANGED, COLD, PROGRAMS, PUBLISHED, SEEDS, killed
 
 
 @pytest.mark.parametrize("seed", (9, 22, 251, 1029))  # 1029: with a pattern, as others from 1,000 on
@@ -40,6 +40,12 @@ def test_a_cold_start_of_everything(seed: int) -> None:
     assert found.wrong == [] and found.recoveries
 
 
+@pytest.mark.parametrize("seed", (4005, 4012))
+def test_one_that_is_scaled_and_upgraded_meanwhile(seed: int) -> None:
+    found = killed(seed, resumes=None)
+    assert found.wrong == [] and found.recoveries and found.moved.instances
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 def test_many_seeds() -> None:
@@ -49,4 +55,5 @@ def test_many_seeds() -> None:
         for found in (killed(seed), killed(seed, resumes=True), run_seed(seed, ScheduleTrace()), run_seed(seed, ScheduleTrace(), COLD))
         if found.wrong
     ] == []
+    assert [found for seed in CHANGED for found in (killed(seed, resumes=None), run_seed(seed, ScheduleTrace())) if found.wrong] == []
     assert [found for seed in PUBLISHED if (found := run_seed(seed, ScheduleTrace(), PROGRAMS)).wrong] == []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from simulation.__main__ import SeedRun, run_seed
 from simulation.faults import EVERYTHING, Fault
 from simulation.schedule import MS, ScheduleTrace
-from simulation.workload import PUBLISHED_FROM, SEEDS_OF_A_QUERY
+from simulation.workload import CHANGED_FROM, PUBLISHED_FROM, SEEDS_OF_A_QUERY, is_changed
 
 #: So that most instance managers die while the query is at work, some of them while it recovers.
 KILLS = [Fault("kill instance manager", after_ms * MS) for after_ms in (700, 400, 50, 900, 1500)]
@@ -26,7 +26,7 @@ SEEDS = tuple(seed for seed in range(600) if seed // 4 % 3 == 2)
 PUBLISHED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * PUBLISHED_FROM, 800) if seed // SEEDS_OF_A_QUERY % 3 == 1)
 
 
-def killed(seed: int, resumes: bool = False) -> SeedRun:
+def killed(seed: int, resumes: bool | None = False) -> SeedRun:
     """`resumes`: its readers die too, and others go on from their tokens."""
     return run_seed(seed, ScheduleTrace(), KILLS, resumes)
 
@@ -46,3 +46,12 @@ def first_wrong(
     """What is wrong with the first run that something is wrong with. `first` finds it as long as strategies and turns stay."""
     runs = (run_seed(seed, ScheduleTrace(), faults, resumes, at_once) for seed in (first, *others))
     return next(found.wrong[0] for found in runs if found.wrong)
+
+
+#: Seeds of queries that are scaled and upgraded while they run.
+CHANGED = tuple(seed for seed in range(SEEDS_OF_A_QUERY * CHANGED_FROM, SEEDS_OF_A_QUERY * CHANGED_FROM + 1_000) if is_changed(seed))
+
+
+def changed_wrong(first: int, faults: Sequence[Fault] = ()) -> str:
+    """What is wrong with the first run, of a query that is changed, that something is wrong with."""
+    return first_wrong(first, CHANGED, faults, resumes=None)
