@@ -1,4 +1,4 @@
-"""`python -m benchmarks run | compare | list | placement | model | kills | faults | leaks | cuts | fuzz | fuzz-links | nexmark | links`."""
+"""`python -m benchmarks COMMAND`: run, compare, list, placement, model, kills, faults, elastic, leaks, cuts, fuzz, fuzz-links, nexmark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import model, report
-from benchmarks.faults import cuts, fuzz, fuzz_links, kills, leaks, recoveries
+from benchmarks.faults import cuts, elastic, fuzz, fuzz_links, kills, leaks, recoveries
 from benchmarks.harness import Harness, RowOutcome
 from benchmarks.measured import links, placement
 from benchmarks.nexmark import command as nexmark
@@ -24,6 +24,7 @@ app.command("fuzz")(fuzz.command)
 app.command("fuzz-links")(fuzz_links.command)
 app.command("kills")(kills.command)
 app.command("faults")(recoveries.command)
+app.command("elastic")(elastic.command)
 app.command("leaks")(leaks.command)
 app.command("nexmark")(nexmark.command)
 app.command("links")(links.command)
