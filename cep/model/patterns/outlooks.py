@@ -24,8 +24,8 @@ from cep.model.patterns.rows import rows_read
 
 OUTLOOKS_MAX = 4_096
 """Outlooks of a pattern whose starts go on together."""
-#: Of its tables: outlooks times sets of variables.
-CELLS_MAX = 262_144
+#: Of its tables: outlooks times sets of variables. And ways of an outlook, and of all for which moves are looked for: a moment's work.
+CELLS_MAX, WAYS_MAX, WORK_MAX = 262_144, 64, 32_768
 #: In place of a chain or a variable.
 NONE = -1
 #: In place of a move: nothing changes; there is no way left.
@@ -230,6 +230,10 @@ def _cut(ways: Sequence[OutlookWay]) -> list[OutlookWay]:
     return kept[:1] if kept[0].state == COMPLETE else kept
 
 
+class _TooManyError(Exception):
+    """There are more outlooks, or larger ones, than is worth it."""
+
+
 class _Building:
     """Outlooks as they are found, and their moves."""
 
@@ -238,20 +242,24 @@ class _Building:
         self.outlooks: dict[Outlook, int] = {}
         self.waiting: list[Outlook] = []
         self.numbers: dict[tuple[int, tuple[tuple[int, int], ...]], int] = {}
+        self.work = 0
 
     def run(self) -> Outlooks | None:
-        most = min(OUTLOOKS_MAX, CELLS_MAX // self.sets)
-        if not most:
+        try:
+            return self._all() if self.sets <= CELLS_MAX else None
+        except _TooManyError:
             return None
+
+    def _all(self) -> Outlooks:
         heeded = 0
         for position in self.moves.automaton.initial:
             heeded |= 1 << self.moves.takes[position]
         begins = self._line(heeded, lambda bits: self._number(self.moves.begin(bits)))
         lines: list[tuple[int, ...]] = []
-        while len(lines) < len(self.waiting) <= most:
+        while len(lines) < len(self.waiting):
             outlook = self.waiting[len(lines)]
             lines.append(self._line(self.moves.heeded(outlook), partial(self._move, outlook)))
-        return self._found(begins, tuple(lines)) if len(self.waiting) <= most else None
+        return self._found(begins, tuple(lines))
 
     def _line(self, heeded: int, move: Callable[[int], int]) -> tuple[int, ...]:
         known: dict[int, int] = {}
@@ -262,6 +270,7 @@ class _Building:
 
     def _move(self, outlook: Outlook, bits: int) -> int:
         move = self.moves.step(outlook, bits)
+        self.work += len(outlook)
         same = move.outlook == outlook and all(own == (chain, NONE) for chain, own in enumerate(move.chains))
         return SAME if same else self._number(move)
 
@@ -271,6 +280,9 @@ class _Building:
         if move.outlook not in self.outlooks:
             self.outlooks[move.outlook] = len(self.outlooks)
             self.waiting.append(move.outlook)
+            many = len(self.waiting) > min(OUTLOOKS_MAX, CELLS_MAX // self.sets)
+            if many or len(move.outlook) > WAYS_MAX or self.work > WORK_MAX:
+                raise _TooManyError
         return self.numbers.setdefault((self.outlooks[move.outlook], move.chains), len(self.numbers))
 
     def _found(self, begins: tuple[int, ...], moves: tuple[tuple[int, ...], ...]) -> Outlooks:
