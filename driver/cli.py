@@ -95,14 +95,21 @@ def deploy(
 @app.command()
 def explain(
     query: Annotated[str, typer.Argument(help="A file with a query, JSON or YAML; or the name of a deployed one.")],
+    draw: Annotated[Path | None, typer.Option("--draw", help="A folder for pictures of its patterns, an .svg file each.")] = None,
     url: Url = table.URL,
     token: Token = None,
     ca: Authority = None,
 ) -> None:
     """Prints the plan that a query would get now, deploying nothing; or that of a deployed one, and what was observed of it."""
     with Cluster(url, token, ca=ca) as cluster:
-        text = cluster.explain(read_document(Path(query))) if is_document(query) else cluster.query(query).explain()
-        out.print(text)
+        document = read_document(Path(query)) if is_document(query) else None
+        out.print(cluster.query(query).explain() if document is None else cluster.explain(document))
+        if draw is not None:
+            pictures = cluster.query(query).pictures() if document is None else cluster.pictures(document)
+            draw.mkdir(parents=True, exist_ok=True)
+            for name, picture in pictures.items():
+                (draw / f"{name}.svg").write_text(picture)
+                out.print(f"drawn: {draw / name}.svg")
 
 
 @app.command()

@@ -115,6 +115,10 @@ class Running:
         """The plan in words."""
         return str(self.cluster.rest.get(self._path("/explain"))["text"])
 
+    def pictures(self) -> dict[str, str]:
+        """The automaton of each of its patterns as SVG, by the pattern's name."""
+        return dict(self.cluster.rest.get(self._path("/explain"))["pictures"])
+
     def plan(self) -> dict[str, Any]:
         """The physical plan, as JSON."""
         return dict(self.cluster.rest.get(self._path("/plan")))
@@ -441,6 +445,11 @@ class Cluster:
         """The plan that a query would get now; nothing is deployed."""
         document = query.to_json() if isinstance(query, Query) else dict(query)
         return str(self.rest.post("/explain", document)["text"])
+
+    def pictures(self, query: Query | Mapping[str, Any]) -> dict[str, str]:
+        """The automaton of each of its patterns as SVG, by the pattern's name; nothing is deployed."""
+        document = query.to_json() if isinstance(query, Query) else dict(query)
+        return dict(self.rest.post("/explain", document)["pictures"])
 
     def metrics(self) -> str:
         """Everything measured, as Prometheus reads it."""

@@ -231,9 +231,10 @@ class TraceInfo(Model):
 
 
 class Explanation(Model):
-    """The plan in words."""
+    """The plan in words; `pictures`: the automaton of each pattern as SVG, by the pattern's name."""
 
     text: str
+    pictures: dict[str, str] = {}
 
 
 class StreamInfo(Model):

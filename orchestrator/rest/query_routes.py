@@ -13,6 +13,7 @@ from cep.model import query as queries
 from cep.model.query import Query as CepQuery
 from cep.plan import physical
 from cep.plan.explain import explain
+from cep.plan.pictures import pictures
 from orchestrator.rest import audit, models, views
 from orchestrator.rest.api import Api, InjectedApi, Timeout, Until, Wait, confirmed
 from orchestrator.rest.bodies import DocumentRoute, document
@@ -116,7 +117,9 @@ async def explain_query(name: str, api: InjectedApi) -> Any:
     """The plan of a deployed query, in words, and what was observed of its pre-aggregation."""
     detail = await _with_figures(api, await _detail(api, name))
     moved = views.moved(detail["tables"]) + views.move_lines(detail["moved"])
-    return {"text": await run_in_threadpool(explain, await api.ask(_plan(name))) + moved + views.observed_pre_aggregation(detail["placed"])}
+    plan = await api.ask(_plan(name))
+    observed = moved + views.observed_pre_aggregation(detail["placed"])
+    return {"text": await run_in_threadpool(explain, plan) + observed, "pictures": await run_in_threadpool(pictures, plan)}
 
 
 @router.post("/explain", response_model=models.Explanation, openapi_extra=_QUERY_BODY)
@@ -125,7 +128,7 @@ async def explain_document(request: Request, api: InjectedApi, name: Name = None
     deployed is refused as deploying it would be."""
     query = await _query(request, api, name or "explained")
     plan = await confirmed(api.service.plan(query, await api.files(query)))
-    return {"text": await run_in_threadpool(explain, plan)}
+    return {"text": await run_in_threadpool(explain, plan), "pictures": await run_in_threadpool(pictures, plan)}
 
 
 @router.post("/queries/{name}/start", response_model=models.QueryDetail)

@@ -76,6 +76,7 @@ def test_matches_are_found_while_an_instance_and_buckets_move(cluster: LocalClus
             assert place(running, "SQ2", instance) == im
         _more(reading)
         running.rebalance([(bucket + version) % 2 for bucket in range(BUCKETS)])
+    assert list(running.pictures()) == ["rising"]
     sent = flow.end()
     found = sorted((each["k"], each["first"], each["second"], each["third"]) for each in reading.all())
     assert found == expected(sent) and len(found) > 1_000

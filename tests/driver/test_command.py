@@ -11,11 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from cep.errors import Conflict, NotFound
-from driver import LocalCluster, Query, col, stream
+from driver import LocalCluster, Query, col, event, row, stream
 from driver.cli import app
 from tests.support.waiting import until
 
 READINGS = stream("readings", n="int64?", ts="timestamp[ms]?", event_time="ts", disorder="0s")
+TWICE = (
+    Query("twice")
+    .source(READINGS)
+    .pattern("again", event("a", col("n") > 0).then(event("b", col("n") > 1)), within="1s", measures={"n": row("b")["n"]})
+    .output("twice.out")
+)
 QUOTIENTS = Query("quotients").source(READINGS).map("divide", ts=col("ts"), q=12 // col("n")).output("quotients.out")
 
 
@@ -34,6 +40,9 @@ def test_from_deploy_to_delete(cluster: LocalCluster, tmp_path: Path) -> None:
         program = [sys.executable, "-P", "-c", "from driver.cli import main; main()"]
         return subprocess.run([*program, words[0], "--url", cluster.rest.url, *words[1:]], stderr=subprocess.DEVNULL).returncode
 
+    (tmp_path / "twice.json").write_text(json.dumps(TWICE.to_json()))
+    assert f"drawn: {tmp_path / 'drawn' / 'again'}.svg" in cep("explain", str(tmp_path / "twice.json"), "--draw", str(tmp_path / "drawn"))
+    assert (tmp_path / "drawn" / "again.svg").read_text() == cluster.pictures(TWICE)["again"]
     planned = cep("explain", str(document))
     assert "running" in cep("deploy", str(document))
     assert status_of("deploy", str(document)) == 1  # there is one of that name

@@ -83,17 +83,25 @@ class Automaton:
                 yield "■"
                 continue
             state = self.states[number]
-            if state.wait is not None:
-                for name, span in state.wait.spans:
-                    yield f"■ after no {name} for {format_duration(span)}"
-                yield from (f"■ after no {name} next" for name in sorted(state.wait.directly))
+            yield from self.wait_texts(state)
             yield from map(self.edge_text, state.edges)
 
+    def wait_texts(self, state: WayState) -> Iterator[str]:
+        """What may not come at the end, if anything."""
+        if state.wait is not None:
+            for name, span in state.wait.spans:
+                yield f"■ after no {name} for {format_duration(span)}"
+            yield from (f"■ after no {name} next" for name in sorted(state.wait.directly))
+
     def edge_text(self, edge: Transition) -> str:
+        return f"{self.variables[edge.target]} {edge.by} {edge.target}{self.bounds_text(edge)}"
+
+    def bounds_text(self, edge: Transition) -> str:
+        """What may not come between, and how far apart the two may be."""
         forbids = "".join(f" without {name}" for name in sorted(edge.forbids))
         directly = "".join(f" not directly {name}" for name in sorted(edge.directly))
         gap = "" if edge.gap is None else f" within {format_duration(edge.gap)}"
-        return f"{self.variables[edge.target]} {edge.by} {edge.target}{forbids}{directly}{gap}"
+        return f"{forbids}{directly}{gap}"
 
 
 def automaton_of(part: PatternPart) -> Automaton:
