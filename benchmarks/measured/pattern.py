@@ -53,7 +53,7 @@ def asked(question: str) -> PatternWays:
     return Pattern("p", ("s",), defined, bare(part), ("k",), WITHIN_US, after=after, measures=(("v", row("a")["v"]),)).finding
 
 
-class RowsTaken:
+class PatternRun:
     """Rows taken one batch after the other."""
 
     def __init__(self, operator: PatternWays, ways: bool) -> None:
@@ -91,8 +91,8 @@ def main() -> None:
     own_memory.take()  # as the engine's process does
     rows, operator = batches(given.records), asked(given.question)
     values = np.concatenate([batch.columns["v"].values for batch in rows])
-    RowsTaken(operator, given.ways).take(rows[0], values)  # so that its kernels are there
-    run, cpu_ns = RowsTaken(operator, given.ways), 0
+    PatternRun(operator, given.ways).take(rows[0], values)  # so that its kernels are there
+    run, cpu_ns = PatternRun(operator, given.ways), 0
     for batch in rows:
         start = time.process_time_ns()
         run.take(batch, values)
