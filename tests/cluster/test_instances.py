@@ -35,6 +35,7 @@ def another(cluster: LocalCluster, *taken: str) -> str:
     return next(str(each["id"]) for each in cluster.instance_managers() if each["id"] not in taken)
 
 
+@pytest.mark.long
 def test_told_to_move_again_and_again(cluster: LocalCluster) -> None:
     """To every instance manager, by turns with buckets; what it counted goes along."""
     running, reading, flow = started(cluster, "told", parallelism=2, rebalance="off")

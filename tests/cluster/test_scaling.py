@@ -65,6 +65,22 @@ def test_what_cannot_be_scaled_is_said_and_it_runs_on(cluster: LocalCluster) -> 
     running.stop()
 
 
+def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -> None:
+    running = cluster.deploy(weighed("kept", 1))
+    wanted = weighed("kept", 1, rows=count())
+    with pytest.raises(
+        QueryError, match=r"operator 'first', its functions: there is n = sum\(weight\).*; wanted is .*; of the windows that are"
+    ):
+        running.upgrade(wanted)
+    report = running.upgrade(wanted, dry_run=True)
+    assert not report["possible"] and "refused          operator 'first', its functions" in report["text"]
+    assert running.upgrade(weighed("kept", HEAVY), dry_run=True)["possible"]
+    with pytest.raises(Conflict, match="query 'kept' is that query already"):
+        running.upgrade(weighed("kept", 1))
+    assert running.status()["state"] == "running" and running.status()["recovery"]["attempts"] == 0
+    running.stop()
+
+
 @pytest.mark.parametrize("recover", ["on-commit", "at-once"])
 def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: LocalCluster, recover: str) -> None:
     expected = answers(cluster, f"still-{recover}", recover, ())
@@ -140,19 +156,3 @@ def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCl
     changed_at = (BATCHES * ROWS * HEAVY - totals.total()) // (HEAVY - 1)
     assert 0 < changed_at <= 20 * ROWS and totals == weights(changed_at)
     assert sum(each["subquery"] == "SQ2" for each in running.status()["placed"]) == 3
-
-
-def test_what_cannot_be_upgraded_is_said_and_it_runs_on(cluster: LocalCluster) -> None:
-    running = cluster.deploy(weighed("kept", 1))
-    wanted = weighed("kept", 1, rows=count())
-    with pytest.raises(
-        QueryError, match=r"operator 'first', its functions: there is n = sum\(weight\).*; wanted is .*; of the windows that are"
-    ):
-        running.upgrade(wanted)
-    report = running.upgrade(wanted, dry_run=True)
-    assert not report["possible"] and "refused          operator 'first', its functions" in report["text"]
-    assert running.upgrade(weighed("kept", HEAVY), dry_run=True)["possible"]
-    with pytest.raises(Conflict, match="query 'kept' is that query already"):
-        running.upgrade(weighed("kept", 1))
-    assert running.status()["state"] == "running" and running.status()["recovery"]["attempts"] == 0
-    running.stop()

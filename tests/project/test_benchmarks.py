@@ -268,7 +268,7 @@ def shared_work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("work")
 
 
-ALWAYS = ("interval-join", "regex")  # C from two files, and C++
+ALWAYS = ("regex",)  # C++
 OVER_BIDS = [pytest.param(row.name, marks=() if row.name in ALWAYS else pytest.mark.long) for row in TABLE if row.data == "bids"]
 
 

@@ -17,6 +17,7 @@ from benchmarks.nexmark.queries import chosen
 AROUND = Circumstances(DrawnEvents(1_000), 2, 3, "2 cores", "2026-01-02", "abc", "", (0.5, 1.0))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_queries_on_a_cluster_with_files_and_stamps(tmp_path: Path) -> None:
     names, out = ["q3", "q10", "q12"], tmp_path / "page.md"

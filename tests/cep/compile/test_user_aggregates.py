@@ -143,7 +143,7 @@ WINDOWS: dict[str, Window] = {
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("seed", range(2))
-def test_over_other_windows_it_folds_what_collect_answers(window: Window, seed: int) -> None:
+def test_over_other_windows_it_folds_what_collect_answers(as_python: None, window: Window, seed: int) -> None:
     choose = random.Random(seed)
     arrivals = [Tuple(e.time, e.origin, {**e.row, "t": e.time}) for e in drawn(choose, 60, row)]
     ran, lists = (

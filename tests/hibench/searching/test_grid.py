@@ -140,6 +140,7 @@ def test_few_windows_are_refused():
         replace(OPTIONS, steady_ms=500)
 
 
+@pytest.mark.long  # over hosts, one is in tests/hibench/test_hosts.py
 def test_a_search_on_a_real_cluster(tmp_path):
     """One cell, bound to one core: each probe with its record, right answers, and instance managers where they should be.
 

@@ -141,7 +141,7 @@ TEXTS: dict[str, Sequence[Any]] = {
 }
 
 
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 16))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 16))])
 @pytest.mark.parametrize("query", [everything(), in_order(), families(), joins()], ids=lambda query: query.name)
 def test_longer_runs(query: Query, seed: int) -> None:
     choose = random.Random(seed)

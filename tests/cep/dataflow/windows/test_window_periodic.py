@@ -133,7 +133,7 @@ def test_groups_whose_ttl_has_passed_are_forgotten() -> None:
     assert made.snapshot()[0].batch.num_rows < 10_000
 
 
-def test_a_query_that_joins_late_gets_all_periodic_answers() -> None:
+def test_a_query_that_joins_late_gets_all_periodic_answers(as_python: None) -> None:
     """`since` withholds windows of TIME that began before it; the groups so far are what they are."""
     operator = making(UnboundedWindow(10, None))()
     operator.since = 5

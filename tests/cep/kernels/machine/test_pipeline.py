@@ -17,7 +17,8 @@ RUN = "import sys, pytest; from cep.kernels.machine.pipeline import STOCK; sys.e
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("number", [3, *(pytest.param(number, marks=pytest.mark.long) for number in (0, 1, 2, 4, 5))])
+@pytest.mark.long  # half a minute each
+@pytest.mark.parametrize("number", range(6))
 def test_machine_code_by_stock_numba_answers_as_the_reference_does(number: int) -> None:
     assert not STOCK
     environment = os.environ | {"CEP_STOCK_NUMBA": "1", "PYTHONPATH": str(ROOT)}
