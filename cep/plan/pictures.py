@@ -1,4 +1,4 @@
-"""The automaton of a pattern as a picture: an SVG that stands by itself, and has its text for those who do not see it.
+"""The automaton of a pattern as a picture: an SVG that stands by itself, and has its text for readers of screens.
 
 Places are in a row, in order; one at which a match may end has two rings. Arrows to the next place are straight, those that skip places go
 above, those that lead back go below. Where a way may go on as several, numbers say which is preferred.
