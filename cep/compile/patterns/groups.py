@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,7 +29,7 @@ class Emitted:
         return len(self.lines)
 
 
-class PatternGroups:
+class PatternGroups(ABC):
     """`desk_words`: how many words there are of no line; `fresh`: what a group is at first."""
 
     fresh: tuple[int, ...]
@@ -68,9 +69,9 @@ class PatternGroups:
         """Other rows, or times, are at hand than before."""
         self.desk[places.AT_ROW], self.desk[places.OVERFULL], self.desk[places.TOLD_GROUP] = 0, places.NONE, places.NONE
 
+    @abstractmethod
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         """Time passes until right before `before`; `FAR`: for ever."""
-        raise NotImplementedError
 
     def end(self) -> Iterator[Emitted | None]:
         """The end of event time: also what waits for no time is decided."""
@@ -78,6 +79,7 @@ class PatternGroups:
             self._watch(group, places.OVER)
         yield from self.pass_time(places.FAR)
 
+    @abstractmethod
     def settle(self, before: int) -> None:
         """What time before that has decided and nothing comes out of, is left behind, if it was not yet."""
 

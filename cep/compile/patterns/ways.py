@@ -94,6 +94,9 @@ class Ways(PatternGroups):
         own = (self.registers, self.registers.view(np.float64), self.pool, self.whole, np.array([now]))
         return self.loop.judging.called(own, columns)
 
+    def settle(self, before: int) -> None:
+        """Nothing: a row, or time, leaves no decided way behind."""
+
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
