@@ -126,6 +126,12 @@ def drained(subscription: Subscription, take: Callable[[pa.RecordBatch], None]) 
     return rows
 
 
+def stopwatch() -> Callable[[str], None]:
+    """Says on stderr what happens, with the seconds since now before it."""
+    began = time.monotonic()
+    return lambda what: print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
+
+
 def say(**figures: object) -> None:
     """The last line of every command."""
     print(json.dumps(figures), flush=True)

@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ import pyarrow as pa
 import typer
 
 from benchmarks.faults.recoveries import AnswerReader
+from benchmarks.metering import stopwatch
 from driver import TIME, UNBOUNDED, LocalCluster, Publisher, Query, Running, count, stream, sum_, window_start
 
 NAME, WINDOW_MS, BATCH_S, FILL_ROWS = "elastic", 100, 0.02, 10_000
@@ -198,11 +198,7 @@ def command(
     rest_s: Annotated[float, typer.Option(min=0.5, help="How long it is looked at behind each step.")] = 3.0,
 ) -> None:
     """Scales a subquery while rows flow. Leaves status 1 if an answer is missing, comes twice, or is another."""
-    began = time.monotonic()
-
-    def say(what: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
-
+    say = stopwatch()
     sizes = [int(each) for each in steps.split(",")]
     with LocalCluster(instances=instances) as cluster:
         result = ElasticRun(cluster, sizes, max(100, state_mb * 1_000_000 // KEY_BYTES), rate, checkpoint, say).run(rounds, rest_s)

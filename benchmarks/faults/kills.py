@@ -14,7 +14,6 @@ import os
 import random
 import signal
 import statistics
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -24,6 +23,7 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.metering import stopwatch
 from cep.errors import CepError
 from cep.model.streams import Stream
 from driver import TIME, LocalCluster, Query, Running, Subscription, col, count, first, last, stream
@@ -271,11 +271,7 @@ def command(
     lives: Annotated[int, typer.Option(min=1, help="A query that is not hit is counted, and begun anew, after so many.")] = 15,
 ) -> None:
     """Kills and stops parts of a cluster at random while queries run. Leaves status 1 if an answer is missing or something not back."""
-    began = time.monotonic()
-
-    def say(what: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
-
+    say = stopwatch()
     result = run(kills, seed, instances, lives, say)
     print("\n".join(result.lines()))
     if result.wrong:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ import pyarrow.dataset
 import typer
 
 from benchmarks.faults.programs import GROUPS, NONSENSE, WINDOW_MS, Programs, declared, is_bad, is_late, records_of
+from benchmarks.metering import stopwatch
 from cep.errors import CepError
 from driver import TIME, LocalCluster, Query, Running, count, files, sum_, window_start
 
@@ -307,11 +307,7 @@ def command(
     rate: Annotated[int, typer.Option(min=1000, help="Rows a second of these programs together.")] = 200_000,
 ) -> None:
     """Kills processes of a cluster while queries run that recover. Leaves status 1 if a row is lost or comes twice, or a count is wrong."""
-    began = time.monotonic()
-
-    def say(what: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {what}", file=sys.stderr, flush=True)
-
+    say = stopwatch()
     with TemporaryDirectory(prefix="cep-faults-") as folder:
         result = KillRounds(Path(folder), rows, seed, instances, checkpoint, say, rate if published else 0).run(kills)
     print("\n".join(result.lines()))
