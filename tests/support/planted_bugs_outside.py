@@ -31,7 +31,7 @@ _OWN_PLACE = "driver/streams/test_own_place.py"
 _SPARK = "driver/spark/test_spark_queries.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
-_TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_text.py"
+_TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/chain/test_time_text.py"
 
 _ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
 _ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"

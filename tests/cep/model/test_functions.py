@@ -23,7 +23,7 @@ from cep.model.expr_functions import atan2, concat, format_time, from_epoch, gre
 from cep.model.function_types import SIGNATURES
 from cep.model.schema import FLOAT64, INT64, Field, Schema, parse_type
 from cep.model.types import infer, text_of
-from tests.cep.compile.test_chain import NOW_US, Row, assert_as_expected, columns_of, mapped, rows_of, run, same
+from tests.cep.compile.chain.test_chain import NOW_US, Row, assert_as_expected, columns_of, mapped, rows_of, run, same
 from tests.cep.model.test_types import tables
 from tests.reference import functions as reference
 from tests.reference.expressions import Failed, evaluate

@@ -47,7 +47,7 @@ from driver.spark.frames import Frame
 from driver.spark.refusals import Refused
 from driver.spark.session import Spark
 from driver.spark.types import spark_type
-from tests.cep.compile.test_chain import ANY, KINDS, Row, documented_cells, many_rows, mapped, run, same
+from tests.cep.compile.chain.test_chain import ANY, KINDS, Row, documented_cells, many_rows, mapped, run, same
 from tests.cep.compile.test_text import EDGES
 from tests.cep.model.test_types import TYPES
 from tests.reference.expressions import EPOCH, Failed, evaluate
