@@ -1074,7 +1074,7 @@ OUTSIDE_BUGS = (
         "cep/transport/linked.py",
         "end.retry_at = time.monotonic() + RETRY_S",
         "pass",
-        ("cep/transport/test_refused.py",),
+        ("cep/transport/test_linked_refused.py",),
     ),
     Bug(
         "an instance that has ended keeps the others on the host that is left",
