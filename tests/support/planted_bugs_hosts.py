@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.support.planted_bugs import Bug
 
-_LISTEN, _ROLES = "driver/processes/test_listen.py", "driver/processes/test_roles.py"
+_LISTEN, _ROLES = "driver/processes/test_joining.py", "driver/processes/test_roles.py"
 _COMPOSE, _AUDIT, _NEEDS = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py", "orchestrator/rest/test_needs.py"
 _MEMORY, _BOUNDS = "instance_manager/test_memory.py", "cep/world/test_memory.py"
 _RIGHTS, _LINKED, _PACKETS = "instance_manager/clients/test_rights.py", "cep/transport/test_linked.py", "cep/transport/test_packets.py"

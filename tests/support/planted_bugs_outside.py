@@ -28,7 +28,7 @@ _REGISTRY = "orchestrator/test_registry.py"
 _EVACUATIONS = "orchestrator/state/test_evacuations.py"
 _KEEPER, _KEEPER_TESTS = "driver/processes/host_keeper.py", "driver/processes/test_host_keeper.py"
 _OWN_PLACE = "driver/streams/test_own_place.py"
-_SPARK = "driver/spark/test_spark_queries.py"
+_SPARK = "driver/spark/test_running.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
 _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/chain/test_time_text.py"
@@ -1722,7 +1722,7 @@ OUTSIDE_BUGS = (
         "driver/processes/process.py",
         "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
         "pass\n    except OSError:",
-        ("driver/processes/test_homes.py",),
+        ("driver/processes/test_process_homes.py",),
     ),
     Bug(
         "a recovery puts all instances where the first instance manager has come",

@@ -1,6 +1,6 @@
 """Queries on Spark: those of the example, of text files, live ones, and how they end. One JVM serves all.
 
-What generated queries answer is `test_spark_generated.py`'s, what expressions compute `test_spark_expressions.py`'s.
+What generated queries answer is `test_operators.py`'s, what expressions compute `expressions/test_expression.py`'s.
 """
 
 from __future__ import annotations
