@@ -1,4 +1,4 @@
-"""Aggregates of expressions, and instances asked for by subquery."""
+"""Aggregates of expressions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from cep.errors import QueryError
 from cep.kernels.jit import interpreted
 from cep.model import query as documents
 from cep.model.operators import Aggregate, Map
-from cep.plan.explain import explain
 from driver import TIME, Query, arg_max, avg, col, collect, count, first, max_, min_, quantile, stream, sum_
 from driver.builder.computed import computed_first
 from tests.reference import Partition, assert_same_answer
 from tests.strategies import Case, Execution
-from tests.support.plans import one_node, planned
-from tests.support.running import expected_of, outputs_of, plan_of, run_case
+from tests.support.running import expected_of, outputs_of, run_case
 
 SALES = stream(
     "sales", {"ts": "timestamp[us]", "k": "int64", "price": "int64?", "n": "int64", "total": "int64"}, event_time="ts", disorder="0s"
@@ -88,50 +86,3 @@ def test_an_expression_is_computed_once() -> None:
 def test_what_is_wrong_names_the_map() -> None:
     with pytest.raises(QueryError, match=r"w_values.*nothing"):
         Query("q").source(SALES).aggregate("w", TIME("10us"), total=sum_(col("nothing") * 2)).output("out").build()
-
-
-# --- instances of one subquery -----------------------------------------------------------------------------------------
-
-
-def test_instances_are_asked_for_by_subquery() -> None:
-    query = totals().options(parallelism={"SQ2": 4}).build()
-    assert documents.from_json(documents.to_json(query)).options == query.options
-    assert documents.to_json(query)["options"]["parallelism"] == {"SQ2": 4}
-    made = planned(query, one_node(2))
-    assert [(s.name, s.parallelism) for s in made.subqueries] == [("SQ1", 2), ("SQ2", 4)]
-    assert "4 instances, as asked for" in explain(made)
-
-
-@pytest.mark.parametrize("asked", [{"SQ1": 3, "SQ2": 2}, {"SQ1": 1, "SQ2": 4}, {"SQ2": 1}])
-def test_they_change_no_answer(asked: dict[str, int]) -> None:
-    query = totals().options(parallelism=asked).build()
-    execution = Execution(query.options, (2,), (), (0,), 1 << 20, 3)
-    case = Case(query, {"sales": [Partition(0, ROWS)]})
-    made = plan_of(query, execution)
-    assert {s.name: s.parallelism for s in made.subqueries}.items() >= asked.items()
-    with interpreted():
-        ran = run_case(case, execution)
-    assert_same_answer(outputs_of(query, expected_of(query, case.inputs)), ran.outputs)
-
-
-@pytest.mark.parametrize(
-    "asked, said, pointer",
-    [
-        ({"SQ9": 2}, "there is no subquery 'SQ9'.*the query has SQ1", "/options/parallelism/SQ9"),
-        ({"SQ2": 0}, "at least 1", "/parallelism/SQ2"),
-        ({"SQ2": "two"}, "at least 1", "/parallelism/SQ2"),
-        ({"SQ2": 1 << 20}, "expected at most", "/parallelism/SQ2"),
-    ],
-)
-def test_what_is_asked_for_wrongly(asked: dict[str, int], said: str, pointer: str) -> None:
-    with pytest.raises(QueryError, match=said) as refused:
-        totals().options(parallelism=asked).build()
-    assert refused.value.pointer.endswith(pointer)
-
-
-def test_one_that_has_to_be_one_says_why() -> None:
-    whole = Query("whole").source(SALES).aggregate("w", TIME("10us"), n=count()).output("out")
-    asked = whole.options(parallelism={"SQ2": 2})
-    with pytest.raises(QueryError, match="SQ2 cannot have 2 instances: operator 'w' has no group-by"):
-        asked.build()
-    assert whole.options(parallelism={"SQ2": 1}).build()
