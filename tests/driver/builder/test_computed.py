@@ -1,4 +1,4 @@
-"""Aggregates of expressions."""
+"""Aggregates of expressions: a map computes them first."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Lists: as Arrow has them, through the border and back; exploded; ordered; published; refused where they have no meaning."""
+"""Lists: as Arrow has them, through the border and back; exploded; ordered; in whole queries."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,19 +17,17 @@ from hypothesis.strategies import DrawFn
 from cep.compile.aggregate.ties import packed_column, rows_of
 from cep.dataflow.outputs.output import concatenated
 from cep.elements import Batch
-from cep.errors import DataError, QueryError
 from cep.kernels.columns import Column, compact, from_arrow, to_arrow
 from cep.kernels.jit import interpreted
 from cep.kernels.states.lists import elements_at, encode_elements, explode, list_lengths, lists_of
 from cep.model.expr import col
-from cep.model.functions import count, first, last, max_, result_field, sum_
+from cep.model.functions import count, first, last, sum_
 from cep.model.operators import Aggregate, Map
 from cep.model.query import Options, Output, Query
 from cep.model.schema import STRING, DataType, Field, Schema, list_of, parse_type
-from cep.model.streams import Stream, TextFiles
+from cep.model.streams import Stream
 from cep.model.windows import TIME
 from cep.transport.wire import Format
-from driver.streams.arrow import record_batches
 from tests.reference.rows import Partition
 from tests.strategies import Case, Execution, values_of
 from tests.support.running import run_case
@@ -150,83 +147,6 @@ def test_lists_are_ordered_element_by_element(mode: Callable[[], Any]) -> None:
         rows = rows_of({"a": from_arrow(pa.array(values, pa.list_(pa.string())), list_of(STRING))}, fields, len(values))
         written = to_arrow(rows).to_pylist()
     assert written == sorted(written)
-
-
-@pytest.mark.parametrize(
-    ("given", "wanted"),
-    [
-        ("list<string>", ("list<string>", False)),
-        ("list<timestamp[ms]>?", ("list<timestamp[ms]>", True)),
-        (list[str], ("list<string>", False)),
-        (list[float] | None, ("list<float64>", True)),
-    ],
-)
-def test_types_of_lists(given: object, wanted: tuple[str, bool]) -> None:
-    type_, nullable = parse_type(given)
-    assert (str(type_), nullable) == wanted
-    schema = Schema((Field("a", type_, nullable),))
-    assert Schema.from_json(schema.to_json()) == schema
-
-
-@pytest.mark.parametrize("given", ["list<list<int64>>", "list", "list<>", "list<string?>", list, list[list[int]], list[dict]])
-def test_what_is_no_type_of_lists(given: object) -> None:
-    with pytest.raises(QueryError, match=r"unknown type .*or list<one of them>"):
-        parse_type(given)
-
-
-def test_where_lists_have_no_meaning() -> None:
-    lists_ = Schema.of({"a": "list<int64>"})
-    with pytest.raises(QueryError, match=r"field a: list<int64>: files of text hold no lists"):
-        Stream("s", lists_, files=TextFiles(("x",)))
-    with pytest.raises(QueryError, match=r"max\(a\): lists are not comparable, got list<int64>"):
-        result_field("x", max_("a"), lists_["a"])
-    with pytest.raises(QueryError, match="elements that are no lists"):
-        list_of(list_of(STRING))
-
-
-# --- publishing ------------------------------------------------------------------------------------------------------
-
-
-def stream(type_: object) -> Stream:
-    return Stream("s", Schema.of({"a": type_}))
-
-
-@pytest.mark.parametrize(
-    ("type_", "data", "wanted"),
-    [
-        ("list<int32>?", [{"a": [1, None]}, {"a": None}, {"a": []}], [[1, None], None, []]),
-        ("list<string>", pa.table({"a": pa.array([["x"]], pa.large_list(pa.large_string()))}), [["x"]]),
-        ("list<float64>", pa.table({"a": pa.array([[1, 2]], pa.list_(pa.int32(), 2))}), [[1.0, 2.0]]),
-        ("list<string>?", pa.table({"a": pa.nulls(1)}), [None]),
-        ("list<string>", pa.table({"a": pa.array([["x"], ["y", None]])}).slice(1), [["y", None]]),
-    ],
-)
-def test_lists_that_are_published(type_: str, data: Any, wanted: list[Any]) -> None:
-    (batch,) = record_batches(data, stream(type_))
-    assert batch.column("a").to_pylist() == wanted
-    assert to_arrow(from_arrow(batch.column("a"), parse_type(type_)[0])).to_pylist() == wanted
-
-
-def test_integers_in_lists_of_timestamps_are_of_their_unit() -> None:
-    (batch,) = record_batches([{"a": [1, None]}], stream("list<timestamp[ms]>"))
-    assert batch.column("a").cast(pa.list_(pa.int64())).to_pylist() == [[1000, None]]
-    (batch,) = record_batches([{"a": [datetime(1970, 1, 1)]}], stream("list<timestamp>"))
-    assert batch.column("a").cast(pa.list_(pa.int64())).to_pylist() == [[0]]
-
-
-@pytest.mark.parametrize(
-    ("type_", "data", "message"),
-    [
-        ("list<int64>", [{"a": ["x"]}], r"stream 's', field a: list<int64>"),
-        ("list<int64>", pa.table({"a": [["x"]]}), r"field a\[\]: int64\?: expected int64, got string"),
-        ("list<int64>", pa.table({"a": [1]}), r"field a: list<int64>: expected list<item: int64>, got int64"),
-        ("list<int64>", [{"a": None}], r"1 NULL where none is allowed"),
-        ("list<binary>", [{"a": [b"x" * (1 << 24)]}], r"a value of 16777219 bytes; expected at most"),
-    ],
-)
-def test_lists_that_are_refused(type_: str, data: Any, message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        record_batches(data, stream(type_))
 
 
 # --- in queries ------------------------------------------------------------------------------------------------------
