@@ -1,4 +1,4 @@
-"""What descriptions of operators answer: in words, the schema that comes out, what is read of the input, what waits for what, and refusals."""
+"""What descriptions of operators answer: in words, the schema that comes out, what is read, what is waited for, and refusals."""
 
 from __future__ import annotations
 
