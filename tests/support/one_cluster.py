@@ -20,6 +20,8 @@ from tests.support.waiting import until
 FILES = (
     *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
     *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "sql_command")),
+    "tests/benchmarks/faults/test_fuzz.py",
+    "tests/benchmarks/measured/test_published.py",
     "tests/hibench/workloads/test_workload.py",
     "tests/orchestrator/rest/test_openapi.py",
     "tests/project/test_streams_that_grow_page.py",
