@@ -1,4 +1,7 @@
-"""The `cep` command against a real cluster: what one does with a query from its deployment to its end."""
+"""The `cep` command against a real cluster: what one does with a query from its deployment to its end.
+
+Tests `cli.py`, `changing.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Several orchestrators behind one client, and their addresses."""
+"""Several orchestrators behind one client, and their addresses.
+
+Tests `orchestrators.py`, `rest.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The command: what it explains, what it refuses, how it ends. The engines themselves are tested elsewhere."""
+"""The command: what it explains, what it refuses, how it ends. The engines themselves are tested elsewhere.
+
+Tests `cli.py`, `bench.py`, `commands.py`.
+"""
 
 import contextlib
 import json

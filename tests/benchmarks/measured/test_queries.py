@@ -1,6 +1,6 @@
 """The queries of the commands, in this process and on few rows: they ask what plain Python computes.
 
-Tests `bids.py`, `delivery.py`, `identity.py`, `skew.py`, `window.py`, `running_count.py`.
+Tests `bids.py`, `delivery.py`, `identity.py`, `running_count.py`, `skew.py`, `window.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Documents of files: what is read is what is written, and the schema says the same as the reader."""
+"""Documents of files: what is read is what is written, and the schema says the same as the reader.
+
+Tests `file_documents.py`, `sinks.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Types of expressions and schemas of operators: the tables of docs/arithmetic.md, and the messages of what is none."""
+"""Types of expressions and schemas of operators: the tables of docs/arithmetic.md, and the messages of what is none.
+
+Tests `types.py`, `expr.py`.
+"""
 
 from __future__ import annotations
 

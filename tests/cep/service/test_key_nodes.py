@@ -1,4 +1,7 @@
-"""Who may speak to an instance manager follows what is handed in over REST, while it runs: the real ZooKeeper, real links on loopback."""
+"""Who may speak to an instance manager follows what is handed in over REST, while it runs: the real ZooKeeper, real links on loopback.
+
+Tests `key_nodes.py`, `driver/streams/own_keys.py`, `orchestrator/rest/key_routes.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a process is at, as others read it in its page; and what of that counts as holding it."""
+"""What a process is at, as others read it in its page; and what of that counts as holding it.
+
+Tests `mark.py`, `driver/processes/watch.py`.
+"""
 
 from __future__ import annotations
 

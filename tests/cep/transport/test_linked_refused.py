@@ -1,4 +1,7 @@
-"""A link that is refused, for its key is not known there yet: it calls again, and neither end waits for it with a lock in its hand."""
+"""A link that is refused, for its key is not known there yet: it calls again, and neither end waits for it with a lock in its hand.
+
+Tests `keyring.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A host that others reach, and one that joins it: what follows from an address, without any process."""
+"""A host that others reach, and one that joins it: what follows from an address, without any process.
+
+Tests `joining.py`, `reach.py`, `site.py`.
+"""
 
 from __future__ import annotations
 

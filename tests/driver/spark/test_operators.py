@@ -2,6 +2,8 @@
 
 `tests/support/spark_running.py` says what is made comparable and how. Queries are drawn from seeds, which the name of a test says. The
 long mode draws many, of all kinds, and prints what ran, by operator, and what was refused, by reason.
+
+Tests `operators.py`, `joins.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Queries on Spark: those of the example, of text files, live ones, and how they end. One JVM serves all.
 
 What generated queries answer is `test_operators.py`'s, what expressions compute `expressions/test_expression.py`'s.
+
+Tests `running.py`, `feeds.py`, `outputs.py`, `refusals.py`, `sources.py`.
 """
 
 from __future__ import annotations

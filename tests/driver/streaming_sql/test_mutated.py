@@ -1,4 +1,7 @@
-"""Statements with words left out, doubled, swapped or replaced are taken, or refused as wrong SQL: nothing else happens."""
+"""Statements with words left out, doubled, swapped or replaced are taken, or refused as wrong SQL: nothing else happens.
+
+Tests `session.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The files of a report, made from figures that were computed elsewhere: the page, Markdown, and HiBench's own formats."""
+"""The files of a report, made from figures that were computed elsewhere: the page, Markdown, and HiBench's own formats.
+
+Tests `files.py`, `machine_view.py`, `markdown.py`, `original.py`, `page.py`, `plan_drawing.py`, `plots.py`, `svg.py`.
+"""
 
 import re
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """What a comparison found, for people and for programs, and its verdict.
 
-Tests `terminal.py`, `hibench/runs/result.py`.
+Tests `terminal.py`, `hibench/numa/machine.py`, `hibench/runs/result.py`.
 """
 
 import io

@@ -1,4 +1,8 @@
-"""Every aggregate function: small cases by hand; large groups against NumPy and the reference; memory."""
+"""Every aggregate function: small cases by hand; large groups against NumPy and the reference; memory.
+
+Tests `blocks.py`, `records.py`, `states.py`, `statistics.py`, `words.py`, `cep/kernels/blocks.py`, `cep/kernels/states/registers.py`,
+`cep/kernels/states/squares.py`, `cep/kernels/tables/buckets.py`, `cep/kernels/tables/first_rows.py`.
+"""
 
 from __future__ import annotations
 

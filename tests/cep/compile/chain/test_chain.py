@@ -1,4 +1,7 @@
-"""Chains: machine code == docs/arithmetic.md == the oracle, whatever the operators, batches and columns."""
+"""Chains: machine code == docs/arithmetic.md == the oracle, whatever the operators, batches and columns.
+
+Tests `chain.py`, `arithmetic.py`, `casts.py`, `expressions.py`, `source.py`, `steps.py`, `text.py`.
+"""
 
 from __future__ import annotations
 

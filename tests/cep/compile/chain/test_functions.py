@@ -1,4 +1,7 @@
-"""Functions of expressions: their table, their messages, what is computed of them only where it is needed, and where they end."""
+"""Functions of expressions: their table, their messages, what is computed of them only where it is needed, and where they end.
+
+Tests `calls.py`, `members.py`, `scalars.py`, `cep/model/expr_functions.py`, `cep/model/function_types.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Regular expressions as tables find what RE2 finds, and parts of texts are those that a split makes."""
+"""Regular expressions as tables find what RE2 finds, and parts of texts are those that a split makes.
+
+Tests `patterns.py`, `cep/kernels/search.py`.
+"""
 
 import numpy as np
 import pyarrow as pa

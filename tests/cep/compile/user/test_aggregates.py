@@ -1,4 +1,7 @@
-"""Users' aggregate functions: over the rows of a window in stream order, whatever the cut, the instances and the order of arrival."""
+"""Users' aggregate functions: over the rows of a window in stream order, whatever the cut, the instances and the order of arrival.
+
+Tests `aggregates.py`, `cep/dataflow/operators/user_aggregate.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Users' functions in expressions: which may run, what becomes of each row, compiled and not; and how they get into a cluster."""
+"""Users' functions in expressions: which may run, what becomes of each row, compiled and not; and how they get into a cluster.
+
+Tests `functions.py`, `rows.py`, `values.py`, `cep/kernels/machine/user_code.py`, `driver/builder/functions.py`,
+`driver/builder/own_functions.py`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 ttl 10    0   5        15             26
 row       x   x        x              x
 count     1   2        3              1      26 - 15 > 10
+
+Tests `per_row.py`, `cep/compile/aggregate/answering.py`.
 """
 
 from __future__ import annotations

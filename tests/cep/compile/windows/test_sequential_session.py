@@ -3,6 +3,8 @@
 SESSION(10)     0    4        14                26
 session         [x────x─────────x) out at 24     |       14 + 10
 the next one                                    [x) ...  out at 36
+
+Tests `sequential.py`, `assigner.py`, `cep/kernels/windows/assigners.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ SIZE(3, 2)        [0  1  2]
                         [2  3  4]
                               [4  5  6]
                                     [6      waits too
+
+Tests `sequential.py`, `accumulator.py`, `accumulator_source.py`, `cep/kernels/windows/assign_size.py`, `cep/kernels/windows/programs.py`.
 """
 
 from __future__ import annotations

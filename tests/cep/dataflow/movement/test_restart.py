@@ -1,4 +1,7 @@
-"""A run that pauses at a Barrier and goes on from its snapshot, at another parallelism, split and bucket table: the same answers."""
+"""A run that pauses at a Barrier and goes on from its snapshot, at another parallelism, split and bucket table: the same answers.
+
+Tests `owners.py`.
+"""
 
 from __future__ import annotations
 

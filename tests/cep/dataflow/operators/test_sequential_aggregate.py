@@ -1,5 +1,8 @@
 """Windows by rows in whole queries: any execution and any restart answers as one instance does, and as the windows of the
-specification say, which are drawn in docs/semantics.md."""
+specification say, which are drawn in docs/semantics.md.
+
+Tests `sequential_aggregate.py`, `cep/compile/windows/sequential_snapshot.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A kernel calls another by address, which finds its arrays there: in machine code as interpreted."""
+"""A kernel calls another by address, which finds its arrays there: in machine code as interpreted.
+
+Tests `addresses.py`, `instructions.py`, `memory.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lists: as Arrow has them, through the border and back; exploded; ordered; in whole queries."""
+"""Lists: as Arrow has them, through the border and back; exploded; ordered; in whole queries.
+
+Tests `lists.py`, `cep/kernels/column.py`, `cep/kernels/columns.py`.
+"""
 
 from __future__ import annotations
 

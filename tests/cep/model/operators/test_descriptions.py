@@ -1,4 +1,8 @@
-"""What descriptions of operators answer: in words, the schema that comes out, what is read, what is waited for, and refusals."""
+"""What descriptions of operators answer: in words, the schema that comes out, what is read, what is waited for, and refusals.
+
+Tests `aggregate.py`, `apply.py`, `deduplicate.py`, `demux.py`, `interval_join.py`, `join.py`, `lookup.py`, `over.py`, `sort.py`,
+`stateful_map.py`, `table_versions.py`, `union.py`, `versioned_lookup.py`, `cep/model/contract/phrases.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Patterns as they are described: parts and their documents, the automaton, and everything that is refused, with where it stands."""
+"""Patterns as they are described: parts and their documents, the automaton, and everything that is refused, with where it stands.
+
+Tests `parts.py`, `automaton.py`, `checks.py`, `refs.py`, `rows.py`.
+"""
 
 from __future__ import annotations
 

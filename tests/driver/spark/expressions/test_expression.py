@@ -1,4 +1,7 @@
-"""Expressions on Spark: the tables of docs/arithmetic.md and the oracle, to the bit; many expressions and rows in each job."""
+"""Expressions on Spark: the tables of docs/arithmetic.md and the oracle, to the bit; many expressions and rows in each job.
+
+Tests `expression.py`, `casts.py`, `numbers.py`, `patterns.py`, `texts.py`, `times.py`, `driver/spark/frames.py`.
+"""
 
 from __future__ import annotations
 
