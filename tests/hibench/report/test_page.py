@@ -1,6 +1,6 @@
-"""The files of a report, made from figures that were computed elsewhere: the page, Markdown, and HiBench's own formats.
+"""The files of a report for people, made from figures that were computed elsewhere: the page, and Markdown.
 
-Tests `files.py`, `machine_view.py`, `markdown.py`, `original.py`, `page.py`, `plan_drawing.py`, `plots.py`, `svg.py`.
+Tests `page.py`, `markdown.py`, `svg.py`.
 """
 
 import re
@@ -9,16 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from hibench.errors import OptionError
 from hibench.numa.machine import MemoryNode
-from hibench.report.chosen import chosen
 from hibench.report.completeness import CompletenessFigures, WindowFigures
 from hibench.report.figures import RunFigures
 from hibench.report.latency import CURVE, PERCENTILES, LatencySummary, Moment
 from hibench.report.markdown import markdown
-from hibench.report.original import CSV_HEADER, append_csv, append_report, benchmark_type
 from hibench.report.page import page
-from hibench.report.plan_drawing import plan_drawing
 from hibench.report.resources import PageFigures, ProcessFigures, StepFigures
 from hibench.runs.record import Placed
 from tests.support.run_records import MACHINE, PLAN, RESULT, record
@@ -189,89 +185,3 @@ def test_workloads_stand_in_chapters_of_their_own():
     text = page([RunFigures(each, "cep") for each in (record(), record(workload="identity"), record(mode="faithful"))])
     assert len(re.findall("<article", text)) == 3
     assert text.count("The paper's Figure 13, as its text") == 2, "the paper measured the fixed window"
-
-
-def test_a_plan_is_drawn_from_left_to_right():
-    drawing = plan_drawing(PLAN)
-    left = {box.name: box.x for box in drawing.boxes}
-    assert left["stream visits"] < left["SQ1"] < left["SQ2"] < left["output per_ip"]
-    assert [arrow.label for arrow in drawing.arrows] == [("round-robin",), ("route-key", "by ip", "partials"), ("point-to-point",)]
-    assert all(box.x >= 0 and box.x + box.width <= drawing.width and box.y + box.height <= drawing.height for box in drawing.boxes)
-
-
-def test_boxes_of_a_join_do_not_overlap():
-    """Two streams into two subqueries, both into a third."""
-    inner = {"port": 0, "balancer": "broadcast", "fields": [], "table": None, "partial": False, "late": False}
-    flat = {"stateful": False, "pre_aggregates": [], "parallelism": 1}
-    plan = {
-        **PLAN,
-        "subqueries": [
-            {"name": "SQ1", "operators": ["a"], "streams": ["left"], **flat},
-            {"name": "SQ2", "operators": ["b"], "streams": ["right"], **flat},
-            {"name": "SQ3", "operators": ["join"], "streams": [], **flat},
-        ],
-        "edges": [
-            {"name": "1", "source": "left", "producer": "left", "target": "SQ1", "consumer": "left", **inner},
-            {"name": "2", "source": "right", "producer": "right", "target": "SQ2", "consumer": "right", **inner},
-            {"name": "3", "source": "SQ1", "producer": "a", "target": "SQ3", "consumer": "join", **inner},
-            {"name": "4", "source": "SQ2", "producer": "b", "target": "SQ3", "consumer": "join", **inner},
-            {"name": "5", "source": "SQ3", "producer": "join", "target": "", "consumer": "joined", **inner},
-        ],
-    }
-    boxes = plan_drawing(plan).boxes
-    assert len(boxes) == 6
-    for i, one in enumerate(boxes):
-        for other in boxes[:i]:
-            apart = one.x + one.width <= other.x or other.x + other.width <= one.x
-            assert apart or one.y + one.height <= other.y or other.y + other.height <= one.y
-
-
-def test_the_csv_is_the_originals(tmp_path):
-    file = tmp_path / "latency.csv"
-    append_csv(file, [run(), SPARK])
-    append_csv(file, [run(), replace(run(), latency=None)])
-    header, *rows = file.read_text().splitlines()
-    assert header == (
-        "time,count,throughput(msgs/s),max_latency(ms),mean_latency(ms),min_latency(ms),stddev_latency(ms),p50_latency(ms),"
-        "p75_latency(ms),p95_latency(ms),p98_latency(ms),p99_latency(ms),p999_latency(ms)"
-    )
-    assert header == CSV_HEADER
-    assert len(rows) == 3
-    assert rows[0] == "Sun Nov 22 01:12:03 UTC 2026,80,26,40.000,20.500,1.000,11.612,20.000,30.000,38.000,39.200,39.600,39.960"
-
-
-def test_hibench_report_has_the_originals_columns_and_real_figures(tmp_path):
-    file = tmp_path / "hibench.report"
-    append_report(file, [run()])
-    append_report(file, [SPARK])
-    header, comment, row, *_ = file.read_text().splitlines()
-    assert header == "Type         Date       Time     Input_data_size      Duration(s)          Throughput(bytes/s)  Throughput/node     "
-    assert "divided by 2 NUMA nodes" in comment
-    assert comment.startswith("# ")
-    assert row.split() == ["CepFixWindow", "2026-11-22", "01:12:03", "600000", "3.000", "200000", "100000"]
-    read = [line.split() for line in file.read_text().splitlines()[1:] if line.strip() and not line.startswith("#")]
-    assert [(words[0], int(words[3]), float(words[4]), int(words[5])) for words in read] == [  # as the original's plotting reads it
-        ("CepFixWindow", 600_000, 3.0, 200_000),
-        ("SparkStructuredStreamingFixWindow", 600_000, 3.0, 200_000),
-    ]
-
-
-def test_types_of_runs_are_called_as_hibench_does():
-    assert benchmark_type(run(workload="wordcount", result=replace(RESULT, numa="off"))) == "CepUnboundWordCount"
-    assert benchmark_type(run(workload="identity")) == "CepIdentity"
-
-
-def test_runs_are_found_by_what_they_are_called(tmp_path):
-    ids = [record(series=series).write(tmp_path).id for series in ("one", "two", "two")]
-    found = {name: [each.id[-1] for each in chosen([name], tmp_path)] for name in (ids[0], "2026-11", "*-cep-[23]", "one", "latest")}
-    assert found == {ids[0]: ["1"], "2026-11": ["1", "2", "3"], "*-cep-[23]": ["2", "3"], "one": ["1"], "latest": ["2", "3"]}
-    assert [each.id for each in chosen([], tmp_path)] == ids[1:]
-    assert [each.id for each in chosen([str(tmp_path / ids[2]), ids[0], ids[2]], tmp_path)] == [ids[2], ids[0]]
-
-
-def test_a_run_that_is_not_there_is_named_with_those_that_are(tmp_path):
-    with pytest.raises(OptionError, match=r"run 'latest': expected a folder with 'run.json'.*there is none yet"):
-        chosen([], tmp_path)
-    record().write(tmp_path)
-    with pytest.raises(OptionError, match=r"run 'x': .*one of 1 runs, the latest of which are 2026-11-22T011203-fixed-window-cep-1"):
-        chosen(["x"], tmp_path)
