@@ -33,6 +33,7 @@ def test_latencies_by_percentile():
     few = LatencySummary(1, 1.0, 0.0, 1.0, 7.125, {50.0: 1.5, 99.0: 6.0}, {0.0: 1.0}, 1, ())
     found = plots.latency_curve([replace(run("a"), latency=None), replace(run("b"), latency=few)], "x")
     assert words(found) == "b: p50 1.5 ms, p99 6 ms, largest 7.12 ms"
+    assert ">b<" in found and ">latency, ms<" in found and ">share of answers that were no later<" in found
     assert plots.latency_curve([replace(run(), latency=None)], "x") is None
 
 
@@ -41,6 +42,7 @@ def test_latencies_over_time():
     found = plots.latency_over_time([replace(run("a"), latency=replace(LATENCY, moments=moments))], "x")
     p50, p99 = zip(*((each.p50, each.p99) for each in moments), strict=True)
     assert words(found) == f"a: median between {min(p50):.3g} and {max(p50):.3g} ms, 99th percentile up to {max(p99):.3g} ms"
+    assert ">a, median<" in found and ">a, 99 %<" in found
     assert plots.latency_over_time([replace(run(), latency=None)], "x") is None
 
 
@@ -50,6 +52,7 @@ def test_the_most_expensive_steps_come_first():
 
     found = plots.cpu_by_step([replace(run("a"), steps=steps(x=1.0, y=2.0)), replace(run("b"), steps=steps(z=1.5))], "x")
     assert words(found) == "a: SQ1 y 2 s, SQ1 z 0 s, SQ1 x 1 s; b: SQ1 y 0 s, SQ1 z 1.5 s, SQ1 x 0 s"
+    assert found.index(">SQ1 y<") < found.index(">SQ1 z<") < found.index(">SQ1 x<")
     many = steps(**{f"s{i}": float(i) for i in range(20)})
     assert words(plots.cpu_by_step([replace(run("a"), steps=many)], "x")).count(" s") == 2 * plots.STEPS_SHOWN  # "s19 19 s"
     assert plots.cpu_by_step([replace(run(), steps=())], "x") is None
