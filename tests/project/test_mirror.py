@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from tests.support.paths import ROOT
 PACKAGES = ("cep", "orchestrator", "instance_manager", "driver", "hibench", "numa_cep", "simulation", "docker", "benchmarks")
 #: A file of no more lines may do without.
 SMALL_LINES = 60
+DOCSTRING = re.compile(r'r?"""(.*?)"""', re.DOTALL)
 #: The last paragraph of a docstring that names files.
 NAMES = re.compile(r"Tests (`[^`]+`(?:,\s+`[^`]+`)*)\.")
 
@@ -36,12 +36,12 @@ def files_of_tests() -> Iterator[Path]:
 
 def named(test: Path) -> Iterator[tuple[str, Path]]:
     """The names in the docstring of a test, and the files that they are of: of its own folder, or from the root."""
-    said = ast.get_docstring(ast.parse((ROOT / "tests" / test).read_text())) or ""
-    last = said.rpartition("\n\n")[2]
+    found = DOCSTRING.match((ROOT / "tests" / test).read_text())
+    last = found[1].rstrip().rpartition("\n\n")[2] if found else ""
     if last.startswith("Tests `"):
-        found = NAMES.fullmatch(last)
-        assert found, f"tests/{test}: expected 'Tests `reading.py`, `spans.py`.' and nothing behind it, got {last!r}"
-        for name in re.findall(r"`([^`]+)`", found[1]):
+        names = NAMES.fullmatch(last)
+        assert names, f"tests/{test}: expected 'Tests `reading.py`, `spans.py`.' and nothing behind it, got {last!r}"
+        for name in re.findall(r"`([^`]+)`", names[1]):
             mirrored = test.parent / name
             yield name, mirrored if (ROOT / mirrored).is_file() else Path(name)
 

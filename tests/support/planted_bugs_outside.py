@@ -502,7 +502,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/steady.py",
         "created >= stretch.end_us - third]",
         "created >= stretch.start_us + third]",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_steady.py",),
     ),
     # the state of the cluster
     Bug(
@@ -812,7 +812,7 @@ OUTSIDE_BUGS = (
         "driver/processes/watch.py",
         "self._since, self._excused, self._ran = loop.since_ns, 0, False",
         "self._since, self._ran = loop.since_ns, False",
-        ("cep/service/test_mark.py",),
+        ("driver/processes/test_watch.py",),
     ),
     Bug(
         "instance managers are well if the first is",
@@ -856,7 +856,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/searching.py",
         "probe.rate == self.found.rate and not probe.verdict.why_not)",
         "probe.rate == self.found.rate)",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_searching.py",),
     ),
     # NUMA
     Bug(
@@ -934,7 +934,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/searching.py",
         "return other.numa and cell == replace(other, numa=False)",
         "return other.numa and not cell.numa",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_searching.py",),
     ),
     Bug(
         "all files hold as many records as the first",
@@ -962,7 +962,7 @@ OUTSIDE_BUGS = (
         "driver/processes/watch.py",
         "elif gap > 3 * LOOK_S * 1e9:",
         "elif gap < 0:",
-        ("cep/service/test_mark.py",),
+        ("driver/processes/test_watch.py",),
     ),
     # what is printed, and what is said of mistakes
     Bug(

@@ -7,12 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hibench.errors import OptionError
-from hibench.searching.grid import Cell
-from hibench.searching.probing import Probe
 from hibench.searching.search import Found, Limits, Tried, bracket, found, next_rate, search_rates
-from hibench.searching.searching import Searched, _gain
 from hibench.searching.simulated import Simulated
-from hibench.searching.steady import SteadyVerdict
 
 LIMITS = st.builds(
     Limits,
@@ -112,22 +108,6 @@ def test_a_rate_that_failed_below_one_that_was_sustained_ends_nothing():
     tried = [Tried(1000, "too much"), Tried(1000, "too much"), Tried(2000), Tried(4000, "too much")]
     assert bracket(tried, Limits(first=1000, most=8000, attempts=2)) == (2000, None)
     assert bracket(tried, Limits(first=1000, most=8000, attempts=1)) == (2000, 4000)
-
-
-def test_the_best_probe_is_one_that_was_sustained():
-    tries = [(100, ""), (200, "a hiccup"), (200, ""), (400, "too much")]
-    probes = tuple(Probe(rate, SteadyVerdict(why_not), None) for rate, why_not in tries)
-    searched = Searched(Cell((0,), (0,), 1, True), Found(200, 400, "too much"), probes)
-    assert searched.best is probes[2]
-    assert replace(searched, found=None).best is None and replace(searched, found=Found(0, 100, "")).best is None
-
-
-def test_the_gain_is_over_the_same_cell_without_numa():
-    on, off, fewer = Cell((0,), (0, 1), 1, True), Cell((0,), (0, 1), 1, False), Cell((0,), (0,), 1, False)
-    first, *others = [Searched(cell, Found(rate, 500, "")) for cell, rate in ((on, 300), (fewer, 100), (off, 200))]
-    assert _gain(first, [*others, first]) == "+50%"
-    assert _gain(first, [first, others[0]]) == "" and _gain(others[1], [first, *others]) == ""
-    assert _gain(first, [replace(others[1], found=Found(200, None, ""))]) == ""
 
 
 class TestSimulatedSystem:

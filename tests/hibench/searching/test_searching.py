@@ -1,26 +1,18 @@
-"""What is shown of searches, and one on a real cluster.
-
-Tests `searching.py`, `probing.py`.
-"""
+"""What searches come to, and what is shown of them."""
 
 import io
 import json
 from dataclasses import replace
 
-import pytest
 from rich.console import Console
 
-from cep.machine import available_cores, read_topology
-from hibench.errors import OptionError
 from hibench.numa.machine import Machine
-from hibench.numa.node_local import here
-from hibench.runs.record import RunRecord, run_folders
-from hibench.screen import Screen
 from hibench.searching.grid import Cell, cells
 from hibench.searching.probing import Probe
-from hibench.searching.search import Limits, Tried, found, next_rate
-from hibench.searching.searching import Searched, SearchResult, run_searches, show_search
+from hibench.searching.search import Found, Limits, Tried, found, next_rate
+from hibench.searching.searching import Searched, SearchResult, _gain, show_search
 from hibench.searching.simulated import Simulated
+from hibench.searching.steady import SteadyVerdict
 from tests.hibench.searching.test_grid import BULLION, ONE, OPTIONS
 
 
@@ -76,34 +68,17 @@ class TestShown:
         assert document["settings"]["latency_limit_ms"] == 5_000
 
 
-def test_few_windows_are_refused():
-    with pytest.raises(OptionError, match="--seconds: expected at least three windows, 600 ms, got 500 ms"):
-        replace(OPTIONS, steady_ms=500)
+def test_the_best_probe_is_one_that_was_sustained():
+    tries = [(100, ""), (200, "a hiccup"), (200, ""), (400, "too much")]
+    probes = tuple(Probe(rate, SteadyVerdict(why_not), None) for rate, why_not in tries)
+    searched = Searched(Cell((0,), (0,), 1, True), Found(200, 400, "too much"), probes)
+    assert searched.best is probes[2]
+    assert replace(searched, found=None).best is None and replace(searched, found=Found(0, 100, "")).best is None
 
 
-@pytest.mark.long  # over hosts, one is in tests/hibench/test_hosts.py
-def test_a_search_on_a_real_cluster(tmp_path):
-    """One cell, bound to one core: each probe with its record, right answers, and instance managers where they should be.
-
-    Which rates a busy machine sustains is not ours to say; which are tried follows from it.
-    """
-    core = min(available_cores())
-    cell = Cell((read_topology().node_of(core),), (core,), 1, True)
-    limits = Limits(first=1_000, most=2_000, attempts=1, probes=3)
-    screen = Screen(Console(file=io.StringIO()))
-    result = run_searches([cell], OPTIONS, limits, here(), tmp_path / "runs", tmp_path, screen)
-    (search,) = result.searched
-    rates, tried = [probe.rate for probe in search.probes], [Tried(probe.rate, probe.verdict.why_not) for probe in search.probes]
-    assert rates == [next_rate(tried[:i], limits) for i in range(len(tried))]
-    assert next_rate(tried, limits) is None
-    assert search.found.rate == max((each.rate for each in tried if each.sustained), default=0)
-    records = [RunRecord.read(folder) for folder in run_folders(tmp_path / "runs")]
-    assert [record.rate for record in records] == rates
-    for record, each in zip(records, tried, strict=True):
-        assert record.result.equal
-        assert record.series == result.series
-        assert record.result.settings["search"] == "one node, NUMA on"
-        assert record.result.settings["verdict"] == (each.why_not or "sustained")
-        assert [(placed.im, placed.core) for placed in record.placed] == [("im-0", core)]
-    assert all(probe.verdict.p99_ms > 0 for probe in search.probes)
-    assert result.evidence()["searches"][0]["placed"][0]["core"] == core
+def test_the_gain_is_over_the_same_cell_without_numa():
+    on, off, fewer = Cell((0,), (0, 1), 1, True), Cell((0,), (0, 1), 1, False), Cell((0,), (0,), 1, False)
+    first, *others = [Searched(cell, Found(rate, 500, "")) for cell, rate in ((on, 300), (fewer, 100), (off, 200))]
+    assert _gain(first, [*others, first]) == "+50%"
+    assert _gain(first, [first, others[0]]) == "" and _gain(others[1], [first, *others]) == ""
+    assert _gain(first, [replace(others[1], found=Found(200, None, ""))]) == ""
