@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tests.support.planted_bugs import Bug
 
-_LISTEN, _ORCHESTRATORS = "driver/processes/test_joining.py", "driver/test_orchestrators.py"
+_LISTEN, _ASKED = "driver/processes/test_joining.py", "driver/test_orchestrators.py"
 _COMPOSE, _AUDIT, _NEEDS = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py", "orchestrator/rest/test_needs.py"
 _MEMORY, _BOUNDS = "instance_manager/test_memory.py", "cep/world/test_memory.py"
 _RIGHTS, _LINKED, _PACKETS = "instance_manager/clients/test_rights.py", "cep/transport/test_linked.py", "cep/transport/test_packets.py"
@@ -230,31 +230,29 @@ HOST_BUGS = (
         "driver/orchestrators.py",
         '[each if "://" in each or not scheme else',
         "[each if not scheme else",
-        (_ORCHESTRATORS,),
+        (_ASKED,),
     ),
-    Bug(
-        "a password in an address is shown", "driver/orchestrators.py", "got {_without_secret(wrong)!r}", "got {wrong!r}", (_ORCHESTRATORS,)
-    ),
+    Bug("a password in an address is shown", "driver/orchestrators.py", "got {_without_secret(wrong)!r}", "got {wrong!r}", (_ASKED,)),
     Bug(
         "a port that is none is a traceback",
         "driver/orchestrators.py",
         "except (httpx.InvalidURL, ValueError):",
         "except httpx.InvalidURL:",
-        (_ORCHESTRATORS,),
+        (_ASKED,),
     ),
     Bug(
         "one good address of several is enough",
         "driver/orchestrators.py",
         "if not found or not all(map(_is_address, found)):",
         "if not found or not any(map(_is_address, found)):",
-        (_ORCHESTRATORS,),
+        (_ASKED,),
     ),
     Bug(
         "any scheme will do",
         "driver/orchestrators.py",
         'parsed.scheme in ("http", "https") and',
         "bool(parsed.scheme) and",
-        (_ORCHESTRATORS,),
+        (_ASKED,),
     ),
     Bug(
         "the address towards the cluster is taken though one is told",
