@@ -1,7 +1,7 @@
 """REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers.
 
-Tests `app.py`, `api.py`, `cluster_routes.py`, `models.py`, `problems.py`, `query_routes.py`, `stream_routes.py`, `views.py`,
-`orchestrator/deploying.py`, `orchestrator/file_sources.py`.
+Tests `app.py`, `api.py`, `cluster_routes.py`, `models.py`, `query_routes.py`, `stream_routes.py`, `orchestrator/deploying.py`,
+`orchestrator/file_sources.py`.
 """
 
 from __future__ import annotations
