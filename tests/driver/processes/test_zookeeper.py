@@ -13,7 +13,8 @@ from kazoo.client import KazooClient, KazooState
 from cep.errors import ClusterError
 from driver.processes.java import SUPPORTED, java_home, java_version
 from driver.processes.zookeeper import reserve_port, spark_jars
-from tests.support.control_plane import HANG_S, Keeper, until
+from tests.support.control_plane import Keeper
+from tests.support.waiting import HANG_S, until
 
 
 class TestJava:
