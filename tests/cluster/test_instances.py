@@ -61,8 +61,8 @@ def windows(name: str) -> Query:
     return (
         Query(name)
         .source(source)
-        .aggregate("first", TIME("1ms"), by="k", n=count(), i=max_("i"))
-        .aggregate("second", TIME("10ms"), n=sum_("n"), i=max_("i"))
+        .aggregate("first", TIME("100us"), by="k", n=count(), i=max_("i"))
+        .aggregate("second", TIME("1ms"), n=sum_("n"), i=max_("i"))
         .output(f"{name}.out")
         .options(rebalance="off")
     )
@@ -85,7 +85,7 @@ def test_a_chain_with_a_slow_reader(cluster: LocalCluster) -> None:
         running.move(subquery, 0, another(cluster, place(running, subquery)))
     sent = flow.end()
     rows, later = (each.all() for each in reading)
-    ends = [*range(10_000, sent, 10_000), sent]
+    ends = [*range(1_000, sent, 1_000), sent]
     assert rows == [{"n": end - begin, "i": end - 1} for begin, end in zip([0, *ends], ends, strict=False)]
     assert later == rows[len(rows) - len(later) :]
 

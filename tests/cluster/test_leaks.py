@@ -22,7 +22,8 @@ from orchestrator.metrics.server import WITHDRAWN_MAX, Metrics
 from orchestrator.records import Now, PublisherRecord, SubscriptionRecord
 from orchestrator.state.events import ClosePublisher, ForgetQuery, OpenPublisher, Subscribe, UndeclareStream, Unsubscribe
 from tests.orchestrator.state.test_cluster_state import Cluster, query
-from tests.support.control_plane import HANG_S, Keeper
+from tests.support.control_plane import Keeper
+from tests.support.waiting import HANG_S
 
 BYTES_MAX = 200.0
 

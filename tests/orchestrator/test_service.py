@@ -25,7 +25,8 @@ from orchestrator.rest.models import QUERY_EXAMPLE
 from orchestrator.service import NotLeading, Service
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import Delete, ForgetQuery, Put, StartQuery, StopQuery
-from tests.support.control_plane import HANG_S, SESSION_S, Cluster, Keeper, cluster, reached, steal_session, until
+from tests.support.control_plane import SESSION_S, Cluster, Keeper, cluster, reached, steal_session
+from tests.support.waiting import HANG_S, until
 
 
 @pytest.fixture

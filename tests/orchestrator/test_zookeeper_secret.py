@@ -18,7 +18,8 @@ from orchestrator.records import PublisherRecord, SubscriptionRecord
 from orchestrator.state.desired_nodes import DEPTHS
 from orchestrator.state.events import ClosePublisher, ForgetQuery, OpenPublisher, Subscribe, Unsubscribe
 from tests.orchestrator.test_service import deploy, state_is
-from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster
+from tests.support.control_plane import Cluster, Keeper, cluster
+from tests.support.waiting import HANG_S
 
 
 @pytest.fixture

@@ -25,8 +25,8 @@ from driver.cluster import Cluster as Client
 from orchestrator.state.events import RevokeKey
 from tests.cep.service.test_tls import keys as made_keys
 from tests.orchestrator.rest.test_app import Server
-from tests.support.control_plane import HANG_S, Keeper, cluster
-from tests.support.waiting import until
+from tests.support.control_plane import Keeper, cluster
+from tests.support.waiting import HANG_S, until
 
 
 class Member:

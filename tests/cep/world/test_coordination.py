@@ -30,8 +30,8 @@ from cep.world.zookeeper import ZooKeeperSession
 from simulation.clock import ProcessClock
 from simulation.coordination import SimulatedSession, SimulatedZooKeeper
 from simulation.schedule import SeededSchedule
-from tests.support.control_plane import HANG_S, SESSION_S, Keeper, steal_session
-from tests.support.waiting import until
+from tests.support.control_plane import SESSION_S, Keeper, steal_session
+from tests.support.waiting import HANG_S, until
 
 
 class Server(Protocol):

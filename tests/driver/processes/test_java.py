@@ -10,7 +10,7 @@ import pytest
 
 from cep.errors import ClusterError
 from driver.processes.java import SUPPORTED, java_home, java_version
-from tests.support.control_plane import HANG_S
+from tests.support.waiting import HANG_S
 
 
 class TestJava:

@@ -8,7 +8,8 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 
 from driver.processes.zookeeper import patient, reserve_port, spark_jars
-from tests.support.control_plane import HANG_S, Keeper, until
+from tests.support.control_plane import Keeper
+from tests.support.waiting import HANG_S, until
 
 
 class TestZooKeeper:

@@ -23,8 +23,7 @@ from driver.processes.certificates import KeyMaker
 from driver.processes.java import java_home
 from driver.processes.key_folder import KeyFolder
 from driver.processes.zookeeper import ZooKeeper, reserve_port, spark_jars
-from tests.support.control_plane import HANG_S
-from tests.support.waiting import until
+from tests.support.waiting import HANG_S, until
 
 NOW = datetime.datetime.now(datetime.UTC)
 

@@ -45,8 +45,9 @@ from orchestrator.rest.guard import check_exposure
 from orchestrator.rest.models import QUERY_EXAMPLE, SQL_EXAMPLE, STREAM_EXAMPLE
 from orchestrator.rest_process import listen
 from orchestrator.service import Service
-from tests.support.control_plane import HANG_S, Cluster, Keeper, cluster, until
+from tests.support.control_plane import Cluster, Keeper, cluster
 from tests.support.paths import ROOT
+from tests.support.waiting import HANG_S, until
 
 
 class Server:
