@@ -1,7 +1,4 @@
-"""A kernel calls another by address, which finds its arrays there: in machine code as interpreted.
-
-Tests `addresses.py`, `instructions.py`, `memory.py`.
-"""
+"""A kernel calls another by address, which finds its arrays there: in machine code as interpreted."""
 
 from __future__ import annotations
 
