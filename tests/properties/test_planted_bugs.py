@@ -25,7 +25,7 @@ PROPERTIES = (
     ),
     "tests/properties/test_properties.py",
     "tests/cep/dataflow/sources/test_quiet.py",
-    "tests/cep/dataflow/movement/test_restart.py",
+    "tests/cep/dataflow/movement/test_checkpoint_restart.py",
     "tests/cep/dataflow/joins/test_join_restart.py",
     "tests/properties/test_file_properties.py",
     "tests/cep/dataflow/state/test_hold.py",

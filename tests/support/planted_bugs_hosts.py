@@ -6,7 +6,8 @@ from __future__ import annotations
 from tests.support.planted_bugs import Bug
 
 _LISTEN, _ASKED = "driver/processes/test_joining.py", "driver/test_orchestrators.py"
-_COMPOSE, _AUDIT, _NEEDS = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py", "orchestrator/rest/test_needs.py"
+_COMPOSE, _AUDIT = "driver/processes/test_compose_files.py", "orchestrator/rest/test_audit.py"
+_NEEDS = "orchestrator/rest/test_roles_needs.py"
 _MEMORY, _BOUNDS = "instance_manager/test_memory.py", "cep/world/test_memory.py"
 _RIGHTS, _LINKED, _PACKETS = "instance_manager/clients/test_rights.py", "cep/transport/test_linked.py", "cep/transport/test_packets.py"
 _STATE, _REST = "orchestrator/state/test_cluster_state.py", "orchestrator/rest/test_roles.py"

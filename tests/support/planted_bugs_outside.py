@@ -34,7 +34,7 @@ _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doo
 _TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/chain/test_time_text.py"
 
 _ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
-_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
+_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_roles_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
 
 _TOLD, _CONFIG_FILE = "driver/configuration/test_told.py", "driver/configuration/test_file.py"
 _RATE, _QUOTAS, _MEMORY = "orchestrator/rest/test_rate_limit.py", "orchestrator/state/test_quotas.py", "instance_manager/test_memory.py"

@@ -1,7 +1,5 @@
 """What a run gave out behind a checkpoint, one restored from it gives out again, whatever its plan: nothing that was seen is
 taken back, and with what came before the checkpoint it is the whole answer.
-
-Tests `checkpoint.py`.
 """
 
 from __future__ import annotations

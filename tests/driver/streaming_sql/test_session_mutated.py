@@ -1,7 +1,4 @@
-"""Statements with words left out, doubled, swapped or replaced are taken, or refused as wrong SQL: nothing else happens.
-
-Tests `session.py`.
-"""
+"""Statements with words left out, doubled, swapped or replaced are taken, or refused as wrong SQL: nothing else happens."""
 
 from __future__ import annotations
 
