@@ -1,12 +1,8 @@
-"""The model of many nodes, and the calibration that it is made of.
-
-Tests `model.py`, `calibrate.py`.
-"""
+"""The model of many nodes: what it gains by awareness, and what it says of itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -45,12 +41,3 @@ def test_the_model_states_its_assumptions_and_its_error() -> None:
     text = markdown(curve(COSTS, FIGURE_13, messages=20), COSTS)
     assert "a model and no measurement" in text
     assert text.count("\n| 8 |") == 2 and "error in points" in text
-
-
-def test_a_calibration_there_and_back(tmp_path: Path) -> None:
-    file = tmp_path / "c.json"
-    COSTS.write(file)
-    assert Calibration.read(file) == COSTS
-    file.write_text('{"read_ns": 1}')
-    with pytest.raises(ValueError, match="expected the fields of a calibration"):
-        Calibration.read(file)

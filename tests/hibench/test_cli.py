@@ -1,6 +1,6 @@
 """The command: what it explains, what it refuses, how it ends. The engines themselves are tested elsewhere.
 
-Tests `cli.py`, `bench.py`, `commands.py`.
+Tests `cli.py`, `commands.py`.
 """
 
 import contextlib

@@ -22,6 +22,7 @@ FILES = (
     *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "sql_command")),
     "tests/benchmarks/faults/test_fuzz.py",
     "tests/benchmarks/measured/test_published.py",
+    "tests/hibench/test_bench.py",
     "tests/hibench/workloads/test_workload.py",
     "tests/orchestrator/rest/test_openapi.py",
     "tests/project/test_streams_that_grow_page.py",

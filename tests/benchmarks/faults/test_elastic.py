@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.faults import elastic
 from benchmarks.faults.elastic import ElasticReport, StepPause, expected, query
+from driver import LocalCluster
 from numa_cep import testing
 
 
@@ -32,3 +33,12 @@ def test_a_report_says_what_each_step_took_and_whether_that_is_short() -> None:
     report.wrong.append("one more")
     assert list(report.lines())[-2:] == ["12 answers compared", "WRONG: one more"]
     assert next(ElasticReport().lines()) == "0 steps: pause p50 0.00 s (below 0.5 s), worst 0.00 s; undisturbed 0.00 s"
+
+
+@pytest.mark.long
+def test_a_query_is_scaled_while_rows_flow() -> None:
+    with LocalCluster(instances=2) as cluster:
+        found = elastic.ElasticRun(cluster, [1, 2], 100, 2_000, "1s", print).run(2, 0.5)
+    assert found.wrong == [] and found.windows > 10
+    assert [(step.before, step.after) for step in found.steps] == [(1, 2), (2, 1), (1, 2)]
+    assert all(0 < step.pause_s < elastic.HANGS_S for step in found.steps)

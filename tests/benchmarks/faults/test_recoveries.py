@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.faults import programs, recoveries
 from benchmarks.faults.programs import NONSENSE, Programs, declared, is_bad, is_late, records_of
-from benchmarks.faults.recoveries import FILES, RecoveryReport, expected, query, rows_of, write_files
+from benchmarks.faults.recoveries import FILES, KillRounds, RecoveryReport, expected, query, rows_of, write_files
 from numa_cep import testing
 
 ROWS = 6_000
@@ -80,3 +80,13 @@ def test_without_a_rate_there_are_no_programs() -> None:
     none.keep_up()
     assert none.victim(random.Random(1)) is None
     none.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rate", [0, 100_000])
+def test_processes_are_killed_and_nothing_is_wrong(rate: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files, and of programs, which are killed too."""
+    monkeypatch.undo()  # programs are processes of their own
+    found = KillRounds(tmp_path, 500_000, 7, 2, "500ms", print, rate).run(4)
+    assert (found.wrong, found.lost, found.twice) == ([], 0, 0)
+    assert found.done.total() >= 4 and found.rounds >= 1 and found.rows > 0

@@ -1,6 +1,6 @@
 """Event times far from now: dead letters, unless the stream says that it has such; then they are judged as all others.
 
-Tests `event_time.py`.
+Tests `lateness.py`.
 """
 
 from __future__ import annotations
