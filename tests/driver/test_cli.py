@@ -1,7 +1,4 @@
-"""The `cep` command against a real cluster: what one does with a query from its deployment to its end.
-
-Tests `cli.py`, `changing.py`.
-"""
+"""The `cep` command against a real cluster: what one does with a query from its deployment to its end."""
 
 from __future__ import annotations
 

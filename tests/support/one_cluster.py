@@ -19,7 +19,7 @@ from tests.support.waiting import until
 
 FILES = (
     *(f"tests/cluster/test_{name}.py" for name in ("generated", "files", "quiet", "many", "cluster", "queries", "streams_that_grow")),
-    *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "sql_command")),
+    *(f"tests/driver/test_{name}.py" for name in ("gateway", "flame", "cli", "changing", "sql_command")),
     "tests/benchmarks/faults/test_fuzz.py",
     "tests/benchmarks/measured/test_published.py",
     "tests/hibench/test_bench.py",
