@@ -16,8 +16,7 @@ from driver.processes.zookeeper import reserve_port
 from tests.support.waiting import HANG_S
 
 
-@pytest.mark.parametrize(("curve", "rate"), [(False, 0), (True, 1000)])
-@pytest.mark.parametrize("kind", ["bare", "link"])
+@pytest.mark.parametrize(("kind", "curve", "rate"), [("bare", True, 0), ("link", False, 0), ("link", True, 1000)])
 def test_what_is_sent_is_received(kind: str, curve: bool, rate: int, tmp_path: Path) -> None:
     with reserve_port() as holder:
         port = holder.getsockname()[1]

@@ -30,12 +30,14 @@ class OneHost(TwoHosts):
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
+pytestmark = pytest.mark.long  # two processes for each run; their ends are tested in `tests/benchmarks/test_link_ends.py`
+
+
 def test_what_both_ends_used_is_one_figure() -> None:
     found = run_once(OneHost(), "link", SIZE, 20, None, 0)
     assert found["took_s"] > 0 and found["cpu_s"] > 0 and "p50_us" not in found
 
 
-@pytest.mark.long  # eight processes
 def test_a_line_says_both_and_whether_it_is_below_the_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(links, "SIZES", {SIZE: (40, 40)})
     monkeypatch.setattr(links, "BAR", 1e9)
