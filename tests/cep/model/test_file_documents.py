@@ -1,7 +1,4 @@
-"""Documents of files: what is read is what is written, and the schema says the same as the reader.
-
-Tests `file_documents.py`, `sinks.py`.
-"""
+"""Documents of files: what is read is what is written, and the schema says the same as the reader."""
 
 from __future__ import annotations
 

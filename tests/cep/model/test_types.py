@@ -1,7 +1,4 @@
-"""Types of expressions and schemas of operators: the tables of docs/arithmetic.md, and the messages of what is none.
-
-Tests `types.py`, `expr.py`.
-"""
+"""Types of expressions and schemas of operators: the tables of docs/arithmetic.md, and the messages of what is none."""
 
 from __future__ import annotations
 
