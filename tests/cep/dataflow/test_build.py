@@ -1,6 +1,6 @@
 """From a plan to instances: which operators run as one, which balancer an output has, and what travels where.
 
-Tests `build.py`, `layout.py`, `operators/factory.py`.
+Tests `build.py`, `layout.py`, `operators/factory.py`, `sources/opening.py`.
 """
 
 from __future__ import annotations

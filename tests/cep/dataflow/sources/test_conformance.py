@@ -2,8 +2,7 @@
 
 A new format is added to `WRITERS`: how its files are made, of rows some of which are bad.
 
-Tests `arrow_values.py`, `blocks.py`, `event_time.py`, `files.py`, `json_lines.py`, `lines.py`, `opening.py`, `rows.py`, `scripted.py`,
-`source.py`.
+Tests `arrow_values.py`, `blocks.py`, `event_time.py`, `files.py`, `json_lines.py`, `lines.py`, `rows.py`, `scripted.py`, `source.py`.
 """
 
 from __future__ import annotations
