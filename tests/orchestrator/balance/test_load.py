@@ -1,20 +1,15 @@
-"""Which buckets move: as few as it takes, to within reach of the bound, and then none, whatever the noise.
-
-Tests `load.py`, `buckets.py`.
-"""
+"""Which buckets move: as few as it takes, to within reach of the bound, and then none, whatever the noise."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.balance.buckets import PlacedBuckets, Totals, totals_of
 from orchestrator.balance.load import START, STOP, Load, rebalanced, weights_of
 
 BUCKETS = 4096
@@ -163,34 +158,3 @@ def test_it_follows_a_load_that_shifts() -> None:
             table = wanted or table
         assert moves <= 2
         assert imbalance(rows, table, 4) <= START
-
-
-def totals(version: int, instances: int = 2) -> Totals:
-    each = np.ones(instances)
-    return Totals(version, each, each, each, each)
-
-
-def test_load_is_measured_while_the_buckets_stay_and_the_same_instances_report() -> None:
-    assert totals(3).follows(totals(3))
-    assert not totals(3).follows(totals(2)) and not totals(2).follows(totals(3))
-    assert not totals(3, 4).follows(totals(3)) and not totals(3).follows(totals(3, 4))
-
-
-def test_instances_of_one_number_in_two_replicas_count_as_one() -> None:
-    first = Totals(0, np.array([0, 0, 0, 0.0]), np.array([0, 0, 5, 5.0]), np.array([0.0, 1, 0, 1]), np.array([1, 1]))
-    last = Totals(0, np.array([0, 0, 0, 0.0]), np.array([0, 0, 0, 0.0]), np.array([5.0] * 4), np.array([11, 21]))
-    now = Totals(0, np.array([1e9, 2e9, 4e9, 8e9]), np.array([10, 20, 35, 45.0]), np.array([10.0, 11, 10, 11]), np.array([31, 51]))
-    assert now.since(first, last, 2) == Load([0.25, 0.5], [40, 60], [20, 30])
-
-
-def test_what_an_earlier_deployment_reports_is_not_counted() -> None:
-    placed = PlacedBuckets(("q", 2, "SQ2"), 1, (0, 1), 2)
-    found = totals_of(placed, [report(epoch, instance) for epoch in (1, 2) for instance in (1, 0)])
-    assert found is not None and (found.taken.tolist(), found.sent.tolist()) == ([20, 21], [2, 4])
-    assert totals_of(placed, [report(2, 0), report(1, 1)]) is None
-
-
-def report(epoch: int, instance: int) -> dict[str, Any]:
-    """Of an instance, and of what it has sent to itself and the other."""
-    figures = {"cpu_ns": 1, "rows_in": 10 * epoch + instance, "reported": 1.0, "buckets": {"SQ2": [1, 2]}}
-    return {"epoch": epoch, "subquery": "SQ2", "instance": instance, **figures}

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from cep.config import instance_node, node
 from cep.errors import Conflict, QueryError
-from orchestrator.balance.buckets import PlacedBuckets, still, totals_of
 from orchestrator.records import Status
 from orchestrator.state.cluster_state import ClusterState
 from orchestrator.state.events import ForgetQuery, MoveBuckets, Put, StatusesSeen
@@ -104,40 +102,3 @@ def test_what_is_forgotten_leaves_no_table(cluster: Cluster) -> None:
     cluster.do(ForgetQuery("per-ip"))
     cluster.all_say("stopped")
     assert not [path for path in cluster.nodes if "per-ip" in path] and "per-ip" not in cluster.state.tables
-
-
-# --- what is looked at -----------------------------------------------------------------------------------------------
-
-
-def reports(at: float, cpu: tuple[int, int], sent: list[int], epoch: int = 1) -> list[dict[str, Any]]:
-    """Of one sender and two receivers."""
-    own = [
-        {"epoch": epoch, "subquery": "SQ2", "instance": i, "cpu_ns": each, "rows_in": 100 * each, "reported": at, "buckets": {}}
-        for i, each in enumerate(cpu)
-    ]
-    sender = {"epoch": epoch, "subquery": "SQ1", "instance": 0, "cpu_ns": 5, "rows_in": 7, "reported": at, "buckets": {"SQ2": sent}}
-    return [*own[::-1], sender]
-
-
-def test_costs_are_of_all_looks_and_rows_of_the_last() -> None:
-    table = PlacedBuckets(("q", 1, "SQ2"), 0, (0, 1), 2)
-    looks = [totals_of(table, reports(*each)) for each in ((1.0, (0, 0), [0, 0]), (2.0, (10, 20), [5, 5]), (3.0, (40, 60), [6, 9]))]
-    first, last, now = looks
-    assert first is not None and last is not None and now is not None and now.follows(first)
-    load = now.since(first, last, 2)
-    assert load.taken == [4000, 6000] and load.sent == [1, 4]
-    assert np.allclose(load.cpu, [20e-9, 30e-9])
-
-
-def test_nobody_is_judged_by_what_another_deployment_did_or_before_all_have_reported() -> None:
-    table = PlacedBuckets(("q", 2, "SQ2"), 0, (0, 1), 2)
-    assert totals_of(table, reports(1.0, (1, 1), [1, 1], epoch=1)) is None
-    assert totals_of(table, reports(1.0, (1, 1), [1, 1], epoch=2)[1:]) is None
-
-
-def test_what_moves_is_not_looked_at(cluster: Cluster) -> None:
-    assert [(each.place[2], each.version) for each in still(cluster.state)] == [("SQ2", 0)]
-    cluster.do(MoveBuckets("per-ip", "SQ2", SWAPPED))
-    assert still(cluster.state) == []
-    tell(cluster, 1, 0, 1)
-    assert [(each.version, each.table) for each in still(cluster.state)] == [(1, SWAPPED)]
