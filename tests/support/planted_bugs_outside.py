@@ -581,14 +581,14 @@ OUTSIDE_BUGS = (
         f"{_BALANCE}/buckets.py",
         'if report["epoch"] == epoch]',
         "if True]",
-        ("orchestrator/balance/test_load.py",),
+        ("orchestrator/balance/test_buckets.py",),
     ),
     Bug(
         "load is measured over a change of the table",
         f"{_BALANCE}/buckets.py",
         "return before.version == self.version and",
         "return",
-        ("orchestrator/balance/test_load.py",),
+        ("orchestrator/balance/test_buckets.py",),
     ),
     Bug(
         "the load of an instance that has moved counts where it is now",
