@@ -1,6 +1,6 @@
 """The loop looks only at instances that were woken: whatever the order of what happens, none that can do something is forgotten.
 
-Tests `ready.py`, `hosting.py`, `loop.py`.
+Tests `ready.py`, `loop.py`.
 """
 
 from __future__ import annotations

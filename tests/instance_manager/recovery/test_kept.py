@@ -1,7 +1,4 @@
-"""What is kept for a subscription of a query that recovers, in particular for tokens.
-
-Tests `kept.py`, `instance_manager/clients/subscriptions.py`.
-"""
+"""What is kept for a subscription of a query that recovers, in particular for tokens."""
 
 from __future__ import annotations
 
