@@ -8,7 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 from cep.world.rings import Rings
 from driver import TIME, Conflict, LocalCluster, Query, QueryError, Running, col, count, files, now, stream, sum_, window_start
@@ -17,7 +20,7 @@ from tests.support.one_cluster import lives
 from tests.support.visits import visits
 from tests.support.waiting import until
 
-ROWS, FILES, GROUPS = 4_000_000, 4, 5_000
+ROWS, FILES, GROUPS = 4_000_000, 4, 500
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +32,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def records(folder: Path) -> str:
     """`t,key,value` lines in several files."""
     for part in range(FILES):
-        lines = (f"{i},{i * 7919 % GROUPS},{i % 1000}\n" for i in range(part, ROWS, FILES))
-        (folder / f"records-{part}.txt").write_text("".join(lines))
+        i = np.arange(part, ROWS, FILES)
+        columns = {"t": i, "key": i * 7919 % GROUPS, "value": i % 1000}
+        csv.write_csv(pa.table(columns), folder / f"records-{part}.txt", csv.WriteOptions(include_header=False))
     return str(folder / "records-*.txt")
 
 
