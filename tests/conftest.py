@@ -67,6 +67,7 @@ FIRST = (
         "tests/simulation/",
         "tests/cep/dataflow/movement/",
         "tests/project/",
+        "tests/benchmarks/",
         "tests/driver/",
         "tests/properties/",
         "tests/cep/compile/",

@@ -1,4 +1,7 @@
-"""Queries that are gone leave nothing behind: objects and nodes are counted here, the memory of all processes in the long mode."""
+"""Queries that are gone leave nothing behind: objects and nodes are counted here, the memory of all processes in the long mode.
+
+Tests `benchmarks/faults/leaks.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The orchestrator's service on a real ZooKeeper, with stand-in instance managers: deploy, take over, come back."""
+"""The orchestrator's service on a real ZooKeeper, with stand-in instance managers: deploy, take over, come back.
+
+Tests `service.py`, `answers.py`, `death_watch.py`, `records.py`, `unseen.py`.
+"""
 
 from __future__ import annotations
 

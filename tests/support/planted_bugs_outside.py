@@ -28,13 +28,13 @@ _REGISTRY = "orchestrator/test_registry.py"
 _EVACUATIONS = "orchestrator/state/test_evacuations.py"
 _KEEPER, _KEEPER_TESTS = "driver/processes/host_keeper.py", "driver/processes/test_host_keeper.py"
 _OWN_PLACE = "driver/streams/test_own_place.py"
-_SPARK = "driver/spark/test_spark_queries.py"
+_SPARK = "driver/spark/test_running.py"
 
 _GROWTH, _DOORS = "cep/model/test_growth.py", "instance_manager/clients/test_doors.py"
-_TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/test_time_text.py"
+_TIME_TEXT, _TIMES = "cep/compile/chain/time_text.py", "cep/compile/chain/test_time_text.py"
 
 _ACCESS, _TOKENS = "cep/service/test_access.py", "cep/service/test_token_file.py"
-_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
+_ROLES, _KEYS, _AUDIT = "orchestrator/rest/test_roles_needs.py", "orchestrator/state/test_keys.py", "orchestrator/rest/test_audit.py"
 
 _TOLD, _CONFIG_FILE = "driver/configuration/test_told.py", "driver/configuration/test_file.py"
 _RATE, _QUOTAS, _MEMORY = "orchestrator/rest/test_rate_limit.py", "orchestrator/state/test_quotas.py", "instance_manager/test_memory.py"
@@ -502,7 +502,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/steady.py",
         "created >= stretch.end_us - third]",
         "created >= stretch.start_us + third]",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_steady.py",),
     ),
     # the state of the cluster
     Bug(
@@ -812,7 +812,7 @@ OUTSIDE_BUGS = (
         "driver/processes/watch.py",
         "self._since, self._excused, self._ran = loop.since_ns, 0, False",
         "self._since, self._ran = loop.since_ns, False",
-        ("cep/service/test_mark.py",),
+        ("driver/processes/test_watch.py",),
     ),
     Bug(
         "instance managers are well if the first is",
@@ -856,7 +856,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/searching.py",
         "probe.rate == self.found.rate and not probe.verdict.why_not)",
         "probe.rate == self.found.rate)",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_searching.py",),
     ),
     # NUMA
     Bug(
@@ -934,7 +934,7 @@ OUTSIDE_BUGS = (
         "hibench/searching/searching.py",
         "return other.numa and cell == replace(other, numa=False)",
         "return other.numa and not cell.numa",
-        ("hibench/searching/test_search.py",),
+        ("hibench/searching/test_searching.py",),
     ),
     Bug(
         "all files hold as many records as the first",
@@ -962,7 +962,7 @@ OUTSIDE_BUGS = (
         "driver/processes/watch.py",
         "elif gap > 3 * LOOK_S * 1e9:",
         "elif gap < 0:",
-        ("cep/service/test_mark.py",),
+        ("driver/processes/test_watch.py",),
     ),
     # what is printed, and what is said of mistakes
     Bug(
@@ -1074,7 +1074,7 @@ OUTSIDE_BUGS = (
         "cep/transport/linked.py",
         "end.retry_at = time.monotonic() + RETRY_S",
         "pass",
-        ("cep/transport/test_refused.py",),
+        ("cep/transport/test_linked_refused.py",),
     ),
     Bug(
         "an instance that has ended keeps the others on the host that is left",
@@ -1722,7 +1722,7 @@ OUTSIDE_BUGS = (
         "driver/processes/process.py",
         "fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)\n    except OSError:",
         "pass\n    except OSError:",
-        ("driver/processes/test_homes.py",),
+        ("driver/processes/test_process_homes.py",),
     ),
     Bug(
         "a recovery puts all instances where the first instance manager has come",

@@ -1,4 +1,7 @@
-"""What a person reads of a plan."""
+"""What a person reads of a plan.
+
+Tests `explain.py`, `sources.py`, `cep/model/contract/phrases.py`.
+"""
 
 from __future__ import annotations
 

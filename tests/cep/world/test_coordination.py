@@ -1,4 +1,7 @@
-"""What every `Coordination` keeps to: the real one on a real ZooKeeper, and whatever stands in for it."""
+"""What every `Coordination` keeps to: the real one on a real ZooKeeper, and whatever stands in for it.
+
+Tests `coordination.py`, `zookeeper.py`, `simulation/coordination.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ZooKeeper behind TLS: the real server, the real client, and those that have no certificate or another one's."""
+"""ZooKeeper behind TLS: the real server, the real client, and those that have no certificate or another one's.
+
+Tests `zookeeper.py`, `certificates.py`.
+"""
 
 from __future__ import annotations
 

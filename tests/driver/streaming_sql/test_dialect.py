@@ -1,4 +1,7 @@
-"""Texts as statements: what sqlglot lacks, and its traps."""
+"""Texts as statements: what sqlglot lacks, and its traps.
+
+Tests `dialect.py`, `statements.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What an instance is asked follows from its assignment before and now: tables of both, and of what comes out."""
+"""What an instance is asked follows from its assignment before and now: tables of both, and of what comes out.
+
+Tests `obligations.py`, `assignment_checks.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers."""
+"""REST as its clients see it: real HTTP, real ZooKeeper, a real metric server; stand-in instance managers.
+
+Tests `app.py`, `api.py`, `cluster_routes.py`, `models.py`, `query_routes.py`, `stream_routes.py`, `orchestrator/deploying.py`,
+`orchestrator/file_sources.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every route, asked with a token of every role, over HTTP; and what no table can say: streams that are named in the body."""
+"""Every route, asked with a token of every role, over HTTP; and what no table can say: streams that are named in the body.
+
+Tests `roles.py`, `bodies.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Patterns whose starts go on together: by the definitions, and as where each way goes on by itself."""
+"""Patterns whose starts go on together: by the definitions, and as where each way goes on by itself.
+
+Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohorts.py`, `cep/model/patterns/outlooks.py`.
+"""
 
 from __future__ import annotations
 
