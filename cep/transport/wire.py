@@ -398,13 +398,17 @@ def _barrier_of(document: Any) -> Barrier:
 
 
 def _state_body(state: State) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    write_state(state, sink)
+    return sink.getvalue()
+
+
+def write_state(state: State, sink: pa.NativeFile) -> None:
     """An IPC stream, since every part has a schema of its own."""
     place = to_json({"operator": state.operator, "part": state.part, "port": state.port})
     rows = state.rows.replace_schema_metadata({_PLACE: place})
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
-    return sink.getvalue()
 
 
 def _state_of(frame: Any) -> State:

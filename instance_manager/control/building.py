@@ -47,7 +47,7 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
     """It gets what it had at the checkpoint, or its part of what there was. Raises ClusterError: that cannot be read."""
     assert hosted.recovery is not None
     archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
-    manifest = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc)))
+    manifest = read_shape(Manifest, json.loads(bytes(archive.read(from_.manifest, from_.crc))))
     before = physical.from_json(manifest.plan)
     pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
     found = {j: as_read_by(before, plan, piece) for j, piece in pieces.items()}

@@ -1,11 +1,16 @@
-"""The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as bytes.
+"""The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as states and as bytes.
 
-A piece is a magic word, and states (`cep.elements.State`), each behind its length. Those without an operator are documents: its figures,
-its subscriptions with what they keep, the files that its sinks have staged.
+States (`cep.elements.State`) are taken while the instance stands still. They are made bytes of and written beside it, as their columns lie:
+no array that they refer to is written any more (`StatefulOperator`, rule 1). Those without an operator are documents: its figures, its
+subscriptions with what they keep, the files that its sinks have staged.
+
+As bytes a piece is a magic word, and the states, each an IPC stream behind its length. All begin at multiples of ALIGNED, so they are read
+where they lie.
 """
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -30,20 +35,39 @@ from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel, Restored
 from instance_manager.recovery.scaled import Shared
 
-_MAGIC = b"CEPPIECE"
+ALIGNED = 64
+_MAGIC = b"CEPPIECE".ljust(ALIGNED)
 _LENGTH = struct.Struct("<Q")
 
 
-def piece_of(hosted: InstanceHost) -> bytes:
+class _Parts(io.RawIOBase):
+    """What is written to it, as it is: the columns of a batch are not copied."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes | memoryview] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, part: Any) -> int:
+        self.written.append(memoryview(part))
+        return len(part)
+
+
+def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
+    """The piece, in parts one behind the other."""
+    yield _MAGIC
+    for state in states:
+        parts = _Parts()
+        wire.write_state(state, pa.PythonFile(parts, "w"))
+        size = sum(map(len, parts.written))
+        yield _LENGTH.pack(size).ljust(ALIGNED)
+        yield from parts.written
+        yield bytes(-size % ALIGNED)
+
+
+def states_of(hosted: InstanceHost) -> Iterator[State]:
     """As it stands now."""
-    parts = [_MAGIC]
-    for state in _states(hosted):
-        body = bytes(wire.body_of(state, STATE_FORMAT) or b"")
-        parts += _LENGTH.pack(len(body)), body
-    return b"".join(parts)
-
-
-def _states(hosted: InstanceHost) -> Iterator[State]:
     for node in hosted.instance.nodes:
         for part in node.stateful.snapshot() if node.stateful is not None else ():
             yield State(node.operator.name, part.name, part.port, part.batch)
@@ -86,18 +110,18 @@ def kept_of(hosted: InstanceHost) -> list[KeptChannel]:
 # --- restoring -----------------------------------------------------------------------------------------------------------
 
 
-def states_in(piece: bytes) -> list[State]:
-    """Raises ClusterError: it is no piece."""
-    if not piece.startswith(_MAGIC):
-        raise ClusterError(f"a piece of a checkpoint: expected {_MAGIC!r} at its beginning, got {piece[: len(_MAGIC)]!r}")
+def states_in(piece: memoryview) -> list[State]:
+    """They look at its bytes. Raises ClusterError: it is no piece."""
+    if (begin := bytes(piece[:ALIGNED])) != _MAGIC:
+        raise ClusterError(f"a piece of a checkpoint: expected {_MAGIC!r} at its beginning, got {begin!r}")
     found, at = list[State](), len(_MAGIC)
     while at < len(piece):
         (size,) = _LENGTH.unpack_from(piece, at)
-        at += _LENGTH.size
+        at += ALIGNED
         state = wire.element_of(Header(wire.STATE, 0), piece[at : at + size], STATE_FORMAT)
         assert isinstance(state, State)
         found.append(state)
-        at += size
+        at += size + -size % ALIGNED
     return found
 
 

@@ -34,6 +34,8 @@ from cep.model.schema import INT64, Field, Schema
 from cep.model.windows import UnboundedWindow
 
 _ORIGIN_WORDS = 2
+#: Groups that are restored at a time: what is made of them on the way lies in memory that is used again.
+RESTORED_ROWS = 65_536
 
 
 class PerRowState:
@@ -196,10 +198,17 @@ class PerRowState:
 
     def restore(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray]) -> None:
         """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
+        for start in range(0, batch.num_rows, RESTORED_ROWS):
+            self._add(batch.slice(start, RESTORED_ROWS), keep, batch.num_rows)
+
+    def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int) -> None:
+        """A part of `of_rows`, of which as large a share is kept as of the first."""
         schema = self._snapshot_schema
         kept = keep(columns_from_arrow(batch, schema)).astype(bool)
-        columns = columns_from_arrow(batch.filter(pa.array(kept)), schema)
+        columns = columns_from_arrow(batch if kept.all() else batch.filter(pa.array(kept)), schema)
         n = int(kept.sum())
+        if n and not self.groups.rows:
+            self.groups = self._table(n * of_rows // batch.num_rows)
         if n:
             self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
             self._join(partial_rows(self.spec, columns, np.zeros(n, np.int64), 0))

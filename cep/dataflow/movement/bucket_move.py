@@ -207,7 +207,7 @@ def merged_pieces(pieces: Sequence[State], operator: str) -> list[Part]:
     for piece in pieces:
         if piece.operator == operator:
             found[piece.part, piece.port].append(piece.rows)
-    return [Part(*place, pa.concat_batches(rows)) for place, rows in found.items()]
+    return [Part(*place, rows[0] if len(rows) == 1 else pa.concat_batches(rows)) for place, rows in found.items()]
 
 
 def _rows_of(part: Part, owners: np.ndarray, index: int) -> Part:

@@ -7,7 +7,8 @@ able to soon: others wait for the same core. So an operator works in pieces of b
 What an operator with state promises (`StatefulOperator`):
 
 1. `snapshot` and `restore` take its whole state out and in as Arrow record batches, `Part`s. It can be restored at another
-   parallelism: an instance gets the parts of all former instances, and `keep` says which rows are its own.
+   parallelism: an instance gets the parts of all former instances, and `keep` says which rows are its own. What a snapshot refers to is
+   not written any more: it is read beside the engine's thread, while the operator works on.
 2. A former instance may have been further in event time than another. So each row says by itself what has been answered of it:
    nothing comes out twice and nothing is left out, whatever watermark the restored instance begins with (it begins at -inf).
 3. After the state has grown it is held against the limit (`check_state`), which fails the query, by name.
