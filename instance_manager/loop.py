@@ -337,8 +337,8 @@ class Loop:
                 for attachment in hosted.attachments:
                     if attachment.source.stream in streams:
                         attachment.source.lose(streams[attachment.source.stream])
-            case HearCheckpoints(_, asked, committed):
-                self.checkpoints.hear(hosted, asked, committed)
+            case HearCheckpoints(_, said):
+                self.checkpoints.hear(hosted, said)
             case NotePiece(stored):
                 self.checkpoints.note(hosted, stored)
             case RemoveInstance() if self.clients.subscribers.unread(hosted):

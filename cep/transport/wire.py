@@ -383,6 +383,8 @@ def _barrier_body(barrier: Barrier) -> bytes:
             return to_json({"number": number, "table": table})
         case MoveBarrier(number, subquery, index, endpoint):
             return to_json({"number": number, "move": [subquery, index, endpoint]})
+        case CheckpointBarrier(number, True):
+            return to_json({"number": number, "pauses": True})
     return to_json({"number": barrier.number})
 
 
@@ -392,6 +394,8 @@ def _barrier_of(document: Any) -> Barrier:
             return TableBarrier(number, tuple(table))
         case {"number": int(number), "move": [str(subquery), int(index), str(endpoint)]}:
             return MoveBarrier(number, subquery, index, endpoint)
+        case {"number": int(number), "pauses": True}:
+            return CheckpointBarrier(number, True)
         case {"number": int(number), **rest} if not rest:
             return CheckpointBarrier(number)
     raise ProtocolError(f"a Barrier: expected a number, and a table or a move, got {document!r:.200}")

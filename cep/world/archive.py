@@ -82,4 +82,4 @@ def _crc_of(file: File) -> int:
     return crc
 
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "WrittenFile"]

@@ -115,10 +115,12 @@ def check_paths(plan: PhysicalPlan, subquery: Subquery, index: int, folders: Seq
 
 
 class Checkpointing(NamedTuple):
-    """Of a query: the checkpoint that is asked for, and the last that is committed."""
+    """Of a query: the checkpoint that is asked for, and the last that is committed. `pauses`: behind the first of these its instances
+    stand still."""
 
     asked: CheckpointNumber
     committed: CheckpointNumber
+    pauses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +132,14 @@ class _Committed:
 class _Checkpointing:
     asked: tuple[int, int, int]
     committed: _Committed | None = None
+    pauses: bool = False
 
 
 def checkpointing_of(document: Any) -> Checkpointing:
     """Raises ProtocolError."""
     found = read_shape(_Checkpointing, document)
     committed = NO_CHECKPOINT if found.committed is None else CheckpointNumber(*found.committed.number)
-    return Checkpointing(CheckpointNumber(*found.asked), committed)
+    return Checkpointing(CheckpointNumber(*found.asked), committed, found.pauses)
 
 
 def tables_of(document: Any) -> dict[str, TableBarrier]:

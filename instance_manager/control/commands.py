@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.elements import TableBarrier
-from cep.plan.checkpoints import CheckpointNumber
-from instance_manager.control.assignment_checks import Moving
+from instance_manager.control.assignment_checks import Checkpointing, Moving
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.checkpoints import PieceStored
 
@@ -99,8 +98,7 @@ class HearCheckpoints:
     """What stands in `/checkpoints/<query>` of its query."""
 
     key: str
-    asked: CheckpointNumber
-    committed: CheckpointNumber
+    said: Checkpointing
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,7 +273,7 @@ class Control:
             if isinstance(said, ProtocolError):
                 self.obligations.refuse(key, said)
             elif said is not None:
-                self._ask(HearCheckpoints(key, said.asked, said.committed))
+                self._ask(HearCheckpoints(key, said))
 
     def _deploy(self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]) -> None:
         if key in self.obligations.obeyed:

@@ -14,6 +14,7 @@ from cep.plan.checkpoints import CheckpointNumber, piece_name
 from cep.world.archive import Archive
 from cep.world.clock import Clock
 from instance_manager.clients.publishers import Publishers
+from instance_manager.control.assignment_checks import Checkpointing
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
 from instance_manager.recovery.pieces import bytes_of, kept_of, sinks_of, states_of
@@ -66,17 +67,19 @@ class Checkpoints:
     def remove(self, hosted: InstanceHost) -> None:
         hosted.movement.checkpoint.on_taken = None
 
-    def hear(self, hosted: InstanceHost, asked: CheckpointNumber, committed: CheckpointNumber) -> None:
+    def hear(self, hosted: InstanceHost, said: Checkpointing) -> None:
         """What stands in `/checkpoints/<query>`; of another attempt than the instance's it says nothing to it."""
-        own = hosted.recovery
+        own, asked = hosted.recovery, said.asked.packed
         if own is None:
             return
-        if asked.attempt == own.attempt and asked.packed > own.asked:
-            own.asked = asked.packed
-            if hosted.instance.sources and not hosted.instance.done:
-                hosted.movement.begin(CheckpointBarrier(asked.packed))
-        if committed.attempt == own.attempt:
-            self._cover(hosted, committed.packed)
+        if said.asked.attempt == own.attempt:
+            hosted.movement.checkpoint.go_on(asked - 1 if said.pauses else asked)
+            if asked > own.asked:
+                own.asked = asked
+                if hosted.instance.sources and not hosted.instance.done:
+                    hosted.movement.begin(CheckpointBarrier(asked, said.pauses))
+        if said.committed.attempt == own.attempt:
+            self._cover(hosted, said.committed.packed)
 
     def _cover(self, hosted: InstanceHost, number: int) -> None:
         for sink in sinks_of(hosted):
