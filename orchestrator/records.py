@@ -351,6 +351,8 @@ class QueryRecord:
         suspect: the instance managers' processes that it has lost since then, as `death_key` names them.
         reason: of the last recovery.
         change: what it is to become as soon as a checkpoint is committed.
+        relieves: nothing was lost when this attempt began, and no files are written that both would; so what the one before has at each
+            place works on until the next is built there.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
 
@@ -380,6 +382,7 @@ class QueryRecord:
     reason: str = ""
     owner: str = ""
     change: PendingChange | None = None
+    relieves: bool = False
 
     @property
     def broken(self) -> str:

@@ -58,7 +58,8 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started."""
+    """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started.
+    `relieves`: what is there of the attempt before works on until this one is built."""
 
     query: str
     subquery: str
@@ -75,6 +76,7 @@ class Assignment:
     move: Moving | None = None
     attempt: int = 0
     restore: Restore | None = None
+    relieves: bool = False
 
     def arrives_at(self, im: str) -> bool:
         """Does a move bring the instance to `im`, from where it runs?"""

@@ -115,6 +115,7 @@ class Control:
         self._to_read: set[str] = set()
         self._recovering: set[str] = set()  # the queries here that recover
         self._to_hear: set[str] = set()  # those of which the checkpoints are to be read
+        self._withdrawn: set[str] = set()  # what is to go, when what comes in the place of others is there
         self._failed = False
         self._rekey, self._keys = rekey, KeyNodes(coordination, self._on_keys)
         self._keyring: Keyring | None = None  # that our sockets have
@@ -186,7 +187,9 @@ class Control:
                 self._to_register |= self._connected
                 self._to_read_keys |= self._connected
             case StatusChanged(key, status):
-                self._own.say(key, status)
+                now = self.obligations.obeyed.get(key)
+                if now is not None and (status["epoch"], status.get("attempt", 0)) >= (now.epoch, now.attempt):
+                    self._own.say(key, status)  # else it is of one that is about to go
             case AssignmentChanged(key):
                 self._to_read.add(key)
             case CheckpointsChanged(query):
@@ -215,6 +218,9 @@ class Control:
             self._own.write()
         if self._to_read:
             self._read(self._to_read)
+        for key in sorted(self._withdrawn):
+            self._ask(RemoveInstance(key))
+        self._withdrawn.clear()
         if self._to_hear:
             self._hear(self._to_hear)
         if self._to_confirm:
@@ -236,8 +242,7 @@ class Control:
         self._watched &= there
         self._to_read = there - self._watched | self._to_read & there
         gone = self.obligations.withdrawn(there)
-        for key in gone:
-            self._ask(RemoveInstance(key))
+        self._withdrawn.update(gone)
         self._own.forget(gone)
         self._to_look = False
 
@@ -257,8 +262,15 @@ class Control:
         tables = self._asked.tables(wanted) if wanted else {}
         self._watched |= {key for key, document in found.items() if not isinstance(document, ProtocolError)}
         self._to_read = set()
+        relieving = list[InstanceHost]()
         for key, now in fresh.items():
-            self._deploy(key, now, plans.get(now.query), publishers)
+            hosted = self._made(key, now, plans.get(now.query), publishers)
+            if hosted is not None and now.relieves:
+                relieving.append(hosted)
+            elif hosted is not None:
+                self._bring_home(hosted)
+        for each in relieving:  # together, for what one of the attempt before sends the others would not be taken any more
+            self._bring_home(each)
         for key, now in changed.items():
             for command in self.obligations.obey(key, now, tables.get(now.query, {})):
                 self._ask(command)
@@ -275,9 +287,13 @@ class Control:
             elif said is not None:
                 self._ask(HearCheckpoints(key, said))
 
-    def _deploy(self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]) -> None:
-        if key in self.obligations.obeyed:
-            self._ask(RemoveInstance(key))
+    def _made(
+        self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]
+    ) -> InstanceHost | None:
+        """None: it cannot be."""
+        if key in self.obligations.obeyed and not now.relieves:
+            self._withdrawn.discard(key)
+            self._ask(RemoveInstance(key))  # its memory is wanted
         self._slot.enter(label_of(now.query, now.subquery, now.instance, ()))
         try:
             hosted = built(self._preparation, now, plan, publishers)
@@ -286,12 +302,18 @@ class Control:
             status = {"epoch": now.epoch, "state": "failed", "cause": cut(self._here(error_text(error, CAUSE_CHARS_MAX))), "rows": {}}
             status |= {"step": now.move.step if now.move is not None else 0, "attempt": now.attempt}
             self.mailbox.put(StatusChanged(key, status))
-            return
+            self._withdrawn.add(key)
+            return None
         finally:
             self._slot.leave()
+        return hosted
+
+    def _bring_home(self, hosted: InstanceHost) -> None:
+        """In the place of what is there under its name."""
+        self._withdrawn.discard(hosted.key)
         for note in notes_of(hosted.instance):
             LOG.warning("%s: %s", hosted.instance.name, note, extra=hosted.about())
         if hosted.recovery is not None:
-            self._recovering.add(now.query)
-            self._to_hear.add(now.query)
+            self._recovering.add(hosted.instance.query)
+            self._to_hear.add(hosted.instance.query)
         self._ask(AddInstance(hosted))

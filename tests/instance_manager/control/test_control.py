@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,37 @@ def test_an_instance_that_is_withdrawn_and_back_before_that_is_told_has_a_status
     own.write()
     found = [bench.read("status", "other", key) for key in ("a", "b")]
     assert found == [({"state": "deploying"}, bench.session.session), None] and own.is_written
+
+
+@pytest.mark.parametrize("relieves", [False, True])
+def test_what_is_there_works_on_while_what_relieves_it_is_built(bench: Bench, relieves: bool) -> None:
+    other = instance_node("q", "SQ1", 1)
+    bench.plan = planner.plan(  # with another instance
+        replace(bench.plan.query, options=replace(bench.plan.query.options, parallelism=2)),
+        {},
+        [Worker(IM, None, None, bench.plan.workers[0].endpoint)],
+        one_node(1),
+        numa=False,
+    )
+    for attempt, more in enumerate(({}, {"attempt": 1, "relieves": relieves})):
+        for index, key in enumerate((KEY, other)):
+            bench.assign("run", key, instance=index, **more)
+        bench.settle()
+        assert attempt or bench.kinds == [AddInstance] * 2 + [RunInstance] * 2
+    later = bench.kinds[4:]
+    assert later == ([AddInstance, AddInstance] if relieves else [RemoveInstance, AddInstance] * 2) + [RunInstance, RunInstance]
+
+
+def test_what_cannot_be_relieved_goes_and_says_nothing_more(bench: Bench) -> None:
+    bench.assign("run")
+    bench.settle()
+    there = bench.asked[0].hosted  # type: ignore[union-attr]
+    bench.plan = replace(bench.plan, subqueries=())
+    bench.assign("run", attempt=1, relieves=True)
+    bench.control.report(there)
+    bench.settle()
+    bench.control.report(there)
+    bench.settle()
+    status = bench.read("status", IM, KEY)
+    assert status is not None and (status[0]["state"], status[0]["attempt"]) == ("failed", 1)
+    assert bench.kinds == [AddInstance, RunInstance, RunInstance, RemoveInstance]
