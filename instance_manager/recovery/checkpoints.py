@@ -17,7 +17,7 @@ from instance_manager.clients.publishers import Publishers
 from instance_manager.control.assignment_checks import Checkpointing
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
-from instance_manager.recovery.pieces import bytes_of, kept_of, sinks_of, states_of
+from instance_manager.recovery.pieces import TakenPart, bytes_of, kept_of, sinks_of, states_made, taken_of
 
 #: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
@@ -124,15 +124,23 @@ class Checkpoints:
         own.taken[packed] = self.publishers.taken(hosted)
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
-        states, number = list(states_of(hosted)), CheckpointNumber.unpacked(packed)
+        taken, number = list(taken_of(hosted)), CheckpointNumber.unpacked(packed)
         took_us = (self.clock.steady_ns() - began) // 1000
         name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
-        self.background(partial(self._write, own.archive, hosted.key, number, name, states, took_us))
+        self.background(partial(self._write, own.archive, hosted.key, number, name, taken, took_us))
 
-    def _write(self, archive: Archive, key: str, number: CheckpointNumber, name: str, states: Sequence[State], took_us: int) -> None:
+    def _write(
+        self,
+        archive: Archive,
+        key: str,
+        number: CheckpointNumber,
+        name: str,
+        taken: Sequence[TakenPart | State],
+        took_us: int,
+    ) -> None:
         document: dict[str, Any] = {"number": list(number), "piece": name, "took_us": took_us, "crc": 0, "bytes": 0, "error": ""}
         try:
-            document |= archive.write(name, bytes_of(states))._asdict()
+            document |= archive.write(name, bytes_of(states_made(taken)))._asdict()
         except ClusterError as error:
             document["error"] = str(error)
         self.stored(PieceStored(key, number.attempt, document))

@@ -1,8 +1,8 @@
 """The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as states and as bytes.
 
-States (`cep.elements.State`) are taken while the instance stands still. They are made bytes of and written beside it, as their columns lie:
-no array that they refer to is written any more (`StatefulOperator`, rule 1). Those without an operator are documents: its figures, its
-subscriptions with what they keep, the files that its sinks have staged.
+Parts of the state of operators, and documents (its figures, its subscriptions with what they keep, the files that its sinks have staged),
+are taken while the instance stands still. They are made States (`cep.elements.State`; of documents without an operator) and bytes of, and
+written, beside it, one after the other: nothing that they refer to is written any more (`StatefulOperator`, rule 1).
 
 As bytes a piece is a magic word, and the states, each an IPC stream behind its length. All begin at multiples of ALIGNED, so they are read
 where they lie.
@@ -14,16 +14,15 @@ import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from cep.dataflow.build import STATE_FORMAT
-from cep.dataflow.movement.bucket_move import merged_pieces
 from cep.dataflow.movement.figures import Figures, figures_of, take_figures
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import everything
-from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.operators.operator import AggregateOperator, Part
 from cep.dataflow.outputs.sink import CommittedSink
 from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
@@ -33,7 +32,7 @@ from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel, Restored
-from instance_manager.recovery.scaled import Shared
+from instance_manager.recovery.scaled import Shared, parts_in
 
 ALIGNED = 64
 _MAGIC = b"CEPPIECE".ljust(ALIGNED)
@@ -54,6 +53,21 @@ class _Parts(io.RawIOBase):
         return len(part)
 
 
+class TakenPart(NamedTuple):
+    """Of the state of `operator`."""
+
+    operator: str
+    part: Part
+
+    @property
+    def state(self) -> State:
+        return State(self.operator, self.part.name, self.part.port, self.part.batch)
+
+
+def states_made(taken: Iterable[TakenPart | State]) -> Iterator[State]:
+    return (each if isinstance(each, State) else each.state for each in taken)
+
+
 def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
     """The piece, in parts one behind the other."""
     yield _MAGIC
@@ -66,11 +80,11 @@ def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
         yield bytes(-size % ALIGNED)
 
 
-def states_of(hosted: InstanceHost) -> Iterator[State]:
+def taken_of(hosted: InstanceHost) -> Iterator[TakenPart | State]:
     """As it stands now."""
     for node in hosted.instance.nodes:
         for part in node.stateful.snapshot() if node.stateful is not None else ():
-            yield State(node.operator.name, part.name, part.port, part.batch)
+            yield TakenPart(node.operator.name, part)
     yield move_document(FIGURES, figures_of(hosted.instance, hosted.movement.buckets).to_json())
     yield move_document("over", hosted.instance.state == "ended")
     yield move_document("sinks", [sink.kept() for sink in sinks_of(hosted)])
@@ -143,7 +157,7 @@ def restore(
         if node.stateful is None:
             continue
         name = node.operator.name
-        if parts := merged_pieces(states, name) if shared is None else shared.parts(name):
+        if parts := parts_in(states, name) if shared is None else shared.parts(name):
             node.stateful.restore(parts, everything if shared is None else shared.keep(name))
     documents = {state.part: value_of(state) for state in states if not state.operator and state.part in (FIGURES, "over", "sinks")}
     figures = Figures.from_json(documents[FIGURES])

@@ -139,7 +139,7 @@ class InstanceBuckets:
         return givers
 
     def _divide(self, operator: StatefulOperator, owners: Owners, table: np.ndarray) -> None:
-        parts = operator.snapshot()
+        parts = [Part(part.name, part.port, part.batch) for part in operator.snapshot()]
         owned = [owners.of_part(part, table) for part in parts]
         operator.clear()
         operator.restore([_rows_of(part, of, self.index) for part, of in zip(parts, owned, strict=True)], everything)
@@ -207,7 +207,7 @@ def merged_pieces(pieces: Sequence[State], operator: str) -> list[Part]:
     for piece in pieces:
         if piece.operator == operator:
             found[piece.part, piece.port].append(piece.rows)
-    return [Part(*place, rows[0] if len(rows) == 1 else pa.concat_batches(rows)) for place, rows in found.items()]
+    return [Part(*place, pa.concat_batches(rows)) for place, rows in found.items()]
 
 
 def _rows_of(part: Part, owners: np.ndarray, index: int) -> Part:

@@ -30,7 +30,7 @@ from instance_manager.control.assignment_checks import Assignment
 from instance_manager.control.commands import AddInstance, RunInstance
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.loop import Loop
-from instance_manager.recovery.pieces import bytes_of, restore, states_in, states_of
+from instance_manager.recovery.pieces import bytes_of, restore, states_in, states_made, taken_of
 from tests.support.plans import one_node
 
 EVENTS = stream("events", at="timestamp[us]", n="int64", event_time="at", disorder="0us")
@@ -91,7 +91,7 @@ class Reader:
                 self.heard.append((message[0].kind, wire.from_json(body) if body else None, message[0]))
 
     def checkpoint(self) -> bytes:
-        return b"".join(bytes_of(states_of(self.hosted)))
+        return b"".join(bytes_of(states_made(taken_of(self.hosted))))
 
     def last(self, kind: int) -> tuple[Any, Header]:
         return next((said, header) for each, said, header in reversed(self.heard) if each == kind)
