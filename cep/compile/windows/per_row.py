@@ -204,19 +204,28 @@ class PerRowState:
 
     def restore(self, batches: Sequence[pa.RecordBatch], keep: Callable[[Columns], np.ndarray]) -> None:
         """Adds the rows of `snapshot`s of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
-        rows = sum(batch.num_rows for batch in batches)
+        rows, made = sum(batch.num_rows for batch in batches), not self.groups.rows
         for batch in batches:
             for start in range(0, batch.num_rows, PIECE_ROWS):
-                self._add(batch.slice(start, PIECE_ROWS), keep, rows)
+                made = self._add(batch.slice(start, PIECE_ROWS), keep, rows, made)
+        if made:
+            self.groups.find_all()
 
-    def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int) -> None:
-        """A part of `of_rows`, of which as large a share is kept as of the first."""
+    def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int, made: bool) -> bool:
+        """A part of `of_rows`, of which as large a share is kept as of the first. `made`: all groups so far are of such parts, where each
+        is once, and have no slots yet. Is it still so?"""
         schema = self._snapshot_schema
         kept = keep(columns_from_arrow(batch, schema)).astype(bool)
         columns = columns_from_arrow(batch if kept.all() else batch.filter(pa.array(kept)), schema)
-        n = int(kept.sum())
-        if n and not self.groups.rows:
+        if not (n := int(kept.sum())):
+            return made
+        if not self.groups.rows:
             self.groups = self._table(n * of_rows // batch.num_rows)
-        if n:
-            self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
-            self._join(partial_rows(self.spec, columns, np.zeros(n, np.int64), 0))
+        self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
+        rows = partial_rows(self.spec, columns, np.zeros(n, np.int64), 0)
+        if made and self.groups.put(rows.matrix, rows.arena, rows.pool):
+            return True
+        if made:
+            self.groups.find_all()
+        self._join(rows)
+        return False

@@ -257,6 +257,20 @@ class Table:
             self.slots = np.zeros(2 * len(self.slots), np.int32)
             fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
 
+    def put(self, matrix: np.ndarray, arena: np.ndarray, pool: np.ndarray) -> bool:
+        """Entries of groups that are not there, int64[n, width], which nothing finds before `find_all`. False: there is no room for them,
+        or they refer to bytes or sums, and nothing has happened."""
+        rows, end = self.rows, self.rows + len(matrix)
+        if end > self.capacity or len(arena) or len(pool):
+            return False
+        self.entries[rows * self.width : end * self.width] = matrix.reshape(-1)
+        self.control[ROWS] = end
+        return True
+
+    def find_all(self) -> None:
+        """Gives all entries their slots, of which none has any."""
+        fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
+
     def grow_bytes(self) -> None:
         """Makes room in arena and pool."""
         used, wanted = int(self.control[ARENA_USED]), int(self.control[ARENA_WANTED])
