@@ -27,7 +27,7 @@ import numpy as np
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.machine.memory import copy_bytes, prefetch
 from cep.kernels.states.exact_sum import POOL_WORDS
-from cep.kernels.tables.growing import grow
+from cep.kernels.tables.growing import empty, grow
 from cep.kernels.tables.hashing import LONG, hash64, is_long
 from cep.kernels.tables.keys import long_length, same_bytes
 
@@ -223,7 +223,9 @@ class Table:
     def make(width: int, sums: int, rows: int = 0) -> Table:
         """Room for `rows` entries."""
         count = slots_for(rows)
-        arrays = np.zeros(count, np.int32), np.empty(count // 2 * width, np.int64), np.empty(0, np.uint8)
+        slots, entries = empty(count, np.dtype(np.int32)), empty(count // 2 * width, np.dtype(np.int64))
+        slots[:] = 0
+        arrays = slots, entries, np.empty(0, np.uint8)
         return Table(width, sums, *arrays, np.empty((sums, POOL_WORDS), np.int64), np.zeros(CONTROL_WORDS, np.int64))
 
     @property
@@ -292,6 +294,9 @@ class Table:
         return replace(self, **arrays, arena=self.arena[: self.control[ARENA_USED]].copy())
 
 
+_NOTHING = np.empty(0, np.int64)
+
+
 class FrozenTable:
     """The groups of a table as they were, of which `table` can be read, and has no slots. Its memory is taken from `spare` and goes back
     there when nothing looks at it any more, with room for more groups than there were: what is copied for every checkpoint would cost
@@ -299,8 +304,8 @@ class FrozenTable:
 
     def __init__(self, table: Table, spare: list[np.ndarray]) -> None:
         size = table.rows * table.width
-        memory = spare.pop() if spare else np.empty(0, np.int64)
-        self._memory, self._spare = memory if len(memory) >= size else np.empty(size, np.int64), spare
+        memory = spare.pop() if spare else _NOTHING
+        self._memory, self._spare = memory if len(memory) >= size else empty(size, _NOTHING.dtype), spare
         self._size = size
         entries = self._memory[:size]
         entries[:] = table.entries[:size]
@@ -310,7 +315,7 @@ class FrozenTable:
     def __del__(self) -> None:
         memory = self._memory
         if len(memory) < self._size + self._size // 4:
-            memory = np.zeros(self._size + self._size // 2, np.int64)
+            memory = empty(self._size + self._size // 2, memory.dtype)
             memory[:: mmap.PAGESIZE // 8] = 0  # it is touched here, and not while an instance stands still
         self._spare[:] = [memory]
 
