@@ -24,6 +24,28 @@ class AddInstance:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectInstance:
+    """It is built, and comes home when all of its attempt are; until then what others send it is kept for it."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectNoMore:
+    """It does not come after all."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveInstance:
     """It goes, once its readers have read it to the end."""
 
@@ -119,6 +141,8 @@ class Confirm:
 
 InstanceCommand = (
     AddInstance
+    | ExpectInstance
+    | ExpectNoMore
     | RemoveInstance
     | RunInstance
     | DrainInstance
@@ -132,3 +156,6 @@ InstanceCommand = (
     | NotePiece
 )
 Command = InstanceCommand | Confirm
+
+GIVEN = AddInstance | ExpectInstance | ExpectNoMore
+"""With an instance that may not be at home."""
