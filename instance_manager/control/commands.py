@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.elements import TableBarrier
-from cep.plan.checkpoints import CheckpointNumber
-from instance_manager.control.assignment_checks import Moving
+from instance_manager.control.assignment_checks import Checkpointing, Moving
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.checkpoints import PieceStored
 
@@ -16,6 +15,28 @@ from instance_manager.recovery.checkpoints import PieceStored
 @dataclass(frozen=True, slots=True)
 class AddInstance:
     """It is built, and comes home."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectInstance:
+    """It is built, and comes home when all of its attempt are; until then what others send it is kept for it."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectNoMore:
+    """It does not come after all."""
 
     hosted: InstanceHost
 
@@ -107,8 +128,7 @@ class HearCheckpoints:
     """What stands in `/checkpoints/<query>` of its query."""
 
     key: str
-    asked: CheckpointNumber
-    committed: CheckpointNumber
+    said: Checkpointing
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,8 @@ class Confirm:
 
 InstanceCommand = (
     AddInstance
+    | ExpectInstance
+    | ExpectNoMore
     | RemoveInstance
     | RunInstance
     | DrainInstance
@@ -143,3 +165,6 @@ InstanceCommand = (
     | NotePiece
 )
 Command = InstanceCommand | Confirm
+
+GIVEN = AddInstance | ExpectInstance | ExpectNoMore
+"""With an instance that may not be at home."""
