@@ -17,7 +17,7 @@ from cep.model.patterns import outlooks
 from cep.model.patterns.outlooks import Outlooks
 
 #: Rows of what came out, at first and at most, unless a match has more.
-_ROWS_ROOM = 64 * EMITTED_ROOM
+_ROWS_ROOM = 8 * EMITTED_ROOM
 
 
 class Cohorts(PatternGroups):

@@ -14,7 +14,7 @@ from cep.model.operators.pattern_ways import DROP_OLDEST
 from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 
 #: Lines that a table has at first; those of what comes out, at most, unless a row has more.
-ROOM, EMITTED_ROOM = 64, 1_024
+ROOM, EMITTED_ROOM = 64, 8_192
 
 
 @dataclass(frozen=True)
