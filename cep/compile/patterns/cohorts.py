@@ -4,12 +4,14 @@ it says there is no room. It is in the place of `Ways` where the starts go on to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from cep.compile.patterns.groups import EMITTED_ROOM, ROOM, Emitted, PatternGroups, longer, parameters_of
 from cep.errors import StateLimitExceeded
 from cep.kernels.jit import warm
+from cep.kernels.machine.addresses import Handed
 from cep.kernels.patterns import cohort_places, places
 from cep.kernels.patterns.cohorts import advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts
 from cep.model.operators import PatternWays
@@ -46,6 +48,11 @@ class Cohorts(PatternGroups):
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.stages, self.path, self.rows, self.desk, self.emitted, self.heap)
 
+    def _handed(self) -> Any:
+        """What the kernels take, as long as no table is made anew."""
+        self._kept = Handed.of([*self.tables, self.parameters, *self.outlooks])
+        return self._kept.arrays
+
     @property
     def bytes(self) -> int:
         return sum(table.nbytes for table in self.tables)
@@ -59,7 +66,7 @@ class Cohorts(PatternGroups):
         self.begin()
         self.desk[cohort_places.TAKEN] = 0
         while True:
-            stopped = advance_cohorts(*self.tables, *self.outlooks, self.parameters, bits, len(time), numbers, time, first)
+            stopped = advance_cohorts(self._handed(), bits, len(time), numbers, time, first)
             full = bool(self.desk[places.EMITTED])
             if stopped != 1 or full:
                 yield self._collected()
@@ -72,7 +79,7 @@ class Cohorts(PatternGroups):
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
-            stopped = let_pass_cohorts(*self.tables, *self.outlooks, self.parameters, before)
+            stopped = let_pass_cohorts(self._handed(), before)
             full = bool(self.desk[places.EMITTED])
             yield self._collected()
             if stopped:
@@ -81,13 +88,13 @@ class Cohorts(PatternGroups):
     def settle(self, before: int) -> None:
         """Starts whose time is over before that are left behind, if nothing comes out of them."""
         if self.quiet:
-            settle_cohorts(*self.tables, *self.outlooks, self.parameters, before)
+            settle_cohorts(self._handed(), before)
 
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
         self._fit("heap", int(self.desk[places.HEAP]) + len(groups))
         if not self.quiet:
-            watch_cohorts(*self.tables, self.parameters, groups)
+            watch_cohorts(self._handed(), groups)
 
     def add_lines(self, name: str, used: int, count: int) -> int:
         """Room for `count` lines more in a table, which are in use from now on; returns the first."""
