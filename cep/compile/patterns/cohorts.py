@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cep.compile.patterns.groups import EMITTED_ROOM, ROOM, Emitted, PatternGroups, longer, parameters_of
-from cep.errors import StateLimitExceeded
+from cep.compile.patterns.groups import ROOM, ROWS_ROOM, Emitted, RowsTold, longer, parameters_of
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import Handed
 from cep.kernels.patterns import cohort_places, places
@@ -18,11 +17,8 @@ from cep.model.operators import PatternWays
 from cep.model.patterns import outlooks
 from cep.model.patterns.outlooks import Outlooks
 
-#: Rows of what came out, at first and at most, unless a match has more.
-_ROWS_ROOM = 8 * EMITTED_ROOM
 
-
-class Cohorts(PatternGroups):
+class Cohorts(RowsTold):
     """For groups by number. `quiet`: nothing comes out when time passes, so that starts whose time is over are only left behind: with the
     next row of their group, or where all are looked through (`settle`)."""
 
@@ -41,7 +37,6 @@ class Cohorts(PatternGroups):
         self.starts = np.empty((ROOM, cohort_places.COHORT_START_WORDS), np.int64)
         self.stages = np.empty((ROOM, cohort_places.STAGE_WORDS), np.int64)
         self.path = np.empty(ROOM, np.int64)
-        self.rows = np.empty((4 * ROOM, 4), np.int64)
         self.desk[[cohort_places.FREE_STAGES, cohort_places.FREE_COHORT_STARTS]] = places.NONE
 
     @property
@@ -59,22 +54,10 @@ class Cohorts(PatternGroups):
 
     # Rows and time
 
-    def take(
+    def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
-    ) -> Iterator[Emitted | None]:
-        """As `Ways.take`; nothing is compiled that would read `now` and the `arguments`."""
-        self.begin()
-        self.desk[cohort_places.TAKEN] = 0
-        while True:
-            stopped = advance_cohorts(self._handed(), bits, len(time), numbers, time, first)
-            full = bool(self.desk[places.EMITTED])
-            if stopped != 1 or full:
-                yield self._collected()
-            if stopped == 0:
-                return
-            if stopped == 2:
-                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
-            self._make_room(full)
+    ) -> int:
+        return int(advance_cohorts(self._handed(), bits, len(time), numbers, time, first))
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
@@ -96,28 +79,12 @@ class Cohorts(PatternGroups):
         if not self.quiet:
             watch_cohorts(self._handed(), groups)
 
-    def add_lines(self, name: str, used: int, count: int) -> int:
-        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
-        first = int(self.desk[used])
-        self._fit(name, first + count)
-        self.desk[used] += count
-        return first
-
-    def _collected(self) -> Emitted | None:
-        """What was emitted, which is forgotten here."""
-        if not self.desk[places.EMITTED]:
-            return None
-        rows = self.rows[: self.desk[cohort_places.ROWS_OUT]].copy()
-        self.desk[cohort_places.ROWS_OUT] = 0
-        return Emitted(self._lines_out(), rows)
-
     def _make_room(self, full: bool) -> None:
-        """For what the next row may make, or for the match that is to come out; `full`: there was room, but others had it."""
         wanted, desk = int(self.desk[places.WANTED]), self.desk
         self._fit("starts", int(desk[cohort_places.USED_COHORT_STARTS]) + 2)
         self._fit("stages", int(desk[cohort_places.USED_STAGES]) + wanted)
         self._fit("heap", int(desk[places.HEAP]) + 2)
-        if full and len(self.rows) < _ROWS_ROOM:
+        if full and len(self.rows) < ROWS_ROOM:
             self.rows = longer(self.rows, 2 * len(self.rows))
         self._fit("rows", wanted)
         self._fit("path", wanted)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cep.errors import StateLimitExceeded
 from cep.kernels.patterns import places
 from cep.model.operators import PatternWays
 from cep.model.operators.pattern_ways import DROP_OLDEST
@@ -15,6 +16,8 @@ from cep.model.patterns.checks import ALL, TO_FIRST, TO_LAST, TO_NEXT
 
 #: Lines that a table has at first; those of what comes out, at most, unless a row has more.
 ROOM, EMITTED_ROOM = 64, 8_192
+#: Rows of what comes out, at most, unless a match has more.
+ROWS_ROOM = 65_536
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,41 @@ class PatternGroups(ABC):
     def begin(self) -> None:
         """Other rows, or times, are at hand than before."""
         self.desk[places.AT_ROW], self.desk[places.OVERFULL], self.desk[places.TOLD_GROUP] = 0, places.NONE, places.NONE
+        self.desk[places.TAKEN] = 0
+
+    def take(
+        self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
+    ) -> Iterator[Emitted | None]:
+        """Rows in stream order: their groups, event times, bits of variables, and what the conditions read; the first of them has the
+        number `first` among all. None: others may have their turn. To be pulled to its end before anything else is called.
+
+        Raises StateLimitExceeded: a group has more open starts than it may have.
+        """
+        self.begin()
+        while True:
+            stopped = self._advance(numbers, time, first, bits, now, arguments)
+            full = bool(self.desk[places.EMITTED])
+            if stopped != 1 or full:
+                yield self._collected()
+            if stopped == 0:
+                return
+            if stopped == 2:
+                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
+            self._make_room(full)
+
+    @abstractmethod
+    def _advance(
+        self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
+    ) -> int:
+        """Takes rows: 0 when it is done, 1 where there is no room, 2 where a group has too many starts."""
+
+    @abstractmethod
+    def _collected(self) -> Emitted | None:
+        """What was emitted, which is forgotten here."""
+
+    @abstractmethod
+    def _make_room(self, full: bool) -> None:
+        """For what the next row may make, or for what is to come out; `full`: there was room for that, but others had it."""
 
     @abstractmethod
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
@@ -119,10 +157,32 @@ class PatternGroups(ABC):
             self.emitted = np.empty((2 * len(self.emitted), places.EMITTED_WORDS), np.int64)
         return lines
 
+    def add_lines(self, name: str, used: int, count: int) -> int:
+        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
+        first = int(self.desk[used])
+        self._fit(name, first + count)
+        self.desk[used] += count
+        return first
+
     def _fit(self, name: str, lines: int) -> None:
         table = getattr(self, name)
         if len(table) <= lines:
             setattr(self, name, longer(table, 2 * lines))
+
+
+class RowsTold(PatternGroups):
+    """Whose loop writes the rows of what comes out too."""
+
+    def clear(self) -> None:
+        super().clear()
+        self.rows = np.empty((4 * ROOM, 4), np.int64)
+
+    def _collected(self) -> Emitted | None:
+        if not self.desk[places.EMITTED]:
+            return None
+        rows = self.rows[: self.desk[places.ROWS_OUT]].copy()
+        self.desk[places.ROWS_OUT] = 0
+        return Emitted(self._lines_out(), rows)
 
 
 def longer(table: np.ndarray, lines: int) -> np.ndarray:

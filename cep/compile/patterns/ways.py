@@ -13,7 +13,6 @@ import numpy as np
 
 from cep.compile.patterns.conditions import WaysLoop
 from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters_of
-from cep.errors import StateLimitExceeded
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import NOT_CALLED, Callee, Handed
 from cep.kernels.patterns import places
@@ -75,24 +74,10 @@ class Ways(PatternGroups):
 
     # Rows and time
 
-    def take(
+    def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
-    ) -> Iterator[Emitted | None]:
-        """Rows in stream order: their groups, event times, bits of variables, and what the conditions read; the first of them has the
-        number `first` among all. None: others may have their turn. To be pulled to its end before anything else is called.
-
-        Raises StateLimitExceeded: a group has more open starts than it may have.
-        """
-        self.begin()
-        while True:
-            stopped = advance(self._handed(bits, self._called(now, arguments)), len(time), numbers, time, first)
-            if stopped != 1 or self.desk[places.EMITTED]:
-                yield self._collected()
-            if stopped == 0:
-                return
-            if stopped == 2:
-                raise StateLimitExceeded(str(self.desk[places.OVERFULL]))
-            self._make_room()
+    ) -> int:
+        return int(advance(self._handed(bits, self._called(now, arguments)), len(time), numbers, time, first))
 
     def _called(self, now: int, columns: Sequence[np.ndarray | None]) -> Callee:
         """The conditions over rows of the match, as the loop calls them while no table is made anew."""
@@ -117,16 +102,13 @@ class Ways(PatternGroups):
         watch_groups(self._handed(), groups)
 
     def add_lines(self, name: str, used: int, count: int) -> int:
-        """Room for `count` lines more in a table, which are in use from now on; returns the first."""
-        first, ways = int(self.desk[used]), len(self.ways)
-        self._fit(name, first + count)
+        ways = len(self.ways)
+        first = super().add_lines(name, used, count)
         if len(self.ways) > ways:
             self._extend_registers(ways)
-        self.desk[used] += count
         return first
 
     def _collected(self) -> Emitted | None:
-        """What was emitted, which is forgotten here."""
         n = int(self.desk[places.EMITTED])
         if not n:
             return None
@@ -135,8 +117,7 @@ class Ways(PatternGroups):
         take_rows_of(self._handed(), lines, rows)
         return Emitted(lines, rows)
 
-    def _make_room(self) -> None:
-        """For what the next row may make."""
+    def _make_room(self, full: bool) -> None:
         wanted, desk = int(self.desk[places.WANTED]), self.desk
         self._fit("starts", int(desk[places.USED_STARTS]) + 2)
         ways = len(self.ways)

@@ -14,12 +14,13 @@ from cep.compile.chain.chain import arguments_of, compile_chain
 from cep.compile.patterns.choice import matcher_of
 from cep.compile.patterns.cohorts import Cohorts
 from cep.compile.patterns.conditions import Alone, Conditions, compile_conditions
+from cep.compile.patterns.families import FamilyBundles
 from cep.dataflow.dead_letters import DeadLetters
 from cep.dataflow.operators.context import BuildContext
 from cep.dataflow.operators.operator import ChainOperator, Clock, Keep, Part, TextChainOperator, outcome
 from cep.dataflow.operators.sequential import HELD, SequentialOperator
 from cep.dataflow.outputs.text_codes import TextCodes
-from cep.dataflow.patterns import cohorts_snapshot, ways_snapshot
+from cep.dataflow.patterns import cohorts_snapshot, families_snapshot, ways_snapshot
 from cep.dataflow.patterns.kept_rows import KeptRows
 from cep.dataflow.patterns.outcomes import Outcomes
 from cep.dataflow.state.hold import Hold
@@ -199,6 +200,8 @@ class PatternOperator(SequentialOperator):
         parts += [] if self.lags is None else [Part(LAGS, 0, self.lags.snapshot())]
         if isinstance(self.ways, Cohorts):
             own = cohorts_snapshot.snapshot(self.ways, self.numbers, self.kept)
+        elif isinstance(self.ways, FamilyBundles):
+            own = families_snapshot.snapshot(self.ways, self.numbers, self.kept)
         else:
             own = ways_snapshot.snapshot(self.ways, self.numbers, self.kept, self.texts)
         return parts + [Part(name, 0, batch) for name, batch in own.items()]
@@ -212,6 +215,8 @@ class PatternOperator(SequentialOperator):
         own = [part for part in parts if part.name not in (HELD, LAGS)]
         if isinstance(self.ways, Cohorts):
             cohorts_snapshot.restore(self.ways, self.numbers, self.kept, own, keep)
+        elif isinstance(self.ways, FamilyBundles):
+            families_snapshot.restore(self.ways, self.numbers, self.kept, own, keep)
         else:
             ways_snapshot.restore(self.ways, self.numbers, self.kept, self.texts, own, keep)
         self._check()

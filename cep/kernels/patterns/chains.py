@@ -21,8 +21,8 @@ from cep.kernels.patterns.places import (
     WAY,
     WITH,
 )
+from cep.kernels.patterns.way_lines import apart_release
 from cep.kernels.patterns.way_tables import nodes_at
-from cep.kernels.patterns.ways import apart_release
 
 
 @kernel("int64(const int64[:, :], const int64[:, :], int64[:])", on_demand=True)

@@ -21,7 +21,6 @@ from cep.kernels.patterns.cohort_places import (
     LEFT_STAGES,
     NEXT_START,
     OUTLOOK,
-    ROWS_OUT,
     STAGE,
     STAGE_GROUP,
     START_ROW,
@@ -41,7 +40,6 @@ from cep.kernels.patterns.cohort_tables import (
     done_at,
     firsts_at,
     path_at,
-    rows_at,
     stages_at,
 )
 from cep.kernels.patterns.lines import (
@@ -53,6 +51,7 @@ from cep.kernels.patterns.lines import (
     new_line,
     number_together,
     parameters_at,
+    rows_at,
 )
 from cep.kernels.patterns.places import (
     AT,
@@ -72,6 +71,7 @@ from cep.kernels.patterns.places import (
     OPEN,
     OVER,
     PAST_LAST,
+    ROWS_OUT,
     SKIP,
     SKIP_VARIABLE,
     TAIL,

@@ -18,6 +18,8 @@ Tables = Any
 #: The number of a line, or a time: to the type checker whatever an array has.
 Number = Any
 
+#: Of what came out: (which of them, number among all, variable, number in its group) of each row; of ways these are looked up later.
+rows_at = table_at(4, 4)
 desk_at = table_at(5)
 emitted_at = table_at(6, EMITTED_WORDS)
 heap_at = table_at(7, 2)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from cep.kernels.jit import apart, inlined, kernel
-from cep.kernels.machine.addresses import call_of
 from cep.kernels.machine.memory import prefetch
 from cep.kernels.patterns.lines import (
     Tables,
@@ -34,7 +33,6 @@ from cep.kernels.patterns.places import (
     BY_THEN,
     CHILD,
     COMPLETE,
-    CORRELATED,
     DIRECT,
     DIRECTLY,
     DROPPED,
@@ -69,8 +67,6 @@ from cep.kernels.patterns.places import (
     OPEN,
     OVERFULL,
     PASSED,
-    REGISTERS,
-    REMEMBERED,
     ROW0,
     SEQ,
     SIBLING,
@@ -100,8 +96,20 @@ from cep.kernels.patterns.places import (
     WAY_SEQ,
     WAYS,
 )
+from cep.kernels.patterns.way_conditions import any_way_holds, remember_row, way_holds, which_hold
+from cep.kernels.patterns.way_lines import (
+    apart_complete_one,
+    apart_decide,
+    apart_drop_start,
+    apart_emit,
+    apart_release,
+    drop_way,
+    new_node,
+    new_start,
+    new_waiting,
+    new_way,
+)
 from cep.kernels.patterns.way_tables import (
-    JUDGE,
     arrive_at,
     arriving_at,
     bits_at,
@@ -109,112 +117,26 @@ from cep.kernels.patterns.way_tables import (
     groups_at,
     initial_at,
     nodes_at,
-    pool_at,
-    registers_at,
     starts_at,
     states_at,
-    sums_at,
     takes_at,
     waiting_at,
     waits_at,
     ways_at,
 )
 from cep.kernels.patterns.ways import (
-    apart_complete_one,
     apart_cut,
-    apart_decide,
-    apart_drop_start,
-    apart_emit,
     apart_merge_equal,
     apart_pass_time,
-    apart_release,
     drop_if_over,
-    drop_way,
-    new_node,
-    new_start,
-    new_waiting,
-    new_way,
     watch,
 )
-from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
 
 #: Of the row at hand: its number in the batch, event time, number in the group, number among all rows, the waiting row that it is (or
 #: NONE), and its stamp.
 Row = tuple[Any, Any, Any, Any, Any, Any]
 #: Rows ahead at which a group is asked for, and the first start of one.
 GROUP_AHEAD, START_AHEAD = 16, 8
-
-
-# --- conditions -------------------------------------------------------------------------------------------------------
-
-
-@inlined
-def _copy_registers(way: int, parent: int, tables: Tables) -> None:
-    """What the way `parent` remembers, the way `way` does; NONE: nothing."""
-    registers, pool, sums, parameters = registers_at(tables), pool_at(tables), sums_at(tables), parameters_at(tables)
-    width = parameters[REGISTERS]
-    to, of = way * width, parent * width
-    if parent < 0:
-        for k in range(width):
-            registers[to + k] = 0
-        return
-    for k in range(width):
-        registers[to + k] = registers[of + k]
-    for j in range(len(sums)):
-        if registers[to + sums[j]] & SPILLED:
-            line, other = way * len(sums) + j, parent * len(sums) + j
-            for k in range(POOL_WORDS):
-                pool[line, k] = pool[other, k]
-            registers[to + sums[j] + 1] = line
-
-
-@apart
-def apart_ask(v: int, i: int, parent: int, tables: Tables) -> Any:
-    """Is row i one of variable v, by what the way `parent` remembers? The way 0 is for trying."""
-    _copy_registers(0, parent, tables)
-    return call_of(tables, JUDGE, v, i, 0, 1) != 0
-
-
-@inlined
-def _holds(v: int, i: int, parent: int, tables: Tables) -> Any:
-    """Is row i one of variable v behind the rows of the way `parent`? NONE: of no row."""
-    parameters = parameters_at(tables)
-    if not bits_at(tables)[i] >> v & 1:
-        return False
-    return not parameters[CORRELATED] >> v & 1 or apart_ask(v, i, parent, tables)
-
-
-@inlined
-def _remember(v: int, i: int, way: int, parent: int, tables: Tables) -> None:
-    """The way remembers what `parent` does, and row i, taken as variable v."""
-    parameters = parameters_at(tables)
-    if parameters[REGISTERS]:
-        _copy_registers(way, parent, tables)
-        if parameters[REMEMBERED] >> v & 1:
-            call_of(tables, JUDGE, v, i, way, 0)
-
-
-@inlined
-def _any_holds(names: int, i: int, way: int, tables: Tables) -> bool:
-    """Is row i one of the variables whose bits are in `names`?"""
-    v = 0
-    while names:
-        if names & 1 and _holds(v, i, way, tables):
-            return True
-        names >>= 1
-        v += 1
-    return False
-
-
-@inlined
-def _which_hold(names: int, i: int, way: int, tables: Tables) -> Any:
-    """Of the variables whose bits are in `names` those that row i is one of."""
-    found, v = 0, 0
-    while names >> v:
-        if names >> v & 1 and _holds(v, i, way, tables):
-            found |= 1 << v
-        v += 1
-    return found
 
 
 # --- a row and a way --------------------------------------------------------------------------------------------------
@@ -232,9 +154,9 @@ def _taken(edge: int, way: int, here: Row, tables: Tables) -> Any:
         return False
     if edges[edge, GAP] != FAR and t - ways[way, TIME] > edges[edge, GAP]:
         return False
-    if directly and edges[edge, DIRECTLY] and _any_holds(edges[edge, DIRECTLY], i, way, tables):
+    if directly and edges[edge, DIRECTLY] and any_way_holds(edges[edge, DIRECTLY], i, way, tables):
         return False
-    return _holds(edges[edge, TAKES], i, way, tables)
+    return way_holds(edges[edge, TAKES], i, way, tables)
 
 
 @inlined
@@ -262,7 +184,7 @@ def apart_arrive(start: int, position: int, node: int, parent: int, last: int, h
             apart_complete_one(tables, start, node, here[1], here[0])
             continue
         way = new_way(tables, group, arriving[k], node, here[1], here[2])
-        _remember(nodes[node, VARIABLE], here[0], way, parent, tables)
+        remember_row(nodes[node, VARIABLE], here[0], way, parent, tables)
         if last >= 0:
             ways[last, FOLLOWING] = way
         else:
@@ -277,10 +199,10 @@ def _waits_on(way: int, here: Row, tables: Tables) -> bool:
     ways, states, waits = ways_at(tables), states_at(tables), waits_at(tables)
     state, i = ways[way, STATE], here[0]
     for k in range(states[state, WAIT_FIRST], states[state, WAIT_STOP]):
-        if here[1] - ways[way, TIME] <= waits[k, 1] and _holds(waits[k, 0], i, way, tables):
+        if here[1] - ways[way, TIME] <= waits[k, 1] and way_holds(waits[k, 0], i, way, tables):
             return False
     if here[2] == ways[way, WAY_SEQ] + 1 and states[state, WAIT_DIRECTLY]:
-        if _any_holds(states[state, WAIT_DIRECTLY], i, way, tables):
+        if any_way_holds(states[state, WAIT_DIRECTLY], i, way, tables):
             return False
         if states[state, WAIT_FIRST] == states[state, WAIT_STOP]:
             ways[way, STATE] = COMPLETE
@@ -300,9 +222,9 @@ def apart_stays(way: int, hit: bool, here: Row, tables: Tables) -> bool:
         if edges[e, BY] == BY_NEXT or (edges[e, BY] == BY_THEN and ways[way, PASSED]):
             continue
         if here[2] == ways[way, WAY_SEQ] + 1 and edges[e, DIRECTLY]:
-            ways[way, DIRECT] |= _which_hold(edges[e, DIRECTLY], i, way, tables)
+            ways[way, DIRECT] |= which_hold(edges[e, DIRECTLY], i, way, tables)
         if edges[e, FORBIDS]:
-            ways[way, BROKEN] |= _which_hold(edges[e, FORBIDS] & ~ways[way, BROKEN], i, way, tables)
+            ways[way, BROKEN] |= which_hold(edges[e, FORBIDS] & ~ways[way, BROKEN], i, way, tables)
         if not edges[e, FORBIDS] & ways[way, BROKEN] and not edges[e, DIRECTLY] & ways[way, DIRECT]:
             alive = True
     return alive
@@ -379,7 +301,7 @@ def apart_begin(group: int, here: Row, tables: Tables) -> None:
     start, last, first = NONE, NONE, NONE
     for k in range(len(initial)):
         variable = arrive[initial[k], 2]
-        if not _holds(variable, here[0], NONE, tables):
+        if not way_holds(variable, here[0], NONE, tables):
             continue
         if start < 0:
             start = new_start(tables, group, here[1], here[2], here[3])

@@ -42,7 +42,7 @@ from tests.strategies import Execution
 from tests.strategies.patterns import patterns
 from tests.support.single_operator import Tuple, feed, made, run_alone, run_restored, tuples_of
 
-TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together=True)
+TOGETHER = patterns(("s",), SCHEMA, "p", ("k",), one_of_letters(), together="first")
 C, D = event("C", col("e") == "c"), event("D", col("e") == "d")
 
 
@@ -165,7 +165,6 @@ def forget_idle(operator: PatternOperator) -> None:
 
 def test_what_is_apart_has_a_reason() -> None:
     for pattern, why in (
-        (pattern_of(A.then(B), within=5, matches="all"), "all matches are asked for"),
         (pattern_of(A.then(B), unmatched=True), "rows in no match are asked for"),
         (pattern_of(A.then(event("B", col("v") > row("A")["v"]))), "the condition of B reads rows of the match"),
         (pattern_of(A.absent(B, for_="1s")), "a gap, or what may not come at the end, is of each way's own time"),
@@ -175,6 +174,7 @@ def test_what_is_apart_has_a_reason() -> None:
         assert pattern.finding.outlooks == why
         assert isinstance(make(pattern).ways, Ways)
     assert isinstance(make(pattern_of(A.then(event("B", col("v") > prev("v"))))).ways, Cohorts)
+    assert pattern_of(A.then(B), within=5, matches="all").finding.outlooks == "all matches are asked for"
 
 
 def many_kinds() -> Pattern:
