@@ -12,9 +12,17 @@ from cep.compile.patterns.groups import ROOM, ROWS_ROOM, Emitted, RowsTold, long
 from cep.kernels.jit import warm
 from cep.kernels.machine.addresses import Handed
 from cep.kernels.patterns import cohort_places, places
-from cep.kernels.patterns.cohorts import advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts
+from cep.kernels.patterns.cohorts import (
+    advance_cohorts,
+    let_pass_cohorts,
+    mark_cohort_rows,
+    renumber_cohort_rows,
+    settle_cohorts,
+    watch_cohorts,
+)
 from cep.model.operators import PatternWays
 from cep.model.patterns import outlooks
+from cep.model.patterns.checks import TO_NEXT
 from cep.model.patterns.outlooks import Outlooks
 
 
@@ -27,10 +35,10 @@ class Cohorts(RowsTold):
     def __init__(self, operator: PatternWays, found: Outlooks) -> None:
         self.outlooks = _arrays(found)
         self.parameters = parameters_of(operator, {name: number for number, (name, _) in enumerate(operator.define)})
-        self.quiet = not operator.timed_out and not found.waits
+        self.quiet = not operator.timed_out and not found.waits and (operator.after == TO_NEXT or not found.overtakes)
         self.parameters[places.VARIABLES], self.parameters[places.QUIET] = len(operator.define), self.quiet
         super().__init__()
-        warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts)
+        warm(advance_cohorts, let_pass_cohorts, settle_cohorts, watch_cohorts, mark_cohort_rows, renumber_cohort_rows)
 
     def clear(self) -> None:
         super().clear()
@@ -107,17 +115,12 @@ class Cohorts(RowsTold):
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
         out = np.zeros(rows, np.uint8)
-        out[self.starts[self.open_starts(), cohort_places.START_ROW]] = 1
-        out[self.stages[self.stages_below(), cohort_places.STEP_ROW]] = 1
+        mark_cohort_rows(self._handed(), out)
         return out
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
         """`numbers`: of each row that anything has its new number."""
-        for table, lines, word in (
-            (self.starts, self.open_starts(), cohort_places.START_ROW),
-            (self.stages, self.stages_below(), cohort_places.STEP_ROW),
-        ):
-            table[lines, word] = numbers[table[lines, word]]
+        renumber_cohort_rows(self._handed(), numbers)
 
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
         numbers = super().keep_groups(kept)

@@ -30,6 +30,7 @@ from cep.kernels.patterns.cohort_lines import (
 from cep.kernels.patterns.cohort_places import (
     BEGUN,
     COHORT_GROUP_WORDS,
+    COHORT_START_WORDS,
     DEAD,
     FIRST_DUE,
     FIRST_START,
@@ -47,6 +48,7 @@ from cep.kernels.patterns.cohort_places import (
     START_SEQ,
     START_TIME,
     START_USED,
+    STEP_ROW,
     USED_COHORT_STARTS,
     USED_STAGES,
     USES,
@@ -98,7 +100,7 @@ from cep.kernels.patterns.places import (
 )
 
 #: Rows ahead at which a group is asked for, and the first cohort of one.
-AHEAD, SOON = 16, 8
+AHEAD, SOON, NEXT_SOON = 16, 8, 4
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
@@ -117,7 +119,8 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int) -> bool:
     """Time passes until right before `before`, which is a row's or a watermark; FAR: for ever. False: there is no room for what comes
     out."""
     parameters = parameters_at(tables)
-    groups, starts, stages, complete = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables), complete_at(tables)
+    groups, starts, stages = cohort_groups_at(tables), cohort_starts_at(tables), stages_at(tables)
+    complete, done = complete_at(tables), done_at(tables)
     while groups[group, HEAD] >= 0:
         due = _group_due(tables, group)
         if due >= before and before != FAR:
@@ -132,6 +135,9 @@ def apart_pass_cohorts(tables: Tables, group: int, before: int) -> bool:
             if told and not tell_start(tables, TIMED_OUT, group, start, 0, due, NONE):
                 return False
             drop_first_start(tables, group, NONE, cohort)
+        cohort = groups[group, HEAD]
+        if cohort >= 0 and done[stages[cohort, OUTLOOK]]:
+            groups[group, FIRST_DUE] = due  # it has waited for those that are gone
     return True
 
 
@@ -236,12 +242,16 @@ def _watch(tables: Tables, group: int) -> None:
 def advance_cohorts(tables: Tables, bits: np.ndarray, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """As `cep.kernels.patterns.loop.advance`."""
     lines, desk, parameters, begins = cohort_groups_at(tables), desk_at(tables), parameters_at(tables), begins_at(tables)
+    stages, starts = stages_at(tables), cohort_starts_at(tables)
     while desk[AT_ROW] < n:
         i = desk[AT_ROW]
         group, t, found = numbers[i], time[i], desk[TAKEN]
         if i + AHEAD < n:
             prefetch(lines, numbers[i + AHEAD] * COHORT_GROUP_WORDS)
-            prefetch(stages_at(tables), lines[numbers[i + SOON], HEAD] * STAGE_WORDS)
+            prefetch(stages, lines[numbers[i + SOON], HEAD] * STAGE_WORDS)
+            cohort = lines[numbers[i + NEXT_SOON], TAIL]
+            if cohort >= 0:
+                prefetch(starts, stages[cohort, LAST_START] * COHORT_START_WORDS)
         if not found:
             if not _has_room(group, tables):
                 desk[WANTED] = lines[group, OPEN] + 3
@@ -306,3 +316,27 @@ def watch_cohorts(tables: Tables, restored: np.ndarray) -> None:
     """The heap knows when the groups `restored` have to be looked at; it has room for them."""
     for k in range(len(restored)):
         _watch(tables, restored[k])
+
+
+@kernel("void(int64, uint8[:])", on_demand=True)
+def mark_cohort_rows(tables: Tables, out: np.ndarray) -> None:
+    """Sets 1 for each row that a start or a stage has."""
+    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    for start in range(desk[USED_COHORT_STARTS]):
+        if starts[start, START_ROW] >= 0:
+            out[starts[start, START_ROW]] = 1
+    for stage in range(desk[USED_STAGES]):
+        if stages[stage, USES] > 0 and stages[stage, OUTLOOK] < 0:
+            out[stages[stage, STEP_ROW]] = 1
+
+
+@kernel("void(int64, const int64[:])", on_demand=True)
+def renumber_cohort_rows(tables: Tables, numbers: np.ndarray) -> None:
+    """`numbers`: of each row that a start or a stage has its new number."""
+    starts, stages, desk = cohort_starts_at(tables), stages_at(tables), desk_at(tables)
+    for start in range(desk[USED_COHORT_STARTS]):
+        if starts[start, START_ROW] >= 0:
+            starts[start, START_ROW] = numbers[starts[start, START_ROW]]
+    for stage in range(desk[USED_STAGES]):
+        if stages[stage, USES] > 0 and stages[stage, OUTLOOK] < 0:
+            stages[stage, STEP_ROW] = numbers[stages[stage, STEP_ROW]]

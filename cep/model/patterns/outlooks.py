@@ -74,6 +74,33 @@ class Outlooks:
         """May time make a match of what is none yet?"""
         return any(chain != NONE and not done for chain, done in zip(self.complete, self.done, strict=True))
 
+    @property
+    def overtakes(self) -> bool:
+        """May a start have its match before an earlier one has, or is over? Also where it would take long to say."""
+        sets = range(len(self.begins))
+        waiting = {
+            (older, self.targets[self.begins[bits]])
+            for outlook in range(len(self.moves))
+            for bits in sets
+            if self.begins[bits] != DEAD and (older := self._behind(outlook, bits)) is not None
+        }
+        seen: set[tuple[int, int]] = set()
+        while waiting:
+            older, newer = pair = waiting.pop()
+            if older == newer or self.done[older] or pair in seen:
+                continue
+            if self.done[newer] or len(seen) * len(sets) > CELLS_MAX:
+                return True
+            seen.add(pair)
+            steps = ((self._behind(older, bits), self._behind(newer, bits)) for bits in sets)
+            waiting |= {(one, other) for one, other in steps if one is not None and other is not None}
+        return False
+
+    def _behind(self, outlook: int, bits: int) -> int | None:
+        """The outlook behind a row that may be these variables; None: it is over."""
+        move = self.moves[outlook][bits]
+        return outlook if move == SAME else None if move == DEAD else self.targets[move]
+
 
 def why_apart(automaton: Automaton, matches: str, unmatched: bool, define: Definitions) -> str:
     """Why the starts of a pattern do not go on together, but each way of each by itself; empty: they do."""

@@ -68,6 +68,8 @@ EXAMPLES: dict[str, tuple[Pattern, str]] = {
     "and at the last": (pattern_of(A.then(EITHER.times(1, 2)).then(B), within=9, after="to_last C"), "aaaabaab"),
     "what a match has used has not timed out": (pattern_of(A.then(EITHER).then(B), within=4, after="to_next", timed_out=True), "aabaxxxxx"),
     "a match is known when its last way has died": (pattern_of(A.then(B.times(1, 3)), within=4, timed_out=True), "abbaxxxxxab"),
+    "a match that waited for an earlier start comes out when that is over": (pattern_of(A.then(B) | C.then(D), within=9), "acdxxxxxxxxxx"),
+    "however often": (pattern_of(C.next(D) | A.then(B) | C.then(B), within=9), "acdacdxxxxxxxxxx"),
     "time to live is over": (
         pattern_of(A.then(B).then(C), ttl=2, timed_out=True, rows="all", measures=(("n", row("B").count()),)),
         "abxxxcabc",
