@@ -10,7 +10,6 @@ import numpy as np
 
 from cep.compile.patterns.groups import ROOM, ROWS_ROOM, Emitted, RowsTold, longer, parameters_of
 from cep.kernels.jit import warm
-from cep.kernels.machine.addresses import Handed
 from cep.kernels.patterns import cohort_places, places
 from cep.kernels.patterns.cohorts import (
     advance_cohorts,
@@ -27,8 +26,7 @@ from cep.model.patterns.outlooks import Outlooks
 
 
 class Cohorts(RowsTold):
-    """For groups by number. `quiet`: nothing comes out when time passes, so that starts whose time is over are only left behind: with the
-    next row of their group, or where all are looked through (`settle`)."""
+    """For groups by number."""
 
     fresh, desk_words = cohort_places.FRESH_COHORT_GROUP, cohort_places.COHORT_DESK_WORDS
 
@@ -51,10 +49,9 @@ class Cohorts(RowsTold):
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.stages, self.path, self.rows, self.desk, self.emitted, self.heap)
 
-    def _handed(self) -> Any:
-        """What the kernels take, as long as no table is made anew."""
-        self._kept = Handed.of([*self.tables, self.parameters, *self.outlooks])
-        return self._kept.arrays
+    def _all(self) -> Any:
+        """What the kernels take."""
+        return self._hand([*self.tables, self.parameters, *self.outlooks])
 
     @property
     def bytes(self) -> int:
@@ -65,12 +62,12 @@ class Cohorts(RowsTold):
     def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
     ) -> int:
-        return int(advance_cohorts(self._handed(), bits, len(time), numbers, time, first))
+        return int(advance_cohorts(self._all(), bits, len(time), numbers, time, first))
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
-            stopped = let_pass_cohorts(self._handed(), before)
+            stopped = let_pass_cohorts(self._all(), before)
             full = bool(self.desk[places.EMITTED])
             yield self._collected()
             if stopped:
@@ -79,13 +76,13 @@ class Cohorts(RowsTold):
     def settle(self, before: int) -> None:
         """Starts whose time is over before that are left behind, if nothing comes out of them."""
         if self.quiet:
-            settle_cohorts(self._handed(), before)
+            settle_cohorts(self._all(), before)
 
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
         self._fit("heap", int(self.desk[places.HEAP]) + len(groups))
         if not self.quiet:
-            watch_cohorts(self._handed(), groups)
+            watch_cohorts(self._all(), groups)
 
     def _make_room(self, full: bool) -> None:
         wanted, desk = int(self.desk[places.WANTED]), self.desk
@@ -115,12 +112,12 @@ class Cohorts(RowsTold):
     def named_rows(self, rows: int) -> np.ndarray:
         """uint8[rows]: which of them anything has."""
         out = np.zeros(rows, np.uint8)
-        mark_cohort_rows(self._handed(), out)
+        mark_cohort_rows(self._all(), out)
         return out
 
     def renumber_rows(self, numbers: np.ndarray) -> None:
         """`numbers`: of each row that anything has its new number."""
-        renumber_cohort_rows(self._handed(), numbers)
+        renumber_cohort_rows(self._all(), numbers)
 
     def keep_groups(self, kept: np.ndarray) -> np.ndarray:
         numbers = super().keep_groups(kept)

@@ -11,7 +11,6 @@ import numpy as np
 
 from cep.compile.patterns.groups import ROOM, Emitted, RowsTold, longer, parameters_of
 from cep.kernels.jit import warm
-from cep.kernels.machine.addresses import Handed
 from cep.kernels.patterns import family_places, places
 from cep.kernels.patterns.families import advance_families
 from cep.kernels.patterns.family_lines import keep_starts, settle_families, starts_alive
@@ -24,9 +23,9 @@ _RECOUNT = 3
 
 
 class FamilyBundles(RowsTold):
-    """For groups by number. Nothing comes out when time passes, so that what it ends is only left behind: with the next row of its group,
-    or where all are looked through (`settle`)."""
+    """For groups by number."""
 
+    quiet = True
     fresh, desk_words = family_places.FRESH_FAMILY_GROUP, family_places.FAMILY_DESK_WORDS
 
     def __init__(self, operator: PatternWays, found: Families) -> None:
@@ -53,10 +52,9 @@ class FamilyBundles(RowsTold):
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.bundles, self.nodes, self.rows, self.desk, self.emitted, self.heap)
 
-    def _handed(self) -> Any:
-        """What the kernels take, as long as no table is made anew."""
-        self._kept = Handed.of([*self.tables, self.parameters, *self.families, self.waiting, self.chosen])
-        return self._kept.arrays
+    def _all(self) -> Any:
+        """What the kernels take."""
+        return self._hand([*self.tables, self.parameters, *self.families, self.waiting, self.chosen])
 
     @property
     def bytes(self) -> int:
@@ -67,15 +65,15 @@ class FamilyBundles(RowsTold):
     def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
     ) -> int:
-        while (stopped := int(advance_families(self._handed(), bits, len(time), numbers, time, first))) == _RECOUNT:
+        while (stopped := int(advance_families(self._all(), bits, len(time), numbers, time, first))) == _RECOUNT:
             self._recount(int(self.desk[places.OVERFULL]))
         return stopped
 
     def _recount(self, group: int) -> None:
         """The open starts of a group, among which are such of which a row has ended all: they are not looked for before."""
         found = np.empty(int(self.desk[family_places.USED_HEAP]), np.int64)
-        count = starts_alive(self._handed(), group, self._looking(), self._looked, found)
-        keep_starts(self._handed(), group, np.unique(found[:count]))
+        count = starts_alive(self._all(), group, self._looking(), self._looked, found)
+        keep_starts(self._all(), group, np.unique(found[:count]))
         self.desk[family_places.RECOUNTED] = 1
 
     def _looking(self) -> np.ndarray:
@@ -90,7 +88,7 @@ class FamilyBundles(RowsTold):
         yield from ()
 
     def settle(self, before: int) -> None:
-        settle_families(self._handed(), before, self._looking(), self._looked)
+        settle_families(self._all(), before, self._looking(), self._looked)
 
     def _make_room(self, full: bool) -> None:
         wanted, desk = int(self.desk[places.WANTED]), self.desk

@@ -5,10 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cep.errors import StateLimitExceeded
+from cep.kernels.jit import interpreting
+from cep.kernels.machine.addresses import Callee, Handed
 from cep.kernels.patterns import places
 from cep.model.operators import PatternWays
 from cep.model.operators.pattern_ways import DROP_OLDEST
@@ -33,13 +36,16 @@ class Emitted:
 
 
 class PatternGroups(ABC):
-    """`desk_words`: how many words there are of no line; `fresh`: what a group is at first."""
+    """`desk_words`: how many words there are of no line; `fresh`: what a group is at first. `quiet`: nothing comes out when time passes, so
+    that what it ends is only left behind: with the next row of its group, or where all are looked through (`settle`)."""
 
     fresh: tuple[int, ...]
     desk_words: int
+    quiet: bool
 
     def __init__(self) -> None:
         self.desk = np.zeros(self.desk_words, np.int64)
+        self._handed, self._handed_of = Handed(()), tuple[object, ...]()
         self.clear()
 
     def clear(self) -> None:
@@ -113,8 +119,9 @@ class PatternGroups(ABC):
 
     def end(self) -> Iterator[Emitted | None]:
         """The end of event time: also what waits for no time is decided."""
-        for group in np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR)).tolist():
-            self._watch(group, places.OVER)
+        groups = np.flatnonzero((self.groups[:, places.HEAD] >= 0) & (self.groups[:, places.DUE] == places.FAR))
+        self.groups[groups, places.DUE] = places.OVER
+        self._watch_due(groups)
         yield from self.pass_time(places.FAR)
 
     @abstractmethod
@@ -131,22 +138,19 @@ class PatternGroups(ABC):
         numbers = np.full(len(self.groups), places.NONE)
         numbers[kept] = np.arange(len(kept))
         self.groups = self.groups[kept]
-        self.heap = np.empty((max(ROOM, len(kept)), 2), np.int64)
         self.desk[places.HEAP] = 0
-        due = self.groups[:, places.DUE]
-        for group in np.flatnonzero(due != places.FAR).tolist():
-            self._watch(group, int(due[group]))
+        if not self.quiet:
+            self._watch_due(np.flatnonzero(self.groups[:, places.DUE] != places.FAR))
         return numbers
 
-    def _watch(self, group: int, due: int) -> None:
-        self._fit("heap", int(self.desk[places.HEAP]) + 1)
-        self.groups[group, places.DUE] = due
-        at = int(self.desk[places.HEAP])
-        self.desk[places.HEAP] += 1
-        while at > 0 and self.heap[(at - 1) // 2, 0] > due:
-            self.heap[at] = self.heap[(at - 1) // 2]
-            at = (at - 1) // 2
-        self.heap[at] = due, group
+    def _watch_due(self, groups: np.ndarray) -> None:
+        """The heap knows of `groups` too, int64[m], as their lines say: what is sorted is a heap."""
+        known = self.heap[: self.desk[places.HEAP]]
+        heap = np.concatenate([known, np.column_stack([self.groups[groups, places.DUE], groups])])
+        self.desk[places.HEAP] = 0
+        self._fit("heap", len(heap))
+        self.heap[: len(heap)] = heap[np.argsort(heap[:, 0], kind="stable")]
+        self.desk[places.HEAP] = len(heap)
 
     def _lines_out(self) -> np.ndarray:
         """What was emitted, which is forgotten here; more is taken at a time if there is much."""
@@ -163,6 +167,13 @@ class PatternGroups(ABC):
         self._fit(name, first + count)
         self.desk[used] += count
         return first
+
+    def _hand(self, arrays: Sequence[np.ndarray | Callee]) -> Any:
+        """What the kernels take for `arrays`, as long as none of them is made anew."""
+        known = (interpreting(), *map(id, arrays))
+        if self._handed_of != known:
+            self._handed, self._handed_of = Handed.of(arrays), known
+        return self._handed.arrays
 
     def _fit(self, name: str, lines: int) -> None:
         table = getattr(self, name)

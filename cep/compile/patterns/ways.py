@@ -14,14 +14,15 @@ import numpy as np
 from cep.compile.patterns.conditions import WaysLoop
 from cep.compile.patterns.groups import ROOM, Emitted, PatternGroups, parameters_of
 from cep.kernels.jit import warm
-from cep.kernels.machine.addresses import NOT_CALLED, Callee, Handed
+from cep.kernels.machine.addresses import NOT_CALLED, Callee
 from cep.kernels.patterns import places
 from cep.kernels.patterns.chains import KERNELS, count_rows, mark_rows, take_rows_of
 from cep.kernels.patterns.loop import advance
-from cep.kernels.patterns.ways import let_pass, watch_groups
+from cep.kernels.patterns.ways import let_pass, settle_ways, watch_groups
 from cep.kernels.states.exact_sum import POOL_WORDS
 from cep.model.operators import PatternWays
 from cep.model.patterns.automaton import COMPLETE, Automaton, WayState
+from cep.model.patterns.checks import ALL, TO_NEXT
 from cep.model.patterns.parts import BYS, NEXT
 
 _GROUPS, _STARTS, _WAYS, _NODES, _WAITING, _EMITTED, _HEAP = range(7)
@@ -37,8 +38,9 @@ class Ways(PatternGroups):
         self.operator, self.loop = operator, loop
         self.automaton = _arrays(operator, loop)
         self.sums = np.array(loop.registers.sums, np.int64)
+        self.quiet = bool(self.automaton[0][places.QUIET])
         super().__init__()
-        warm(advance, let_pass, *KERNELS, watch_groups)
+        warm(advance, let_pass, *KERNELS, settle_ways, watch_groups)
 
     def clear(self) -> None:
         super().clear()
@@ -66,18 +68,17 @@ class Ways(PatternGroups):
     def tables(self) -> tuple[np.ndarray, ...]:
         return (self.groups, self.starts, self.ways, self.nodes, self.waiting, self.desk, self.emitted, self.heap)
 
-    def _handed(self, bits: np.ndarray = _NO_BITS, judging: Callee = NOT_CALLED) -> Any:
-        """What the kernels take, as long as no table is made anew."""
+    def _all(self, bits: np.ndarray = _NO_BITS, judging: Callee = NOT_CALLED) -> Any:
+        """What the kernels take."""
         conditions = (bits, self.registers, self.pool, self.sums, self.takes, judging)
-        self._kept = Handed.of([*self.tables, *self.automaton, *conditions])
-        return self._kept.arrays
+        return self._hand([*self.tables, *self.automaton, *conditions])
 
     # Rows and time
 
     def _advance(
         self, numbers: np.ndarray, time: np.ndarray, first: int, bits: np.ndarray, now: int, arguments: Sequence[np.ndarray | None]
     ) -> int:
-        return int(advance(self._handed(bits, self._called(now, arguments)), len(time), numbers, time, first))
+        return int(advance(self._all(bits, self._called(now, arguments)), len(time), numbers, time, first))
 
     def _called(self, now: int, columns: Sequence[np.ndarray | None]) -> Callee:
         """The conditions over rows of the match, as the loop calls them while no table is made anew."""
@@ -85,12 +86,13 @@ class Ways(PatternGroups):
         return self.loop.judging.called(own, columns)
 
     def settle(self, before: int) -> None:
-        """Nothing: a row, or time, leaves no decided way behind."""
+        if self.quiet:
+            settle_ways(self._all(), before)
 
     def pass_time(self, before: int) -> Iterator[Emitted | None]:
         self.begin()
         while self.desk[places.HEAP] and self.heap[0, 0] < before:
-            wanted = let_pass(self._handed(), before)
+            wanted = let_pass(self._all(), before)
             if wanted and not self.desk[places.EMITTED]:
                 self.emitted = np.empty((2 * wanted, places.EMITTED_WORDS), np.int64)
                 continue
@@ -99,7 +101,7 @@ class Ways(PatternGroups):
     def watch(self, groups: np.ndarray) -> None:
         """Groups `groups`, int64[m], have open starts of which the heap does not know."""
         self._fit("heap", int(self.desk[places.HEAP]) + len(groups))
-        watch_groups(self._handed(), groups)
+        watch_groups(self._all(), groups)
 
     def add_lines(self, name: str, used: int, count: int) -> int:
         ways = len(self.ways)
@@ -114,7 +116,7 @@ class Ways(PatternGroups):
             return None
         lines = self._lines_out()
         rows = np.empty((count_rows(self.nodes, lines, np.empty(n, np.int64)), 4), np.int64)
-        take_rows_of(self._handed(), lines, rows)
+        take_rows_of(self._all(), lines, rows)
         return Emitted(lines, rows)
 
     def _make_room(self, full: bool) -> None:
@@ -227,8 +229,16 @@ def _parameters(operator: PatternWays, loop: WaysLoop, numbers: dict[str, int]) 
     found[places.REGISTERS] = loop.registers.width
     found[places.CORRELATED], found[places.REMEMBERED] = loop.judging.conditions, loop.judging.takings
     found[places.FAN], found[places.FAN_FIRST] = _fans(operator.automaton)
+    found[places.QUIET] = found[places.SIMPLE] and _is_quiet(operator)
     found[places.INITIAL] = _bits(frozenset(operator.automaton.variables[target] for target in operator.automaton.initial), numbers)
     return found
+
+
+def _is_quiet(operator: PatternWays) -> bool:
+    """Does nothing come out when time ends a start: no match to which another was preferred, or that waited for an earlier one?"""
+    apart = operator.matches == ALL or operator.after == TO_NEXT
+    decided = operator.matches == ALL or all(COMPLETE not in items[1:] for items in operator.automaton.arrive)
+    return apart and decided and not operator.timed_out and not operator.unmatched
 
 
 def _fans(automaton: Automaton) -> tuple[int, int]:

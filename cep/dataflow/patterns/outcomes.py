@@ -106,8 +106,8 @@ class Outcomes:
     def _ordinals(self, emitted: Emitted, begins: np.ndarray) -> np.ndarray:
         """Of matches that are decided together each one's number, by their rows, then variables; `NUMBER` follows that order."""
         lines = emitted.lines
-        together = np.ascontiguousarray(lines[:, places.TOGETHER])
-        if self.operator.matches == ALL and together.any():
+        if self.operator.matches == ALL and lines[:, places.TOGETHER].any():
+            together = np.ascontiguousarray(lines[:, places.TOGETHER])
             order, room = np.empty((2, len(lines)), np.int64)
             order_together(emitted.rows, begins, together, order, room)
             for word in (places.NUMBER, places.TOGETHER):

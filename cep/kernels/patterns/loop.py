@@ -67,6 +67,7 @@ from cep.kernels.patterns.places import (
     OPEN,
     OVERFULL,
     PASSED,
+    REGISTERS,
     ROW0,
     SEQ,
     SIBLING,
@@ -94,9 +95,10 @@ from cep.kernels.patterns.places import (
     WANTS_UNMATCHED,
     WAY,
     WAY_SEQ,
+    WAY_WORDS,
     WAYS,
 )
-from cep.kernels.patterns.way_conditions import any_way_holds, remember_row, way_holds, which_hold
+from cep.kernels.patterns.way_conditions import any_way_holds, copy_registers, remember_row, way_holds, which_hold
 from cep.kernels.patterns.way_lines import (
     apart_complete_one,
     apart_decide,
@@ -117,6 +119,7 @@ from cep.kernels.patterns.way_tables import (
     groups_at,
     initial_at,
     nodes_at,
+    registers_at,
     starts_at,
     states_at,
     takes_at,
@@ -135,8 +138,8 @@ from cep.kernels.patterns.ways import (
 #: Of the row at hand: its number in the batch, event time, number in the group, number among all rows, the waiting row that it is (or
 #: NONE), and its stamp.
 Row = tuple[Any, Any, Any, Any, Any, Any]
-#: Rows ahead at which a group is asked for, and the first start of one.
-GROUP_AHEAD, START_AHEAD = 16, 8
+#: Rows ahead at which a group is asked for, the first start of one, its way, and that of the next.
+GROUP_AHEAD, START_AHEAD, WAY_AHEAD, NEXT_AHEAD = 16, 8, 4, 2
 
 
 # --- a row and a way --------------------------------------------------------------------------------------------------
@@ -184,7 +187,10 @@ def apart_arrive(start: int, position: int, node: int, parent: int, last: int, h
             apart_complete_one(tables, start, node, here[1], here[0])
             continue
         way = new_way(tables, group, arriving[k], node, here[1], here[2])
-        remember_row(nodes[node, VARIABLE], here[0], way, parent, tables)
+        if arriving[k] == COMPLETE:
+            copy_registers(way, NONE, tables)  # what a match remembers is not asked
+        else:
+            remember_row(nodes[node, VARIABLE], here[0], way, parent, tables)
         if last >= 0:
             ways[last, FOLLOWING] = way
         else:
@@ -287,16 +293,23 @@ def apart_step(start: int, here: Row, tables: Tables) -> None:
             starts[start, WAY] = way
             last = way
         way = following
-    if not parameters[ALL] and starts[start, WAY] >= 0:
-        if made and ways[starts[start, WAY], FOLLOWING] >= 0:
+    if not parameters[ALL] and starts[start, WAY] >= 0 and ways[starts[start, WAY], FOLLOWING] >= 0:
+        if made:
             apart_merge_equal(tables, start, here[2])
         apart_cut(tables, start, here[5])
 
 
+@inlined
+def _is_decided(start: int, tables: Tables) -> Any:
+    """Is its match known, or that it has none?"""
+    way = starts_at(tables)[start, WAY]
+    return way < 0 or ways_at(tables)[way, STATE] == COMPLETE
+
+
 @apart
-def apart_begin(group: int, here: Row, tables: Tables) -> None:
-    """A start, if the row may be the first of a match."""
-    starts, nodes = starts_at(tables), nodes_at(tables)
+def apart_begin(group: int, here: Row, tables: Tables) -> bool:
+    """A start, if the row may be the first of a match; is it decided?"""
+    starts, nodes, ways, decided = starts_at(tables), nodes_at(tables), ways_at(tables), False
     arrive, initial, parameters = arrive_at(tables), initial_at(tables), parameters_at(tables)
     start, last, first = NONE, NONE, NONE
     for k in range(len(initial)):
@@ -317,10 +330,12 @@ def apart_begin(group: int, here: Row, tables: Tables) -> None:
         node, first = first, nodes[first, SIBLING]
         apart_release(tables, node)
     if start >= 0:
-        if not parameters[ALL] and starts[start, WAY] >= 0:
+        if not parameters[ALL] and starts[start, WAY] >= 0 and ways[starts[start, WAY], FOLLOWING] >= 0:
             apart_merge_equal(tables, start, here[2])
             apart_cut(tables, start, here[5])
+        decided = bool(_is_decided(start, tables))
         drop_if_over(tables, start)
+    return decided
 
 
 @inlined
@@ -362,6 +377,17 @@ def _has_room(group: int, tables: Tables) -> bool:
     return True
 
 
+@inlined
+def _ask_for(start: int, tables: Tables) -> None:
+    """What a row will look at of a start, and the next start."""
+    starts = starts_at(tables)
+    if start >= 0:
+        way = starts[start, WAY]
+        prefetch(ways_at(tables), way * WAY_WORDS)
+        prefetch(registers_at(tables), way * parameters_at(tables)[REGISTERS])
+        prefetch(starts, starts[start, AFTER] * START_WORDS)
+
+
 @kernel("int64(int64, int64, const int64[:], const int64[:], int64)", on_demand=True)
 def advance(tables: Tables, n: int, numbers: np.ndarray, time: np.ndarray, first: int) -> int:
     """Takes rows from `desk[AT_ROW]` to before n, whose groups are `numbers`, and of which the first is number `first` of all. Returns 0
@@ -374,6 +400,10 @@ def advance(tables: Tables, n: int, numbers: np.ndarray, time: np.ndarray, first
         if i + GROUP_AHEAD < n:
             prefetch(groups, numbers[i + GROUP_AHEAD] * GROUP_WORDS)
             prefetch(starts, groups[numbers[i + START_AHEAD], HEAD] * START_WORDS)
+            _ask_for(groups[numbers[i + WAY_AHEAD], HEAD], tables)
+            start = groups[numbers[i + NEXT_AHEAD], HEAD]
+            if start >= 0:
+                _ask_for(starts[start, AFTER], tables)
         if not _has_room(group, tables):
             return 1
         if groups[group, DUE] < t:
@@ -385,23 +415,24 @@ def advance(tables: Tables, n: int, numbers: np.ndarray, time: np.ndarray, first
         desk[STAMP] += 1
         mark = new_waiting(tables, group, row, q) if parameters[WANTS_UNMATCHED] else NONE
         here = (i, t, q, row, mark, desk[STAMP])
-        changed = parameters[WANTS_UNMATCHED] != 0
+        changed, decided = False, parameters[WANTS_UNMATCHED] != 0
         start = groups[group, HEAD] if (bits[i] | ANY_ROW) & groups[group, HEEDS] else NONE
         while start >= 0:
             after = starts[start, AFTER]
             if apart_look(start, here, tables):
                 apart_step(start, here, tables)
+                decided |= _is_decided(start, tables)
                 drop_if_over(tables, start)
                 changed = True
             start = after
         if bits[i] & parameters[INITIAL]:
-            apart_begin(group, here, tables)
+            decided |= apart_begin(group, here, tables)
             changed = True
         groups[group, SEQ], groups[group, LAST] = q + 1, t
-        if changed:
+        if decided:
             apart_decide(tables, group, t, i)
-            if _is_full(group, here, tables):
-                return 2
+        if _is_full(group, here, tables):
+            return 2
         desk[AT_ROW] = i + 1
         if (changed or groups[group, DUE] == FAR) and groups[group, HEAD] >= 0:
             watch(tables, group)

@@ -30,7 +30,7 @@ from cep.kernels.states.exact_sum import POOL_WORDS, SPILLED
 
 
 @inlined
-def _copy_registers(way: int, parent: int, tables: Tables) -> None:
+def copy_registers(way: int, parent: int, tables: Tables) -> None:
     """What the way `parent` remembers, the way `way` does; NONE: nothing."""
     registers, pool, sums, parameters = registers_at(tables), pool_at(tables), sums_at(tables), parameters_at(tables)
     width = parameters[REGISTERS]
@@ -52,7 +52,7 @@ def _copy_registers(way: int, parent: int, tables: Tables) -> None:
 @apart
 def apart_ask(v: int, i: int, parent: int, tables: Tables) -> Any:
     """Is row i one of variable v, by what the way `parent` remembers? The way 0 is for trying."""
-    _copy_registers(0, parent, tables)
+    copy_registers(0, parent, tables)
     return call_of(tables, JUDGE, v, i, 0, 1) != 0
 
 
@@ -70,7 +70,7 @@ def remember_row(v: int, i: int, way: int, parent: int, tables: Tables) -> None:
     """The way remembers what `parent` does, and row i, taken as variable v."""
     parameters = parameters_at(tables)
     if parameters[REGISTERS]:
-        _copy_registers(way, parent, tables)
+        copy_registers(way, parent, tables)
         if parameters[REMEMBERED] >> v & 1:
             call_of(tables, JUDGE, v, i, way, 0)
 

@@ -46,6 +46,7 @@ from cep.kernels.patterns.places import (
     NONE,
     OPEN,
     PASSED,
+    QUIET,
     REGISTERS,
     SEEN,
     SEQ,
@@ -316,9 +317,11 @@ def apart_pass_time(tables: Tables, group: int, before: int) -> None:
 
 @inlined
 def watch(tables: Tables, group: int) -> None:
-    """The heap knows when the group has to be looked at at the latest."""
+    """The heap knows when the group has to be looked at at the latest; its line alone does where nothing comes out then."""
     due = apart_group_due(tables, group)
-    if due < groups_at(tables)[group, DUE]:
+    if parameters_at(tables)[QUIET]:
+        groups_at(tables)[group, DUE] = due
+    elif due < groups_at(tables)[group, DUE]:
         push(groups_at(tables), desk_at(tables), heap_at(tables), group, due)
 
 
@@ -340,6 +343,18 @@ def let_pass(tables: Tables, before: int) -> Number:
         else:
             pop(desk, heap)
     return 0
+
+
+@kernel("void(int64, int64)", on_demand=True)
+def settle_ways(tables: Tables, before: int) -> None:
+    """Time passes in all groups until right before `before`, where nothing comes out of that."""
+    groups = groups_at(tables)
+    for group in range(len(groups)):
+        if groups[group, HEAD] >= 0 and groups[group, DUE] < before:
+            apart_pass_time(tables, group, before)
+            groups[group, DUE] = FAR
+            if groups[group, HEAD] >= 0:
+                watch(tables, group)
 
 
 @kernel("void(int64, const int64[:])", on_demand=True)
