@@ -31,7 +31,7 @@ def test_parts_are_written_one_behind_the_other(archive: Archive) -> None:
 
 def test_no_name_is_written_twice(archive: Archive) -> None:
     crc = archive.write("1", [DATA]).crc
-    with pytest.raises(ClusterError, match="q.1/1' cannot be written: it is there already"):
+    with pytest.raises(ClusterError, match=r"q\.1/1' cannot be written: it is there already"):
         archive.write("1", [b"other"])
     assert bytes(archive.read("1", crc)) == DATA
 
@@ -47,9 +47,9 @@ def test_what_was_left_half_written_is_written_over(archive: Archive) -> None:
 
 def test_what_is_not_what_was_written_says_so(archive: Archive) -> None:
     crc = archive.write("1", [DATA]).crc
-    with pytest.raises(ClusterError, match=f"q.1/1' is not what was written: expected CRC {crc + 1:08x}, got {crc:08x}"):
+    with pytest.raises(ClusterError, match=rf"q\.1/1' is not what was written: expected CRC {crc + 1:08x}, got {crc:08x}"):
         archive.read("1", crc + 1)
-    with pytest.raises(ClusterError, match="q.1/2' cannot be read: No such file"):
+    with pytest.raises(ClusterError, match=r"q\.1/2' cannot be read: No such file"):
         archive.read("2", crc)
 
 
