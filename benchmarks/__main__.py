@@ -1,4 +1,4 @@
-"""`python -m benchmarks COMMAND`: run, compare, list, placement, model, kills, faults, elastic, leaks, cuts, fuzz, fuzz-links, nexmark."""
+"""`python -m benchmarks COMMAND`: run, compare, list, placement, model, kills, faults, elastic, state, leaks, cuts, fuzz, and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import model, report
-from benchmarks.faults import cuts, elastic, fuzz, fuzz_links, kills, leaks, recoveries
+from benchmarks.faults import cuts, elastic, fuzz, fuzz_links, kills, leaks, recoveries, states
 from benchmarks.harness import Harness, RowOutcome
 from benchmarks.measured import links, placement
 from benchmarks.nexmark import command as nexmark
@@ -25,6 +25,7 @@ app.command("fuzz-links")(fuzz_links.command)
 app.command("kills")(kills.command)
 app.command("faults")(recoveries.command)
 app.command("elastic")(elastic.command)
+app.command("state")(states.command)
 app.command("leaks")(leaks.command)
 app.command("nexmark")(nexmark.command)
 app.command("links")(links.command)

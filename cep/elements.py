@@ -103,7 +103,10 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointBarrier(Barrier):
-    """What came before it belongs to checkpoint `number`, what comes after it does not."""
+    """What came before it belongs to checkpoint `number`, what comes after it does not. `pauses`: nothing is taken after it until that is
+    asked for."""
+
+    pauses: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,9 +153,7 @@ class Running:
         )
         if answer["state"] == "failed":
             raise _failed(self.name, answer["cause"])
-        if answer["moved"]["under_way"]:
-            moving = answer["moved"]["under_way"]
-            raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s {moving} still; `status` says what waits for what")
+        self._check_through(answer)
 
     def scale(self, parallelism: Mapping[str, int]) -> None:
         """Gives each subquery that is named so many instances, one subquery after the other, while the query runs; returns when all run.
@@ -170,8 +168,7 @@ class Running:
             answer = self.cluster.rest.post(self._path(f"/scale?wait=true&timeout={MOVED_S:g}"), wanted)
             if answer["state"] == "failed":
                 raise _failed(self.name, answer["cause"])
-            if answer["state"] == "recovering":
-                raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s it still recovers; `status` says what waits for what")
+            self._check_through(answer)
 
     def upgrade(self, query: Deployable, dry_run: bool = False) -> dict[str, Any]:
         """Puts a changed query, of the same name, in its place while it runs: operators of the same name keep their state, subscribers
@@ -186,9 +183,14 @@ class Running:
         answer = self.cluster.rest.post(self._path(ways), _document(query))
         if answer["state"] == "failed" and not dry_run:
             raise _failed(self.name, answer["cause"])
-        if answer["state"] == "recovering" and not dry_run:
-            raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s it still recovers; `status` says what waits for what")
+        if not dry_run:
+            self._check_through(answer)
         return dict(answer)
+
+    def _check_through(self, answer: Mapping[str, Any]) -> None:
+        """Raises ClusterError: what was asked for has not come about yet."""
+        if under_way := answer["moved"]["under_way"]:
+            raise ClusterError(f"query {self.name!r}: after {MOVED_S:g} s {under_way} still; `status` says what waits for what")
 
     def stop(self, drain: bool = False) -> None:
         """Stops it: nothing more fires. `drain`: its sources end instead, and open windows fire."""

@@ -29,11 +29,15 @@ from instance_manager.accounts import LoopAccounts, step_accounts
 from instance_manager.clients.clients import SILENCE_S, Clients
 from instance_manager.clients.rights import Rights
 from instance_manager.control.commands import (
+    GIVEN,
     AddInstance,
     AddSubscriptions,
     Command,
     Confirm,
     DrainInstance,
+    DropSubscriptions,
+    ExpectInstance,
+    ExpectNoMore,
     FailInstance,
     HearCheckpoints,
     InstanceCommand,
@@ -278,7 +282,7 @@ class Loop:
                 self.in_doubt = False
                 continue
             added |= isinstance(command, AddInstance)
-            hosted = command.hosted if isinstance(command, AddInstance) else self.hosted.get(command.key)
+            hosted = command.hosted if isinstance(command, GIVEN) else self.hosted.get(command.key)
             if hosted is not None:
                 self.slot.enter(hosted.label)
                 self._do(command, hosted)
@@ -310,6 +314,10 @@ class Loop:
         hosted.ports.relay.leave()
         hosted.wake()
         match command:
+            case ExpectInstance():
+                self._meet(hosted)
+            case ExpectNoMore():
+                self._part(hosted)
             case AddSubscriptions() if instance.state == "arriving":
                 hosted.move.wanted += command.subscriptions
             case RunInstance() | DrainInstance() | RerouteBuckets() if instance.state == "arriving":
@@ -333,12 +341,15 @@ class Loop:
                     hosted.movement.reroute(head, barrier)
             case AddSubscriptions(_, subscriptions):
                 self.clients.subscribe_all(hosted, subscriptions)
+            case DropSubscriptions(_, ids):
+                hosted.move.wanted = [each for each in hosted.move.wanted if each["id"] not in ids]
+                self.clients.subscribers.drop(hosted, ids)
             case LoseStreams(_, streams):
                 for attachment in hosted.attachments:
                     if attachment.source.stream in streams:
                         attachment.source.lose(streams[attachment.source.stream])
-            case HearCheckpoints(_, asked, committed):
-                self.checkpoints.hear(hosted, asked, committed)
+            case HearCheckpoints(_, said):
+                self.checkpoints.hear(hosted, said)
             case NotePiece(stored):
                 self.checkpoints.note(hosted, stored)
             case RemoveInstance() if self.clients.subscribers.unread(hosted):
@@ -355,10 +366,9 @@ class Loop:
         hosted.wake = partial(self.ready.wake, hosted.key)
         for port in hosted.ports.incoming.values():
             port.inbox.on_arrival = hosted.wake
-        self.network.incoming |= hosted.ports.remote
+        self._meet(hosted)
         for id_, out in hosted.ports.outgoing.items():
             if isinstance(out.way, RemoteChannel):
-                self.network.channels[id_] = out.way
                 out.way.on_credit = hosted.wake
             else:
                 self.senders[id_] = (hosted, out.way)
@@ -372,6 +382,16 @@ class Loop:
         hosted.wake()
         self.telling.tell(hosted)
 
+    def _meet(self, hosted: InstanceHost) -> None:
+        """What other processes say on its channels is heard."""
+        self.network.incoming |= hosted.ports.remote
+        self.network.channels |= {id_: out.way for id_, out in hosted.ports.outgoing.items() if isinstance(out.way, RemoteChannel)}
+
+    def _part(self, hosted: InstanceHost) -> None:
+        self.network.forget(hosted.ports.incoming, hosted.ports.outgoing)
+        for id_ in (*hosted.ports.incoming, *hosted.ports.outgoing):
+            self.inboxes.pop(id_, None)
+
     def _remove(self, hosted: InstanceHost) -> None:
         self.leaving = [each for each in self.leaving if each is not hosted]
         del self.hosted[hosted.key]
@@ -381,9 +401,8 @@ class Loop:
             self.polls = any(each.polls for each in self.hosted.values())
         self.ready.forget(hosted)
         self.telling.forget(hosted)
-        self.network.forget(hosted.ports.incoming, hosted.ports.outgoing)
+        self._part(hosted)
         for id_ in (*hosted.ports.incoming, *hosted.ports.outgoing):
-            self.inboxes.pop(id_, None)
             if self.senders.get(id_, (None,))[0] is hosted:
                 del self.senders[id_]
         self.moves.redirects.give_up(hosted)

@@ -24,7 +24,7 @@ class Manifests:
     def write(self, manifest: WriteManifest) -> str:
         """Why it could not be written; empty: it is there."""
         try:
-            self._archive(manifest.folder).write(manifest.name, manifest.text.encode())
+            self._archive(manifest.folder).write(manifest.name, [manifest.text.encode()])
         except ClusterError as error:
             _LOG.error("%s", error)
             return str(error)

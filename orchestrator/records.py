@@ -116,13 +116,20 @@ class CommittedCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class QueryCheckpoints:
-    """What stands in `/checkpoints/<query>`: the checkpoint that was asked for last, and the last that is committed."""
+    """What stands in `/checkpoints/<query>`: the checkpoint that was asked for last, and the last that is committed. `pauses`: behind the
+    one that was asked for its instances stand still."""
 
     asked: tuple[int, int, int] = (0, 0, 0)
     committed: CommittedCheckpoint | None = None
+    pauses: bool = False
+
+    @property
+    def is_committed(self) -> bool:
+        """Is the one that was asked for last?"""
+        return self.committed is not None and self.committed.number == self.asked
 
     def to_json(self) -> dict[str, Any]:
-        return {"asked": list(self.asked), "committed": self.committed and self.committed.to_json()}
+        return {"asked": list(self.asked), "committed": self.committed and self.committed.to_json(), "pauses": self.pauses}
 
     @staticmethod
     def from_json(d: Any) -> QueryCheckpoints:
@@ -293,6 +300,30 @@ class Evacuation:
 
 
 @dataclass(frozen=True, slots=True)
+class PendingChange:
+    """What a query is to become behind a commit: `subquery` has so many `instances`, or it is the query of `document`.
+
+    Args:
+        behind: the checkpoint that had been asked for when it was asked for; a later one has to be committed.
+        pauses: nothing more comes out behind that, for another query could not make it again.
+    """
+
+    behind: tuple[int, int, int]
+    subquery: str = ""
+    instances: int = 0
+    document: Mapping[str, Any] | None = None
+    pauses: bool = False
+
+    @property
+    def described(self) -> str:
+        what = "another query" if self.document is not None else f"one of {self.instances} instances of {self.subquery}"
+        return f"it becomes {what} when a checkpoint is committed"
+
+    def to_json(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"behind": list(self.behind)}
+
+
+@dataclass(frozen=True, slots=True)
 class QueryRecord:
     """A query in the cluster.
 
@@ -319,6 +350,9 @@ class QueryRecord:
         strikes: recoveries by its own doing since the last checkpoint.
         suspect: the instance managers' processes that it has lost since then, as `death_key` names them.
         reason: of the last recovery.
+        change: what it is to become as soon as a checkpoint is committed.
+        relieves: nothing was lost when this attempt began, and no files are written that both would; so what the one before has at each
+            place works on until the next is built there.
         owner: the client that has deployed it, by the name of its token; empty: there was none.
     """
 
@@ -347,6 +381,8 @@ class QueryRecord:
     suspect: tuple[str, ...] = ()
     reason: str = ""
     owner: str = ""
+    change: PendingChange | None = None
+    relieves: bool = False
 
     @property
     def broken(self) -> str:
@@ -369,7 +405,8 @@ class QueryRecord:
         readers = [list(reader) for reader in self.readers]
         restore = None if self.restore is None else self.restore.to_json()
         own |= {"cause": cause, "hosts": hosts, "move": move, "readers": readers, "operators": operators}
-        return own | {"restore": restore, "suspect": list(self.suspect)}
+        change = None if self.change is None else self.change.to_json()
+        return own | {"restore": restore, "suspect": list(self.suspect), "change": change}
 
     @staticmethod
     def from_json(d: Mapping[str, Any]) -> QueryRecord:

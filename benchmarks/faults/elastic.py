@@ -14,9 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,7 @@ from driver import TIME, UNBOUNDED, LocalCluster, Publisher, Query, Running, cou
 NAME, WINDOW_MS, BATCH_S, FILL_ROWS = "elastic", 100, 0.02, 10_000
 HANGS_S = 120.0
 BAR_S = 0.5
-KEY_BYTES = 32  # of a key in a checkpoint, about
+KEY_BYTES = 24  # of a key in a checkpoint
 
 
 def query(checkpoint: str, first: int) -> Query:
@@ -117,34 +118,82 @@ class ElasticReport:
         yield from (f"WRONG: {each}" for each in self.wrong)
 
 
-class ElasticRun:
-    """One query from its start to its end."""
+class FlowingQuery:
+    """One query from its start to its end, while rows flow."""
 
-    def __init__(
-        self, cluster: LocalCluster, steps: Sequence[int], keys: int, rate: int, checkpoint: str, say: Callable[[str], None]
-    ) -> None:
-        self.cluster, self.steps, self.keys, self.rate, self.say = cluster, steps, keys, rate, say
-        self.result = ElasticReport()
-        self.running: Running = cluster.deploy(query(checkpoint, steps[0]), start=False)
+    def __init__(self, cluster: LocalCluster, made: Query, keys: int, rate: int) -> None:
+        self.cluster, self.keys, self.rate = cluster, keys, rate
+        self.running: Running = cluster.deploy(made, start=False)
         self.reader = AnswerReader(self.running, f"{NAME}.out")
         self.running.start()
 
-    def run(self, rounds: int, rest_s: float) -> ElasticReport:
+    @contextmanager
+    def flowing(self) -> Iterator[PacedRows]:
+        """When there has been a row of every key; behind the block until the last answer."""
         with self.cluster.publisher(f"{NAME}.in") as out:
             rows = PacedRows(out, self.keys, self.rate)
             rows.filled.wait()
-            self._settle()
-            began = time.monotonic()
-            time.sleep(rest_s)
-            self.result.usual_s = self._gap(began, time.monotonic())
-            for before, after in self._sizes(rounds):
-                self.result.steps.append(self._scale(before, after, rest_s))
-                self.say(str(self.result.steps[-1]))
-                self._settle()
+            yield rows
             rows.ends.set()
             rows.thread.join()
         self.reader.thread.join(HANGS_S)
-        self._check(rows)
+
+    def settle(self) -> None:
+        """Until a checkpoint is committed that was asked for from now on, and answers come as they are made."""
+        number, began = self.last_commit, time.monotonic()
+        while self.last_commit == number and time.monotonic() - began < HANGS_S:
+            time.sleep(0.05)
+        while not self.reader.arrived or time.monotonic() - self.reader.arrived[-1] > 2 * WINDOW_MS / 1000:
+            time.sleep(0.05)
+            if time.monotonic() - began > HANGS_S or self.reader.ended:
+                return
+
+    @property
+    def last_commit(self) -> object:
+        return (self.checkpoints["last"] or {}).get("number")
+
+    @property
+    def state_bytes(self) -> int:
+        return int((self.checkpoints["last"] or {"bytes": 0})["bytes"])
+
+    @property
+    def checkpoints(self) -> dict[str, Any]:
+        return dict(self.running.status()["recovery"]["checkpoints"])
+
+    def gap(self, began: float, ended: float) -> float:
+        """The longest time between two answers that touches that span."""
+        at = [*self.reader.arrived, ended]
+        return max(after - max(before, began) for before, after in pairwise(at) if began <= after <= ended)
+
+    def wrong(self, rows: PacedRows) -> tuple[int, str]:
+        """How many answers were compared, and what is wrong with them."""
+        error = rows.error or self.reader.error or (None if self.reader.ended else f"it hangs: {self.running.status()}")
+        if error:
+            return 0, str(error)
+        found, wanted = answers(self.reader), expected(rows.rows, self.keys, self.rate)
+        same = np.array_equal(found, wanted)
+        return len(found), "" if same else f"expected {len(wanted):,} answers over {rows.rows:,} rows, got {len(found):,}, or others"
+
+
+class ElasticRun:
+    """Steps of one query."""
+
+    def __init__(self, flow: FlowingQuery, steps: Sequence[int], say: Callable[[str], None]) -> None:
+        self.flow, self.steps, self.say = flow, steps, say
+        self.result = ElasticReport()
+
+    def run(self, rounds: int, rest_s: float) -> ElasticReport:
+        with self.flow.flowing() as rows:
+            self.flow.settle()
+            began = time.monotonic()
+            time.sleep(rest_s)
+            self.result.usual_s = self.flow.gap(began, time.monotonic())
+            for before, after in self._sizes(rounds):
+                self.result.steps.append(self._scale(before, after, rest_s))
+                self.say(str(self.result.steps[-1]))
+                self.flow.settle()
+        self.result.windows, wrong = self.flow.wrong(rows)
+        self.result.wrong += [wrong] * bool(wrong)
         return self.result
 
     def _sizes(self, rounds: int) -> Iterator[tuple[int, int]]:
@@ -152,40 +201,16 @@ class ElasticRun:
         return (step for step in pairwise(sizes) if step[0] != step[1])
 
     def _scale(self, before: int, after: int, rest_s: float) -> StepPause:
-        size = (self.running.status()["recovery"]["checkpoints"]["last"] or {"bytes": 0})["bytes"]
-        began = time.monotonic()
-        self.running.scale({"SQ2": after})
+        size, began = self.flow.state_bytes, time.monotonic()
+        self.flow.running.scale({"SQ2": after})
         running_s = time.monotonic() - began
         time.sleep(rest_s)
-        return StepPause(before, after, size, self._gap(began, time.monotonic()), running_s)
+        return StepPause(before, after, size, self.flow.gap(began, time.monotonic()), running_s)
 
-    def _settle(self) -> None:
-        """Until a checkpoint is committed that was asked for from now on, and answers come as they are made."""
-        number, began = self._last(), time.monotonic()
-        while self._last() == number and time.monotonic() - began < HANGS_S:
-            time.sleep(0.05)
-        while not self.reader.arrived or time.monotonic() - self.reader.arrived[-1] > 2 * WINDOW_MS / 1000:
-            time.sleep(0.05)
-            if time.monotonic() - began > HANGS_S or self.reader.ended:
-                return
 
-    def _last(self) -> object:
-        return (self.running.status()["recovery"]["checkpoints"]["last"] or {}).get("number")
-
-    def _gap(self, began: float, ended: float) -> float:
-        """The longest time between two answers that touches that span."""
-        at = [*self.reader.arrived, ended]
-        return max(after - max(before, began) for before, after in pairwise(at) if began <= after <= ended)
-
-    def _check(self, rows: PacedRows) -> None:
-        error = rows.error or self.reader.error or (None if self.reader.ended else f"it hangs: {self.running.status()}")
-        if error:
-            self.result.wrong.append(str(error))
-            return
-        found, wanted = answers(self.reader), expected(rows.rows, self.keys, self.rate)
-        self.result.windows = len(found)
-        if not np.array_equal(found, wanted):
-            self.result.wrong.append(f"expected {len(wanted):,} answers over {rows.rows:,} rows, got {len(found):,}, or others")
+def keys_of(state_mb: int) -> int:
+    """How many make a checkpoint of about so many megabytes."""
+    return max(100, state_mb * 1_000_000 // KEY_BYTES)
 
 
 def command(
@@ -201,7 +226,8 @@ def command(
     say = stopwatch()
     sizes = [int(each) for each in steps.split(",")]
     with LocalCluster(instances=instances) as cluster:
-        result = ElasticRun(cluster, sizes, max(100, state_mb * 1_000_000 // KEY_BYTES), rate, checkpoint, say).run(rounds, rest_s)
+        flow = FlowingQuery(cluster, query(checkpoint, sizes[0]), keys_of(state_mb), rate)
+        result = ElasticRun(flow, sizes, say).run(rounds, rest_s)
     print("\n".join(result.lines()))
     if result.wrong:
         raise typer.Exit(1)

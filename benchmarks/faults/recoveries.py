@@ -194,14 +194,14 @@ class RecoveryRound:
         pid = self.programs.victim(self.choose) if kind == PROGRAM else dict(self.cluster.processes()).get(name)
         if pid is None:
             return  # it is down already, or was not started yet
-        before, began = self._attempts(), time.monotonic()
+        before, is_hit, began = self._attempts(), self._is_on(name), time.monotonic()
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
         self.faults.say(f"{self.name}: {name} ({pid})")
         self.result.done[kind] += 1
-        if kind == "im":
+        if is_hit:
             self._note_recovery(before, began)
 
     def _note_recovery(self, before: int, began: float) -> None:
@@ -233,11 +233,18 @@ class RecoveryRound:
     def _attempts(self) -> int:
         return int(self._recovery()["attempts"])
 
+    def _is_on(self, im: str) -> bool:
+        """An instance manager that was killed has nothing of the query when it is there again."""
+        return any(each["im"] == im for each in self._status()["placed"])
+
     def _recovery(self) -> dict[str, Any]:
-        """As its status says, once an orchestrator answers."""
+        return dict(self._status()["recovery"])
+
+    def _status(self) -> dict[str, Any]:
+        """Once an orchestrator answers."""
         while True:
             try:
-                return dict(self.running.status()["recovery"])
+                return self.running.status()
             except CepError:
                 self._pause(0.05)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 LIFE: dict[str, dict[str, str]] = {
     "arriving": {"settle": "running", "stop": "stopped", "fail": "failed"},
     "ready": {"run": "running", "stop": "stopped", "fail": "failed", "was over": "ended"},
-    "running": {"pause": "ready", "depart": "moved", "end": "ended", "stop": "stopped", "fail": "failed"},
+    "running": {"pause": "paused", "depart": "moved", "end": "ended", "stop": "stopped", "fail": "failed"},
+    "paused": {"go on": "running", "stop": "stopped", "fail": "failed"},
     "ended": {},
     "stopped": {},
     "failed": {},
     "moved": {},
 }
 """state -> {what happens: next state}. An instance is made `ready`, or, at its new place, `arriving`: it waits for what it had at its
-old one. `moved`: it goes on elsewhere. `was over`: so it was at the checkpoint from which it was made."""
+old one. `paused`: behind a Barrier that asks for it. `moved`: it goes on elsewhere. `was over`: so it was at the checkpoint from which it
+was made."""
 
 OVER = frozenset(state for state, row in LIFE.items() if not row)
 

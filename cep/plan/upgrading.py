@@ -14,7 +14,7 @@ from cep.errors import QueryError, counted
 from cep.model import query as queries
 from cep.model.query import Options, Query
 from cep.plan.balancers import route_fields
-from cep.plan.checkpoints import check_recovery, recovers, tells_at_once
+from cep.plan.checkpoints import check_recovery, recovers
 from cep.plan.kept_state import ANOTHER, ComparedQuery, Fate, PartFate, fates
 from cep.plan.physical import Edge, PhysicalPlan, Subquery
 from cep.plan.planner import replanned
@@ -75,9 +75,6 @@ def is_same(plan: PhysicalPlan, other: PhysicalPlan) -> bool:
 def _why_never(plan: PhysicalPlan) -> str:
     if not recovers(plan):
         return 'it does not recover, and an upgrade is a recovery; deploy it with options(recover="on-commit")'
-    if tells_at_once(plan):
-        why = "it tells its answers at once, and those since the last checkpoint could not be made again by another query"
-        return f'{why}; deploy it with options(recover="on-commit")'
     return ""
 
 

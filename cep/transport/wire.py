@@ -383,6 +383,8 @@ def _barrier_body(barrier: Barrier) -> bytes:
             return to_json({"number": number, "table": table})
         case MoveBarrier(number, subquery, index, endpoint):
             return to_json({"number": number, "move": [subquery, index, endpoint]})
+        case CheckpointBarrier(number, True):
+            return to_json({"number": number, "pauses": True})
     return to_json({"number": barrier.number})
 
 
@@ -392,19 +394,25 @@ def _barrier_of(document: Any) -> Barrier:
             return TableBarrier(number, tuple(table))
         case {"number": int(number), "move": [str(subquery), int(index), str(endpoint)]}:
             return MoveBarrier(number, subquery, index, endpoint)
+        case {"number": int(number), "pauses": True}:
+            return CheckpointBarrier(number, True)
         case {"number": int(number), **rest} if not rest:
             return CheckpointBarrier(number)
     raise ProtocolError(f"a Barrier: expected a number, and a table or a move, got {document!r:.200}")
 
 
 def _state_body(state: State) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    write_state(state, sink)
+    return sink.getvalue()
+
+
+def write_state(state: State, sink: pa.NativeFile) -> None:
     """An IPC stream, since every part has a schema of its own."""
     place = to_json({"operator": state.operator, "part": state.part, "port": state.port})
     rows = state.rows.replace_schema_metadata({_PLACE: place})
-    sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_batch(rows)
-    return sink.getvalue()
 
 
 def _state_of(frame: Any) -> State:

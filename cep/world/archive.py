@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from cep.errors import ClusterError
-from cep.world.store import Store, append_all
+from cep.world.store import File, Store, append_all
 
 _TEMPORARY = ".writing"
+_PIECE_BYTES = 1 << 20
+
+
+class WrittenFile(NamedTuple):
+    crc: int
+    bytes: int
 
 
 class Archive:
@@ -18,16 +25,18 @@ class Archive:
     def __init__(self, store: Store, folder: str) -> None:
         self.store, self.folder = store, folder
 
-    def write(self, name: str, data: bytes) -> int:
-        """Its CRC. When this returns, it is on the disk. No name is written twice."""
-        path = f"{self.folder}/{name}"
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> WrittenFile:
+        """`parts`, one behind the other. When this returns, it is on the disk. No name is written twice."""
+        path, crc, size = f"{self.folder}/{name}", 0, 0
         try:
             self.store.make_folder(self.folder)
             if name in self.store.names(self.folder):
                 raise FileExistsError(17, "it is there already")
             file = self.store.create(path + _TEMPORARY, overwrite=True)
             try:
-                append_all(file, data)
+                for part in parts:
+                    append_all(file, part)
+                    crc, size = zlib.crc32(part, crc), size + len(part)
                 file.sync()
             finally:
                 file.close()
@@ -37,31 +46,23 @@ class Archive:
             with suppress(OSError):
                 self.store.remove(path + _TEMPORARY)
             raise ClusterError(f"file {path!r} cannot be written: {error.strerror}") from error
-        return zlib.crc32(data)
+        return WrittenFile(crc, size)
 
-    def read(self, name: str, crc: int) -> bytes:
+    def read(self, name: str, crc: int) -> memoryview:
+        """It is read once, to see that it is what was written, and then looked at where it lies: to put it into memory of its own would
+        cost more than all that is done with it (`benchmarks/log/memory.md`)."""
         path = f"{self.folder}/{name}"
         try:
             file = self.store.open(path)
             try:
-                data = bytearray(file.size())
-                self._fill(file.read_at, data)
+                found, data = _crc_of(file), file.map()
             finally:
                 file.close()
         except OSError as error:
             raise ClusterError(f"file {path!r} cannot be read: {error.strerror}") from error
-        if (found := zlib.crc32(data)) != crc:
+        if found != crc:
             raise ClusterError(f"file {path!r} is not what was written: expected CRC {crc:08x}, got {found:08x}")
-        return bytes(data)
-
-    def _fill(self, read_at: Callable[[memoryview, int], int], data: bytearray) -> None:
-        at = 0
-        while at < len(data):
-            with memoryview(data)[at:] as rest:
-                got = read_at(rest, at)
-            if not got:
-                raise OSError(5, "it ends too soon")
-            at += got
+        return data
 
     def sweep(self, goes: Callable[[str], bool]) -> int:
         """Removes what is to go, as far as the disk allows. How many."""
@@ -74,4 +75,11 @@ class Archive:
         return removed
 
 
-__all__ = ["Archive"]
+def _crc_of(file: File) -> int:
+    piece, crc, at = memoryview(bytearray(_PIECE_BYTES)), 0, 0
+    while got := file.read_at(piece, at):
+        crc, at = zlib.crc32(piece[:got], crc), at + got
+    return crc
+
+
+__all__ = ["Archive", "WrittenFile"]

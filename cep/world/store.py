@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import mmap
 import os
 import stat
 from collections.abc import Iterable
@@ -23,6 +24,9 @@ class File(Protocol):
 
     def read_at(self, into: memoryview, position: int) -> int:
         """Reads from `position` on. The bytes read: perhaps fewer than there is room for, 0 at the end."""
+
+    def map(self) -> memoryview:
+        """All of it, not copied where that can be. It stays, whatever becomes of the file's name; nothing may write to it any more."""
 
     def append(self, data: memoryview) -> int:
         """Writes at the end. The bytes written: perhaps fewer than given, then the rest is to be given again."""
@@ -73,6 +77,9 @@ class DiskFile:
 
     def read_at(self, into: memoryview, position: int) -> int:
         return os.preadv(self._file, [into], position)
+
+    def map(self) -> memoryview:
+        return memoryview(mmap.mmap(self._file, 0, prot=mmap.PROT_READ) if self.size() else b"")
 
     def append(self, data: memoryview) -> int:
         return os.write(self._file, data)
@@ -146,6 +153,10 @@ class MemoryFile:
         found = self._data[position : position + len(into)]
         into[: len(found)] = found
         return len(found)
+
+    def map(self) -> memoryview:
+        self._check(not self._writes)
+        return memoryview(bytes(self._data))
 
     def append(self, data: memoryview) -> int:
         self._check(self._writes)

@@ -150,7 +150,7 @@ class PublisherCore:
         return new, [*commands, *self._ask_again(each for each in new if each.is_to_be_asked)]
 
     def _ask_to_open(self, reader: StreamReader, opening: Opening) -> Sequence[StreamCommand]:
-        reader.asked = True
+        reader.asked, reader.told_opening = True, None if reader.log is None else reader.log.opening
         return [Listen(reader.endpoint, reader.channel), Send(reader.endpoint, Header(wire.OPEN, reader.entry), wire.to_json(opening))]
 
     def _ask_again(self, readers: Iterable[StreamReader]) -> Sequence[StreamCommand]:
@@ -177,6 +177,7 @@ class PublisherCore:
         for reader in open_:
             if reader.log is not None:  # what it had sent when it opened stays: of its rows a query asks for those behind that
                 reader.log.opens(opening | {"sent_until": reader.log.opening["sent_until"]})
+                reader.told_opening = reader.log.openings[-1][1] if reader.is_here else reader.told_opening
         body, told = wire.to_json(opening), [reader for reader in open_ if reader.log is None or reader.is_here]
         return [Send(r.endpoint, Header(wire.OPEN, r.entry, r.sequence, record=r.credit.sent), body) for r in told]
 

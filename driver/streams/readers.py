@@ -13,7 +13,7 @@ from cep.transport import wire
 from cep.transport.wire import Header
 from cep.world.segments import Sealed
 from driver.streams.commands import Leave, StreamCommand
-from driver.streams.sent_log import SentLog
+from driver.streams.sent_log import Opening, SentLog
 
 NOT_KNOWN = -1
 
@@ -35,6 +35,7 @@ class StreamReader:
         self.built = bool(document.get("here", True))
         self.asked = False  # to let us in, and has not said no
         self.next = 0  # the number of the element that it is sent next
+        self.told_opening: Opening | None = None  # what of our openings it knows, of a query that recovers
         self.reads: frozenset[str] | None = None  # the columns that it has use for, once it has said so; None: all
         self.is_covered = False  # our last word is
         self.is_volatile = False  # what it is sent is kept in our process, and a commit has to know that
@@ -141,8 +142,10 @@ class StreamReader:
             yield from self._opening_at(log)
 
     def _opening_at(self, log: SentLog) -> Iterator[tuple[Header, Any]]:
-        """What is to be said anew before what comes next."""
-        if (opening := log.opening_at(self.next)) is not None:
+        """What is to be said anew before what comes next: it goes on from where its checkpoint was, which may be behind what we have begun
+        with."""
+        if (opening := log.opening_of(self.next)) is not self.told_opening:
+            self.told_opening = opening
             yield Header(wire.OPEN, self.entry, self.next, record=self.credit.sent), wire.to_json(opening)
 
     def lose_place(self) -> None:

@@ -95,12 +95,12 @@ class SentLog:
 
     @property
     def opening(self) -> Opening:
-        """What holds for the first of them: the last that was said before it, for there may have been several with nothing between them."""
-        return next(opening for at, opening in reversed(self.openings) if at <= self.first)
+        """What holds for the first of them."""
+        return self.opening_of(self.first)
 
-    def opening_at(self, sequence: int) -> Opening | None:
-        """What is to be said anew before that element."""
-        return next((opening for at, opening in self.openings if at == sequence and at > self.first), None)
+    def opening_of(self, sequence: int) -> Opening:
+        """What holds for that element: the last that was said before it, for there may have been several with nothing between them."""
+        return next(opening for at, opening in reversed(self.openings) if at <= sequence)
 
     def cover(self, sequence: int) -> None:
         """A commit covers what is before that number."""

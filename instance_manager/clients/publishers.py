@@ -158,7 +158,7 @@ class Publishers:
         self.dropped.pop(channel, None)
         entry.refused.discard(channel)
         self.file(channel, hosted, entry, known, endpoint, door)
-        if own is None or resumes or channel in self.answered or hosted.instance.state != "running":
+        if own is None or resumes or channel in self.answered or hosted.instance.state not in ("running", "paused"):
             self._answer_opening(channel, known=resumes)
         if own is not None and not resumes:  # a recovery has to know of it, for others would not wait for what it sends once more
             own.pressing = True

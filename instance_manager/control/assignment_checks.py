@@ -58,7 +58,8 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started."""
+    """What an instance manager is to do for an instance. `process` is the one of that id that it is for: pid, and when it was started.
+    `relieves`: what is there of the attempt before works on until this one is built."""
 
     query: str
     subquery: str
@@ -75,6 +76,7 @@ class Assignment:
     move: Moving | None = None
     attempt: int = 0
     restore: Restore | None = None
+    relieves: bool = False
 
     def arrives_at(self, im: str) -> bool:
         """Does a move bring the instance to `im`, from where it runs?"""
@@ -115,10 +117,12 @@ def check_paths(plan: PhysicalPlan, subquery: Subquery, index: int, folders: Seq
 
 
 class Checkpointing(NamedTuple):
-    """Of a query: the checkpoint that is asked for, and the last that is committed."""
+    """Of a query: the checkpoint that is asked for, and the last that is committed. `pauses`: behind the first of these its instances
+    stand still."""
 
     asked: CheckpointNumber
     committed: CheckpointNumber
+    pauses: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +134,14 @@ class _Committed:
 class _Checkpointing:
     asked: tuple[int, int, int]
     committed: _Committed | None = None
+    pauses: bool = False
 
 
 def checkpointing_of(document: Any) -> Checkpointing:
     """Raises ProtocolError."""
     found = read_shape(_Checkpointing, document)
     committed = NO_CHECKPOINT if found.committed is None else CheckpointNumber(*found.committed.number)
-    return Checkpointing(CheckpointNumber(*found.asked), committed)
+    return Checkpointing(CheckpointNumber(*found.asked), committed, found.pauses)
 
 
 def tables_of(document: Any) -> dict[str, TableBarrier]:

@@ -20,14 +20,18 @@ from instance_manager.recovery import scaled
 from instance_manager.recovery.pieces import restore, states_in
 from instance_manager.recovery.upgraded import as_read_by
 
+#: By name and CRC: of a scaled subquery all instances here look at the same ones.
+ReadPieces = dict[tuple[str, int], Sequence[State]]
+
 
 def built(
     preparation: Preparation,
     assignment: Assignment,
     found: PhysicalPlan | ProtocolError | None,
     publishers: Mapping[str, Sequence[str]],
+    pieces: ReadPieces,
 ) -> InstanceHost:
-    """Raises whatever is wrong with its plan, or with the functions of users that it calls."""
+    """`pieces`: what has been read for others. Raises whatever is wrong with its plan, or with the functions of users that it calls."""
     if not isinstance(found, PhysicalPlan):
         raise found or ProtocolError(f"there is no plan of query {assignment.query!r}")
     config, plan = preparation.config, found
@@ -37,19 +41,19 @@ def built(
         plan = plan.with_instance_at(assignment.subquery, assignment.instance, here)
     hosted = preparation.prepare(plan, assignment, inbound_channels(plan, config.id), publishers)
     if assignment.restore is not None and hosted.recovery is not None:
-        _restore(hosted, plan, assignment, assignment.restore)
+        _restore(hosted, plan, assignment, assignment.restore, pieces)
     if hosted.recovery is None:
         prepare(hosted)
     return hosted
 
 
-def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, from_: Restore) -> None:
+def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, from_: Restore, read: ReadPieces) -> None:
     """It gets what it had at the checkpoint, or its part of what there was. Raises ClusterError: that cannot be read."""
     assert hosted.recovery is not None
     archive, subquery, index = hosted.recovery.archive, assignment.subquery, assignment.instance
-    manifest = read_shape(Manifest, json.loads(archive.read(from_.manifest, from_.crc)))
+    manifest = read_shape(Manifest, json.loads(bytes(archive.read(from_.manifest, from_.crc))))
     before = physical.from_json(manifest.plan)
-    pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}") for j in scaled.needed(before, plan, subquery, index)}
+    pieces = {j: _piece(archive, manifest, from_, f"{subquery}/{j}", read) for j in scaled.needed(before, plan, subquery, index)}
     found = {j: as_read_by(before, plan, piece) for j, piece in pieces.items()}
     wanted, number = {str(each["id"]) for each in assignment.subscriptions}, CheckpointNumber(*manifest.number).packed
     if not scaled.is_scaled(before, plan):
@@ -63,11 +67,14 @@ def _restore(hosted: InstanceHost, plan: PhysicalPlan, assignment: Assignment, f
         restore(hosted, [*(state for state in found[index] if state.operator), *own], wanted, number)
 
 
-def _piece(archive: Archive, manifest: Manifest, from_: Restore, place: str) -> list[State]:
+def _piece(archive: Archive, manifest: Manifest, from_: Restore, place: str, read: ReadPieces) -> Sequence[State]:
     pieces = manifest.pieces
     if place not in pieces:
         raise ClusterError(f"manifest {from_.manifest!r} has no piece of {place}; it has {', '.join(sorted(pieces))}")
-    return states_in(archive.read(pieces[place].piece, pieces[place].crc))
+    name, crc = pieces[place].piece, pieces[place].crc
+    if (name, crc) not in read:
+        read[name, crc] = states_in(archive.read(name, crc))
+    return read[name, crc]
 
 
 def inbound_channels(plan: PhysicalPlan, im: str) -> int:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep.elements import TableBarrier
-from cep.plan.checkpoints import CheckpointNumber
-from instance_manager.control.assignment_checks import Moving
+from instance_manager.control.assignment_checks import Checkpointing, Moving
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.checkpoints import PieceStored
 
@@ -16,6 +15,28 @@ from instance_manager.recovery.checkpoints import PieceStored
 @dataclass(frozen=True, slots=True)
 class AddInstance:
     """It is built, and comes home."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectInstance:
+    """It is built, and comes home when all of its attempt are; until then what others send it is kept for it."""
+
+    hosted: InstanceHost
+
+    @property
+    def key(self) -> str:
+        return self.hosted.key
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectNoMore:
+    """It does not come after all."""
 
     hosted: InstanceHost
 
@@ -87,6 +108,14 @@ class AddSubscriptions:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSubscriptions:
+    """These are read no more, and perhaps their clients could not say so here: after a recovery an instance is elsewhere."""
+
+    key: str
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class LoseStreams:
     """Streams of other queries that it reads have not ended and will not go on: stream -> why."""
 
@@ -99,8 +128,7 @@ class HearCheckpoints:
     """What stands in `/checkpoints/<query>` of its query."""
 
     key: str
-    asked: CheckpointNumber
-    committed: CheckpointNumber
+    said: Checkpointing
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +149,8 @@ class Confirm:
 
 InstanceCommand = (
     AddInstance
+    | ExpectInstance
+    | ExpectNoMore
     | RemoveInstance
     | RunInstance
     | DrainInstance
@@ -129,8 +159,12 @@ InstanceCommand = (
     | RerouteBuckets
     | TakeMoveStep
     | AddSubscriptions
+    | DropSubscriptions
     | LoseStreams
     | HearCheckpoints
     | NotePiece
 )
 Command = InstanceCommand | Confirm
+
+GIVEN = AddInstance | ExpectInstance | ExpectNoMore
+"""With an instance that may not be at home."""

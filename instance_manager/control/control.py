@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from cep.compile.user.functions import error_text
-from cep.config import InstanceManagerConfig
+from cep.config import InstanceManagerConfig, query_of_node
 from cep.dataflow.reports import notes_of
 from cep.errors import ProtocolError
 from cep.model.limits import CAUSE_CHARS_MAX
@@ -29,8 +29,21 @@ from cep.world.coordination import Connection, ConnectionLost, Coordination
 from cep.world.mailbox import Mailbox
 from instance_manager.control.asked_nodes import AskedNodes
 from instance_manager.control.assignment_checks import Assignment
-from instance_manager.control.building import built
-from instance_manager.control.commands import AddInstance, Command, Confirm, HearCheckpoints, RemoveInstance
+from instance_manager.control.building import ReadPieces, built
+from instance_manager.control.commands import (
+    AddInstance,
+    Command,
+    Confirm,
+    DrainInstance,
+    ExpectInstance,
+    ExpectNoMore,
+    FailInstance,
+    HearCheckpoints,
+    InstanceCommand,
+    RemoveInstance,
+    RunInstance,
+    StopInstance,
+)
 from instance_manager.control.obligations import Obligations
 from instance_manager.control.own_nodes import OwnNodes, cut, status_of
 from instance_manager.hosting import InstanceHost, Preparation
@@ -115,6 +128,8 @@ class Control:
         self._to_read: set[str] = set()
         self._recovering: set[str] = set()  # the queries here that recover
         self._to_hear: set[str] = set()  # those of which the checkpoints are to be read
+        self._withdrawn: set[str] = set()  # what is to go, when what comes in the place of others is there
+        self._waiting: dict[str, tuple[InstanceHost, list[InstanceCommand]]] = {}  # those, and what they are to be told
         self._failed = False
         self._rekey, self._keys = rekey, KeyNodes(coordination, self._on_keys)
         self._keyring: Keyring | None = None  # that our sockets have
@@ -186,7 +201,9 @@ class Control:
                 self._to_register |= self._connected
                 self._to_read_keys |= self._connected
             case StatusChanged(key, status):
-                self._own.say(key, status)
+                now = self.obligations.obeyed.get(key)
+                if now is not None and (status["epoch"], status.get("attempt", 0)) >= (now.epoch, now.attempt):
+                    self._own.say(key, status)  # else it is of one that is about to go
             case AssignmentChanged(key):
                 self._to_read.add(key)
             case CheckpointsChanged(query):
@@ -215,12 +232,20 @@ class Control:
             self._own.write()
         if self._to_read:
             self._read(self._to_read)
+        self._remove_withdrawn()
         if self._to_hear:
             self._hear(self._to_hear)
         if self._to_confirm:
             self._to_confirm = False
             self._ask(Confirm())
         self._own.register_refused(self.obligations.refused)
+
+    def _remove_withdrawn(self) -> None:
+        """But for what works on until others of its query have come home."""
+        relieved = {query_of_node(key) for key in self._waiting}
+        for key in sorted(key for key in self._withdrawn if query_of_node(key) not in relieved):
+            self._withdrawn.discard(key)
+            self._ask(RemoveInstance(key))
 
     def _take_keys(self, rekey: Callable[[Keyring], None]) -> None:
         """Before anything else: whoever speaks to us has them, or is none of ours."""
@@ -236,8 +261,9 @@ class Control:
         self._watched &= there
         self._to_read = there - self._watched | self._to_read & there
         gone = self.obligations.withdrawn(there)
+        self._withdrawn.update(gone)
         for key in gone:
-            self._ask(RemoveInstance(key))
+            self._expect_no_more(key)
         self._own.forget(gone)
         self._to_look = False
 
@@ -257,11 +283,39 @@ class Control:
         tables = self._asked.tables(wanted) if wanted else {}
         self._watched |= {key for key, document in found.items() if not isinstance(document, ProtocolError)}
         self._to_read = set()
+        pieces = ReadPieces()
         for key, now in fresh.items():
-            self._deploy(key, now, plans.get(now.query), publishers)
+            self._expect_no_more(key)
+            hosted = self._made(key, now, plans.get(now.query), publishers, pieces)
+            if hosted is not None and now.relieves:
+                self._expect(hosted)
+            elif hosted is not None:
+                self._bring_home(hosted)
         for key, now in changed.items():
             for command in self.obligations.obey(key, now, tables.get(now.query, {})):
-                self._ask(command)
+                self._tell(command)
+
+    def _expect(self, hosted: InstanceHost) -> None:
+        """It comes home when all of its attempt are there, and what is to be told to it waits; meanwhile the one before it works on."""
+        self._waiting[hosted.key] = hosted, []
+        self._ask(ExpectInstance(hosted))
+        self.mailbox.put(StatusChanged(hosted.key, status_of(hosted)))
+
+    def _expect_no_more(self, key: str) -> None:
+        if key in self._waiting:
+            self._ask(ExpectNoMore(self._waiting.pop(key)[0]))
+
+    def _tell(self, command: InstanceCommand) -> None:
+        if command.key not in self._waiting:
+            self._ask(command)
+            return
+        hosted, commands = self._waiting[command.key]
+        commands.append(command)
+        if isinstance(command, RunInstance | DrainInstance | StopInstance | FailInstance):
+            del self._waiting[command.key]
+            self._bring_home(hosted)
+            for each in commands:
+                self._ask(each)
 
     def _hear(self, queries: set[str]) -> None:
         """What is asked and committed of checkpoints, to all instances of these queries here."""
@@ -273,25 +327,40 @@ class Control:
             if isinstance(said, ProtocolError):
                 self.obligations.refuse(key, said)
             elif said is not None:
-                self._ask(HearCheckpoints(key, said.asked, said.committed))
+                self._tell(HearCheckpoints(key, said))
 
-    def _deploy(self, key: str, now: Assignment, plan: PhysicalPlan | ProtocolError | None, publishers: Mapping[str, list[str]]) -> None:
-        if key in self.obligations.obeyed:
-            self._ask(RemoveInstance(key))
+    def _made(
+        self,
+        key: str,
+        now: Assignment,
+        plan: PhysicalPlan | ProtocolError | None,
+        publishers: Mapping[str, list[str]],
+        pieces: ReadPieces,
+    ) -> InstanceHost | None:
+        """None: it cannot be."""
+        if key in self.obligations.obeyed and not now.relieves:
+            self._withdrawn.discard(key)
+            self._ask(RemoveInstance(key))  # its memory is wanted
         self._slot.enter(label_of(now.query, now.subquery, now.instance, ()))
         try:
-            hosted = built(self._preparation, now, plan, publishers)
+            hosted = built(self._preparation, now, plan, publishers, pieces)
         except Exception as error:  # what cannot be built is that query's failure
             LOG.exception("%s cannot be built", key, extra=about(now.query, f"{now.subquery}/{now.instance}"))
             status = {"epoch": now.epoch, "state": "failed", "cause": cut(self._here(error_text(error, CAUSE_CHARS_MAX))), "rows": {}}
             status |= {"step": now.move.step if now.move is not None else 0, "attempt": now.attempt}
             self.mailbox.put(StatusChanged(key, status))
-            return
+            self._withdrawn.add(key)
+            return None
         finally:
             self._slot.leave()
+        return hosted
+
+    def _bring_home(self, hosted: InstanceHost) -> None:
+        """In the place of what is there under its name."""
+        self._withdrawn.discard(hosted.key)
         for note in notes_of(hosted.instance):
             LOG.warning("%s: %s", hosted.instance.name, note, extra=hosted.about())
         if hosted.recovery is not None:
-            self._recovering.add(now.query)
-            self._to_hear.add(now.query)
+            self._recovering.add(hosted.instance.query)
+            self._to_hear.add(hosted.instance.query)
         self._ask(AddInstance(hosted))

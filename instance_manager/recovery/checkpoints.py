@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cep.dataflow.outputs.sink import CommittedSink
-from cep.elements import CheckpointBarrier, Fail, Stop
+from cep.elements import CheckpointBarrier, Fail, State, Stop
 from cep.errors import ClusterError
 from cep.plan.checkpoints import CheckpointNumber, piece_name
 from cep.world.archive import Archive
 from cep.world.clock import Clock
 from instance_manager.clients.publishers import Publishers
+from instance_manager.control.assignment_checks import Checkpointing
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel
-from instance_manager.recovery.pieces import kept_of, piece_of, sinks_of
+from instance_manager.recovery.pieces import TakenPart, bytes_of, kept_of, sinks_of, states_made, taken_of
 
 #: So much may wait for a commit at a subscription before it asks for one, whatever the interval.
 EARLY_BYTES = 8 << 20
@@ -66,17 +67,19 @@ class Checkpoints:
     def remove(self, hosted: InstanceHost) -> None:
         hosted.movement.checkpoint.on_taken = None
 
-    def hear(self, hosted: InstanceHost, asked: CheckpointNumber, committed: CheckpointNumber) -> None:
+    def hear(self, hosted: InstanceHost, said: Checkpointing) -> None:
         """What stands in `/checkpoints/<query>`; of another attempt than the instance's it says nothing to it."""
-        own = hosted.recovery
+        own, asked = hosted.recovery, said.asked.packed
         if own is None:
             return
-        if asked.attempt == own.attempt and asked.packed > own.asked:
-            own.asked = asked.packed
-            if hosted.instance.sources and not hosted.instance.done:
-                hosted.movement.begin(CheckpointBarrier(asked.packed))
-        if committed.attempt == own.attempt:
-            self._cover(hosted, committed.packed)
+        if said.asked.attempt == own.attempt:
+            hosted.movement.checkpoint.go_on(asked - 1 if said.pauses else asked)
+            if asked > own.asked:
+                own.asked = asked
+                if hosted.instance.sources and not hosted.instance.done:
+                    hosted.movement.begin(CheckpointBarrier(asked, said.pauses))
+        if said.committed.attempt == own.attempt:
+            self._cover(hosted, said.committed.packed)
 
     def _cover(self, hosted: InstanceHost, number: int) -> None:
         for sink in sinks_of(hosted):
@@ -90,7 +93,9 @@ class Checkpoints:
             own.taken = {each: taken for each, taken in own.taken.items() if each > number}
 
     def give_up(self, hosted: InstanceHost, element: Stop | Fail) -> None:
-        """Its query is stopped or has failed for good: an end that no commit covers is none."""
+        """Its query is stopped or has failed for good: an end that no commit covers is none, and what is told of it waits for no client."""
+        if hosted.recovery is not None:
+            hosted.recovery.given_up = True
         for each in kept_of(hosted):
             each.end(element)
         for sink in sinks_of(hosted):
@@ -108,7 +113,7 @@ class Checkpoints:
                 each.send(CheckpointBarrier(own.asked), 0, 0, 0)
         ended = hosted.instance.state == "ended"
         waiting = _waiting(hosted)
-        own.covered = not ended or all(each.is_delivered for each in waiting)
+        own.covered = not ended or own.given_up or all(each.is_delivered for each in waiting)
         own.wants = own.pressing or any(map(_presses, kept_of(hosted)))
         own.wants |= (ended and any(each.is_new for each in waiting)) or _received(hosted) - own.received > EARLY_RECEIVED_BYTES
 
@@ -121,15 +126,23 @@ class Checkpoints:
         own.taken[packed] = self.publishers.taken(hosted)
         for sink in sinks_of(hosted):
             sink.stage_for(packed)
-        data, number = piece_of(hosted), CheckpointNumber.unpacked(packed)
+        taken, number = list(taken_of(hosted)), CheckpointNumber.unpacked(packed)
         took_us = (self.clock.steady_ns() - began) // 1000
         name = piece_name(number, hosted.instance.subquery, hosted.instance.index, self.process)
-        self.background(partial(self._write, own.archive, hosted.key, number, name, data, took_us))
+        self.background(partial(self._write, own.archive, hosted.key, number, name, taken, took_us))
 
-    def _write(self, archive: Archive, key: str, number: CheckpointNumber, name: str, data: bytes, took_us: int) -> None:
-        document: dict[str, Any] = {"number": list(number), "piece": name, "bytes": len(data), "took_us": took_us, "crc": 0, "error": ""}
+    def _write(
+        self,
+        archive: Archive,
+        key: str,
+        number: CheckpointNumber,
+        name: str,
+        taken: Sequence[TakenPart | State],
+        took_us: int,
+    ) -> None:
+        document: dict[str, Any] = {"number": list(number), "piece": name, "took_us": took_us, "crc": 0, "bytes": 0, "error": ""}
         try:
-            document["crc"] = archive.write(name, data)
+            document |= archive.write(name, bytes_of(states_made(taken)))._asdict()
         except ClusterError as error:
             document["error"] = str(error)
         self.stored(PieceStored(key, number.attempt, document))

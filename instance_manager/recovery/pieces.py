@@ -1,24 +1,28 @@
-"""The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as bytes.
+"""The piece of a checkpoint that an instance adds: everything that the next one in its place needs to go on, as states and as bytes.
 
-A piece is a magic word, and states (`cep.elements.State`), each behind its length. Those without an operator are documents: its figures,
-its subscriptions with what they keep, the files that its sinks have staged.
+Parts of the state of operators, and documents (its figures, its subscriptions with what they keep, the files that its sinks have staged),
+are taken while the instance stands still. They are made States (`cep.elements.State`; of documents without an operator) and bytes of, and
+written, beside it, one after the other: nothing that they refer to is written any more (`StatefulOperator`, rule 1).
+
+As bytes a piece is a magic word, and the states, each an IPC stream behind its length. All begin at multiples of ALIGNED, so they are read
+where they lie.
 """
 
 from __future__ import annotations
 
+import io
 import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from cep.dataflow.build import STATE_FORMAT
-from cep.dataflow.movement.bucket_move import merged_pieces
 from cep.dataflow.movement.figures import Figures, figures_of, take_figures
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import everything
-from cep.dataflow.operators.operator import AggregateOperator
+from cep.dataflow.operators.operator import AggregateOperator, Part
 from cep.dataflow.outputs.sink import CommittedSink
 from cep.dataflow.sources.published import PublishedSource
 from cep.elements import State
@@ -28,25 +32,59 @@ from cep.transport.wire import TIME, Format, Header
 from instance_manager.clients.subscriptions import Terms
 from instance_manager.hosting import InstanceHost
 from instance_manager.recovery.kept import KeptChannel, Restored
-from instance_manager.recovery.scaled import Shared
+from instance_manager.recovery.scaled import Shared, parts_in
 
-_MAGIC = b"CEPPIECE"
+ALIGNED = 64
+_MAGIC = b"CEPPIECE".ljust(ALIGNED)
 _LENGTH = struct.Struct("<Q")
 
 
-def piece_of(hosted: InstanceHost) -> bytes:
+class _Parts(io.RawIOBase):
+    """What is written to it, as it is: the columns of a batch are not copied."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes | memoryview] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, part: Any) -> int:
+        self.written.append(memoryview(part))
+        return len(part)
+
+
+class TakenPart(NamedTuple):
+    """Of the state of `operator`."""
+
+    operator: str
+    part: Part
+
+    @property
+    def state(self) -> State:
+        return State(self.operator, self.part.name, self.part.port, self.part.batch)
+
+
+def states_made(taken: Iterable[TakenPart | State]) -> Iterator[State]:
+    return (each if isinstance(each, State) else each.state for each in taken)
+
+
+def bytes_of(states: Iterable[State]) -> Iterator[bytes | memoryview]:
+    """The piece, in parts one behind the other."""
+    yield _MAGIC
+    for state in states:
+        parts = _Parts()
+        wire.write_state(state, pa.PythonFile(parts, "w"))
+        size = sum(map(len, parts.written))
+        yield _LENGTH.pack(size).ljust(ALIGNED)
+        yield from parts.written
+        yield bytes(-size % ALIGNED)
+
+
+def taken_of(hosted: InstanceHost) -> Iterator[TakenPart | State]:
     """As it stands now."""
-    parts = [_MAGIC]
-    for state in _states(hosted):
-        body = bytes(wire.body_of(state, STATE_FORMAT) or b"")
-        parts += _LENGTH.pack(len(body)), body
-    return b"".join(parts)
-
-
-def _states(hosted: InstanceHost) -> Iterator[State]:
     for node in hosted.instance.nodes:
         for part in node.stateful.snapshot() if node.stateful is not None else ():
-            yield State(node.operator.name, part.name, part.port, part.batch)
+            yield TakenPart(node.operator.name, part)
     yield move_document(FIGURES, figures_of(hosted.instance, hosted.movement.buckets).to_json())
     yield move_document("over", hosted.instance.state == "ended")
     yield move_document("sinks", [sink.kept() for sink in sinks_of(hosted)])
@@ -86,18 +124,18 @@ def kept_of(hosted: InstanceHost) -> list[KeptChannel]:
 # --- restoring -----------------------------------------------------------------------------------------------------------
 
 
-def states_in(piece: bytes) -> list[State]:
-    """Raises ClusterError: it is no piece."""
-    if not piece.startswith(_MAGIC):
-        raise ClusterError(f"a piece of a checkpoint: expected {_MAGIC!r} at its beginning, got {piece[: len(_MAGIC)]!r}")
+def states_in(piece: memoryview) -> list[State]:
+    """They look at its bytes. Raises ClusterError: it is no piece."""
+    if (begin := bytes(piece[:ALIGNED])) != _MAGIC:
+        raise ClusterError(f"a piece of a checkpoint: expected {_MAGIC!r} at its beginning, got {begin!r}")
     found, at = list[State](), len(_MAGIC)
     while at < len(piece):
         (size,) = _LENGTH.unpack_from(piece, at)
-        at += _LENGTH.size
+        at += ALIGNED
         state = wire.element_of(Header(wire.STATE, 0), piece[at : at + size], STATE_FORMAT)
         assert isinstance(state, State)
         found.append(state)
-        at += size
+        at += size + -size % ALIGNED
     return found
 
 
@@ -119,7 +157,7 @@ def restore(
         if node.stateful is None:
             continue
         name = node.operator.name
-        if parts := merged_pieces(states, name) if shared is None else shared.parts(name):
+        if parts := parts_in(states, name) if shared is None else shared.parts(name):
             node.stateful.restore(parts, everything if shared is None else shared.keep(name))
     documents = {state.part: value_of(state) for state in states if not state.operator and state.part in (FIGURES, "over", "sinks")}
     figures = Figures.from_json(documents[FIGURES])

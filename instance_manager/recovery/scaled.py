@@ -14,7 +14,6 @@ from functools import cached_property
 
 from cep.dataflow.layout import Layout
 from cep.dataflow.meter import Account
-from cep.dataflow.movement.bucket_move import merged_pieces
 from cep.dataflow.movement.figures import Figures, LatencyFigures, LetterFigures, NodeFigures, OutputFigures, Promise
 from cep.dataflow.movement.instance_move import FIGURES, move_document, value_of
 from cep.dataflow.movement.owners import keep_of
@@ -42,10 +41,15 @@ class Shared:
         """Partial results, which are only on their way, go to one instance."""
         size = self.plan.subquery(self.subquery).parallelism
         mine = [piece for j, piece in self.pieces.items() if operator in self.layout.operators or j % size == self.index]
-        return [part for piece in mine for part in merged_pieces(piece, operator)]
+        return [part for piece in mine for part in parts_in(piece, operator)]
 
     def keep(self, operator: str) -> Keep:
         return keep_of(self.layout, self.plan.subquery(self.subquery), operator, self.index)
+
+
+def parts_in(piece: Piece, operator: str) -> list[Part]:
+    """The parts of the state of `operator`, as they were taken."""
+    return [Part(state.part, state.port, state.rows) for state in piece if state.operator == operator]
 
 
 def is_scaled(before: PhysicalPlan, after: PhysicalPlan) -> bool:

@@ -184,10 +184,11 @@ class UpgradeReport(Model):
     text: str = Field(description="The same for a person, a line for each.")
     state: str = Field(description="Of the query, afterwards.")
     cause: dict[str, Any] | None = None
+    moved: Moved | None
 
 
 class Moved(Model):
-    """The last move of an instance."""
+    """The last move of an instance, or change of the query."""
 
     number: int = Field(description="Of the moves of this query, those that did not come about too.")
     under_way: str = Field(description="What moves now, from where and to where; empty: nothing.")

@@ -172,10 +172,7 @@ async def move(name: str, wanted: models.MoveRequest, api: InjectedApi, wait: Wa
     await api.do(MoveInstance(name, wanted.subquery, wanted.instance, wanted.im))
     number = await api.ask(lambda state: state.query(name).moves)
     if wait:
-        await api.wait(lambda state: _is_through(state, name, number), timeout)
-        refused = await api.ask(lambda state: state.query(name).refused)
-        if refused:
-            raise Conflict(refused)
+        await _through(api, name, number, timeout)
     return await _detail(api, name)
 
 
@@ -188,7 +185,7 @@ async def scale(name: str, wanted: models.ScaleRequest, api: InjectedApi, wait: 
     await api.do(ScaleSubquery(name, wanted.subquery, wanted.instances))
     number = await api.ask(lambda state: state.query(name).moves)
     if wait:
-        await api.wait(lambda state: _is_through(state, name, number), timeout)
+        await _through(api, name, number, timeout)
     return await _detail(api, name)
 
 
@@ -231,9 +228,9 @@ async def upgraded(name: str, query: CepQuery, api: Api, dry_run: bool, timeout:
         raise QueryError(f"query {name!r} cannot be upgraded: {'; '.join(map(str, found.refused))}")
     number = await api.ask(lambda state: state.query(name).moves)
     if timeout is not None and not dry_run:
-        await api.wait(lambda state: _is_through(state, name, number), timeout)
+        await _through(api, name, number, timeout)
     detail = await _detail(api, name)
-    return views.upgrade(found) | {"name": name, "state": detail["state"], "cause": detail["cause"]}
+    return views.upgrade(found) | {each: detail[each] for each in ("name", "state", "cause", "moved")}
 
 
 async def _query(request: Request, api: Api, name: str | None) -> CepQuery:
@@ -270,12 +267,20 @@ def _has_moved(state: ClusterState, name: str, head: str) -> bool | None:
     return True if record is None or is_over(record.state) or not state.is_moving(record, head) else None
 
 
+async def _through(api: Api, name: str, number: int, timeout: float) -> None:
+    """Returns when that move or change is over. Raises Conflict: it did not come about."""
+    await api.wait(lambda state: _is_through(state, name, number), timeout)
+    refused = await api.ask(lambda state: state.query(name).refused)
+    if refused:
+        raise Conflict(refused)
+
+
 def _is_through(state: ClusterState, name: str, number: int) -> bool | None:
     """Is that move over, however?"""
     record = state.queries.get(name)
     if record is None or is_over(record.state):
         return True
-    there = record.move is None or record.move.number > number
+    there = record.change is None and (record.move is None or record.move.number > number)
     return True if there and record.state != "recovering" else None
 
 

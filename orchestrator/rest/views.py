@@ -31,7 +31,7 @@ from orchestrator.state.tables import planned_table
 _PRODUCING = frozenset(("ready", "running", "draining", "recovering"))
 _OBSERVED = ("rows_in", "rows_out", "bypassed")
 _NOT_READING = frozenset(("ended", "stopped", "failed"))
-_AT_HOME = frozenset(("ready", "running", "ended"))
+_AT_HOME = frozenset(("ready", "running", "paused", "ended"))
 
 
 def summaries(state: ClusterState) -> list[dict[str, Any]]:
@@ -112,7 +112,8 @@ def _moved(record: QueryRecord) -> dict[str, Any] | None:
     """The last move of an instance."""
     if not record.moves:
         return None
-    under_way = record.reason if record.state == "recovering" else "" if record.move is None else record.move.described
+    pending = record.move or record.change
+    under_way = record.reason if record.state == "recovering" else "" if pending is None else pending.described
     return {"number": record.moves, "under_way": under_way, "refused": record.refused}
 
 

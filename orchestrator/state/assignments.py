@@ -44,6 +44,7 @@ def _assignment(model: ClusterModel, record: QueryRecord, instance: Instance) ->
     if record.attempt:
         restore = record.restore
         own |= {"attempt": record.attempt, "restore": restore and {"manifest": restore.manifest, "crc": restore.crc}}
+        own["relieves"] = record.relieves
     if record.move is not None:
         own["move"] = moves.asked(model, record, record.move)
     return own | {

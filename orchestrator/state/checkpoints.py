@@ -7,6 +7,8 @@ Rules:
    of the instance that stands still longest. An instance that has no time to wait for that says so.
 3. A new leader knows only what is written. What another one had asked for comes to nothing: its own numbers are greater.
 4. The manifest is written before the node that names it, which is the commit.
+5. A query that is to become another (`QueryRecord.change`) does so behind a commit that was asked for then, at once: so little or nothing
+   is made again. Where that is to be nothing, its instances stand still behind the Barrier, until it has become the other one or will not.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ SHARE = 0.03
 STEADY_S = 10.0  # after which a failure has nothing to do with the last one
 LOOK_S = 0.1  # so long it is left alone while not all instances run
 _TAKING = frozenset(("running", "draining"))
+_THERE = frozenset(("running", "paused", "ended"))
 
 
 @dataclass(slots=True)
@@ -71,27 +74,39 @@ class Checkpoints:
         if self._is_under_way(record, known, course):
             pieces = [status.stored for status in statuses if status is not None and status.stored is not None]
             record = self._look(record, known, course, [each for each in pieces if each.number == known.asked], now)
-        if not self._is_under_way(record, self.model.checkpoints[record.name], course) and self._is_due(course, statuses, now):
+        if self.may_change(record):
+            course.due = now.steady  # when the manifest is there
+        elif not self._is_under_way(record, self.model.checkpoints[record.name], course) and self._is_due(record, course, statuses, now):
             self._ask(record, course, now)
+        known = self.model.checkpoints[record.name]
+        if known.pauses and record.change is None:  # it will not become another one, so its instances go on
+            self.model.checkpoints[record.name] = replace(known, pauses=False)
         return record
+
+    def may_change(self, record: QueryRecord) -> bool:
+        """Has what it waits for been committed before it becomes another query, or has other instances?"""
+        change, known = record.change, self.model.checkpoints.get(record.name)
+        if change is None or known is None or known.committed is None or record.state != "running":
+            return False
+        return known.committed.number > change.behind and (known.is_committed or not change.pauses)
 
     def _is_under_way(self, record: QueryRecord, known: QueryCheckpoints, course: _Course) -> bool:
         asked = CheckpointNumber(*known.asked)
-        done = known.committed is not None and known.committed.number == known.asked
-        return (asked.attempt, asked.term) == (record.attempt, self.term) and asked != course.failed and not done
+        return (asked.attempt, asked.term) == (record.attempt, self.term) and asked != course.failed and not known.is_committed
 
-    def _is_due(self, course: _Course, statuses: Sequence[Status | None], now: Now) -> bool:
-        if any(status is None or status.state not in ("running", "ended") for status in statuses):
+    def _is_due(self, record: QueryRecord, course: _Course, statuses: Sequence[Status | None], now: Now) -> bool:
+        if any(status is None or status.state not in _THERE for status in statuses):
             course.due = max(course.due, now.steady + LOOK_S)
             return False  # it would wait for one that does not run yet
         wanted = any(status is not None and status.wants for status in statuses) and not course.error
-        return wanted or now.steady >= course.due
+        return wanted or record.change is not None or now.steady >= course.due
 
     def _ask(self, record: QueryRecord, course: _Course, now: Now) -> None:
         self._serial += 1
         known = self.model.checkpoints[record.name]
         number = CheckpointNumber(record.attempt, self.term, self._serial)
-        self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed)
+        pauses = record.change is not None and record.change.pauses
+        self.model.checkpoints[record.name] = QueryCheckpoints(number, known.committed, pauses)
         course.due, course.error = now.steady + self._interval_s(record.name), ""
 
     def _look(self, record: QueryRecord, known: QueryCheckpoints, course: _Course, pieces: Sequence[StoredPiece], now: Now) -> QueryRecord:
@@ -99,7 +114,8 @@ class Checkpoints:
         broken = next((each.error for each in pieces if each.error), "")
         if broken:
             course.failed, course.error = CheckpointNumber(*known.asked), broken
-        elif len(pieces) == len(self.model.plans[record.name].instances):
+            return unchanged(record, broken)
+        if len(pieces) == len(self.model.plans[record.name].instances):
             self._commit(record, known, course, pieces, now)
             course.took_us = max(each.took_us for each in pieces)
             course.due = max(course.due, now.steady + self._interval_s(record.name) / 2)
@@ -116,7 +132,7 @@ class Checkpoints:
         size = sum(each.bytes for each in pieces)
         committed = CommittedCheckpoint(number, manifest_name(number), zlib.crc32(text.encode()), size, round(now.wall, 3))
         course.before = known
-        self.model.checkpoints[record.name] = QueryCheckpoints(number, committed)
+        self.model.checkpoints[record.name] = replace(known, committed=committed)
         self.desired.do(WriteManifest(record.name, folder_of(record.name, record.epoch), committed.manifest, text))
 
     def _forgiven(self, record: QueryRecord, now: Now) -> QueryRecord:
@@ -132,6 +148,7 @@ class Checkpoints:
             return []
         course.failed, course.error = CheckpointNumber(*self.model.checkpoints[name].asked), why
         self.model.checkpoints[name] = course.before
+        self.model.queries[name] = unchanged(self.model.queries[name], why)
         return [name]
 
     def due(self, now: Now) -> list[str]:
@@ -165,3 +182,8 @@ class Checkpoints:
         shown |= {"took_us": 0 if course is None else course.took_us, "error": "" if course is None else course.error}
         last = None if committed is None else {"number": list(committed.number), "bytes": committed.bytes, "at": committed.at}
         return shown | {"last": last}
+
+
+def unchanged(record: QueryRecord, why: str) -> QueryRecord:
+    """It stays as it is, if it was to become another."""
+    return record if record.change is None else replace(record, change=None, refused=f"it stays as it is: {why}")

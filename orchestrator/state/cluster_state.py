@@ -159,9 +159,9 @@ class ClusterState(ClusterModel):
             case MoveInstance(name, subquery, index, im):
                 return self._deployments.relocate(name, subquery, index, im, now)
             case ScaleSubquery(name, subquery, instances):
-                return self._deployments.scale(name, subquery, instances, now)
+                return self._deployments.scale(name, subquery, instances)
             case UpgradeQuery(plan):
-                return self._deployments.upgrade(plan, now)
+                return self._deployments.upgrade(plan)
             case DeclareStream(stream):
                 self._catalog.declare(stream)
             case DiscardNode(path):

@@ -11,17 +11,18 @@ from dataclasses import replace
 from functools import partial
 
 from cep.config import node
-from cep.errors import Conflict
+from cep.errors import CepError, Conflict
 from cep.model import query as queries
 from cep.plan import physical
-from cep.plan.checkpoints import recovers
+from cep.plan.checkpoints import recovers, tells_at_once
 from cep.plan.physical import PhysicalPlan
 from cep.plan.scaling import scaled
-from orchestrator.records import KEEP_S, BucketTable, Now, QueryRecord, death_key
+from cep.plan.upgrading import upgraded
+from orchestrator.records import KEEP_S, BucketTable, Now, PendingChange, QueryRecord, death_key
 from orchestrator.state import assignments, evacuations, moves, query_status, recovery
 from orchestrator.state.blame import blamed, fingerprint
 from orchestrator.state.catalog import Catalog
-from orchestrator.state.checkpoints import Checkpoints
+from orchestrator.state.checkpoints import Checkpoints, unchanged
 from orchestrator.state.cluster_model import ClusterModel
 from orchestrator.state.desired_nodes import DesiredNodes
 from orchestrator.state.life_cycle import DESIRED, LIFE_CYCLE, STARTABLE, STOPPING, is_over, step
@@ -148,33 +149,58 @@ class Deployments:
             self.model.queries[name] = moves.begun(self.model, record, subquery, index, im)
         return [name]
 
-    def scale(self, name: str, subquery: str, instances: int, now: Now) -> list[str]:
-        """Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
+    def scale(self, name: str, subquery: str, instances: int) -> list[str]:
+        """As soon as a checkpoint is committed. Raises NotFound, QueryError: it cannot have so many, or Conflict: not now."""
         record = self.model.query(name)
-        plan = scaled(self.model.plans[name], subquery, instances)
+        scaled(self.model.plans[name], subquery, instances)
         self._check_free(record, "scaled")
         if instances == self.model.plans[name].subquery(subquery).parallelism:
             raise Conflict(f"{subquery} of query {name!r} has {instances} instances already")
-        self._enter(replace(record, moves=record.moves + 1, refused=""), "recovering", now, plan=plan)
+        self._await_commit(record, PendingChange(self.model.checkpoints[name].asked, subquery, instances))
         return [name]
 
-    def upgrade(self, plan: PhysicalPlan, now: Now) -> list[str]:
-        """`plan`: what `cep.plan.upgrading` makes of its own. Raises NotFound, or Conflict: not now."""
+    def upgrade(self, plan: PhysicalPlan) -> list[str]:
+        """As soon as a checkpoint is committed; `plan` is what `cep.plan.upgrading` makes of its own. Raises NotFound, or Conflict: not
+        now."""
         name, document = plan.query.name, queries.to_json(plan.query)
         record = self.model.query(name)
         self._check_free(record, "upgraded")
         if document == record.document:
             raise Conflict(f"query {name!r} is that query already")
-        if name in self.model.blames:  # for what another query did
-            self._forgive(name)
-        going_on = replace(record, document=document, moves=record.moves + 1, refused="", strikes=0, suspect=())
-        self._enter(going_on, "recovering", now, plan=plan)
+        behind, pauses = self.model.checkpoints[name].asked, tells_at_once(self.model.plans[name])
+        self._await_commit(record, PendingChange(behind, document=document, pauses=pauses))
         return [name]
+
+    def _await_commit(self, record: QueryRecord, change: PendingChange) -> None:
+        self.model.queries[record.name] = replace(record, change=change, moves=record.moves + 1, refused="")
+
+    def _become(self, record: QueryRecord, now: Now) -> None:
+        """What it was to become, if it can now; what it is may be another than when that was asked for."""
+        assert record.change is not None
+        try:
+            going_on, plan = self._changed(record, record.change)
+        except CepError as error:
+            self.model.queries[record.name] = unchanged(record, str(error))
+        else:
+            self._enter(replace(going_on, change=None), "recovering", now, plan=plan)
+
+    def _changed(self, record: QueryRecord, change: PendingChange) -> tuple[QueryRecord, PhysicalPlan]:
+        there = self.model.plans[record.name]
+        if change.document is None:
+            return record, scaled(there, change.subquery, change.instances)
+        found = upgraded(there, queries.from_json(change.document))
+        if found.plan is None:
+            raise Conflict("; ".join(map(str, found.refused)))
+        if record.name in self.model.blames:  # for what another query did
+            self._forgive(record.name)
+        return replace(record, document=queries.to_json(found.plan.query), strikes=0, suspect=()), found.plan
 
     def _check_free(self, record: QueryRecord, what: str) -> None:
         """Raises Conflict: it cannot begin another attempt just now."""
         if record.state != "running":
             raise Conflict(f"query {record.name!r} is {record.state}: it is {what} only while it is running")
+        if record.change is not None:
+            raise Conflict(f"query {record.name!r} cannot be {what} now: it is being changed; wait until it is")
         if not recovery.refuges(self.model):
             raise Conflict(f"query {record.name!r} cannot be {what} now: no instance manager is there; one may come")
 
@@ -227,6 +253,8 @@ class Deployments:
 
     def _advance(self, name: str, now: Now) -> None:
         self.model.note_change(name)
+        if self.checkpoints.may_change(self.model.queries[name]):
+            self._become(self.model.queries[name], now)
         while (record := self.model.queries[name]) and (target := step(record.state, query_status.signals_of(self.model, record, now))):
             self._enter(record, target, now)
         record = self._move_on(record)
@@ -258,6 +286,8 @@ class Deployments:
             going_on, placed = recovery.next_attempt(self.model, record, now, places, plan)
             self.model.is_placed_anew(placed, physical.to_json(placed))
             record = going_on
+        if is_over(state) or state in STOPPING:
+            record = unchanged(record, f"it is {state}")
         desired = "run" if state == "ready" and record.start else DESIRED.get(state)
         entered = record.entered(state, now, desired)
         if state == "failed":

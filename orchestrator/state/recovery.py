@@ -107,6 +107,7 @@ def next_attempt(
         strikes=strikes(model, record),
         suspect=(*record.suspect, *(death_key(im, record.hosts[im]) for im in certainly_lost(model, record, now)))[-SUSPECT_MAX:],
         reason=why(model, record, now) or moving or _how_changed(before, plan),
+        relieves=not _what_broke(model, record, now) and all(each.files is None for each in plan.query.outputs),
         hosts={instance.im: living[instance.im].process for instance in plan.instances},
     )
     return going_on, plan

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,12 +17,6 @@ from driver.cli import app
 from tests.cluster.test_moves import Flow, Reading, chained, check, rows_of, started, table_of
 from tests.support.paths import ROOT
 from tests.support.waiting import HANG_S, until
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3, session_timeout_s=3.0) as begun:
-        yield begun
 
 
 def place(running: Running, subquery: str, instance: int = 0) -> str:

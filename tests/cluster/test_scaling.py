@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,12 +12,6 @@ from tests.cluster.test_recovery import kill
 from tests.support.waiting import until
 
 BATCHES, ROWS = 60, 500
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(instances=3) as started:
-        yield started
 
 
 def query(name: str) -> Query:
@@ -91,7 +84,7 @@ def test_it_is_scaled_while_rows_come_and_an_instance_manager_dies(cluster: Loca
 HEAVY = 1_000  # what a row weighs behind the upgrade
 
 
-def weighed(name: str, weight: int, **functions: Any) -> Query:
+def weighed(name: str, weight: int, recover: str = "on-commit", **functions: Any) -> Query:
     """SQ1 gives each row a weight, SQ2 adds it up by two columns, SQ3 by one. `functions`: besides."""
     read = stream(f"{name}.in", t="timestamp[ms]", key=int, part=int, event_time="t", disorder="1s")
     made = Query(name).source(read).map("heavy", key=col("key"), part=col("part"), weight=col("key") * 0 + weight)
@@ -99,7 +92,7 @@ def weighed(name: str, weight: int, **functions: Any) -> Query:
     made = made.aggregate("first", TIME("1s"), by=["key", "part"], n=sum_("weight"), **functions)
     made = made.aggregate("second", TIME("2s"), by="key", start=window_start(), total=sum_("n"))
     sizes = {"SQ1": 1, "SQ2": 1 if weight == 1 else 3, "SQ3": 1}
-    return made.output(f"{name}.out").options(recover="on-commit", parallelism=sizes, pre_aggregation="off", checkpoint="100ms")
+    return made.output(f"{name}.out").options(recover=recover, parallelism=sizes, pre_aggregation="off", checkpoint="100ms")
 
 
 def upgraded(running: Running, query: Query) -> bool:
@@ -134,18 +127,19 @@ def weights(changed_at: int) -> Counter[tuple[int, int]]:
     return found
 
 
-def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCluster) -> None:
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_it_goes_on_as_another_query_with_the_state_that_it_had(cluster: LocalCluster, recover: str) -> None:
     """Rows before some row of the stream have the old weight, and those behind it the new one: each counts once, in windows too that
-    were open then, though instance managers die right before and behind."""
-    before = weighed("weighed", 1, rows=count(), most=max_("weight"))
-    running = cluster.deploy(before, start=False)
-    found = running.subscribe("weighed.out")
+    were open then, though instance managers die right before and behind; and nothing that was told at once is taken back."""
+    name = f"weighed-{recover}"
+    running = cluster.deploy(weighed(name, 1, recover, rows=count(), most=max_("weight")), start=False)
+    found = running.subscribe(f"{name}.out")
     running.start()
-    with cluster.publisher("weighed.in") as out:
+    with cluster.publisher(f"{name}.in") as out:
         send(out, range(20))
         await_commit(running)
         kill(cluster, running.status()["placed"][1]["im"])
-        until(lambda: upgraded(running, weighed("weighed", HEAVY)))
+        until(lambda: upgraded(running, weighed(name, HEAVY, recover)))
         send(out, range(20, 40))
         kill(cluster, running.status()["placed"][2]["im"])
         send(out, range(40, BATCHES))

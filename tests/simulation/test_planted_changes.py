@@ -28,7 +28,7 @@ class TestPlanted:
     @pytest.mark.long  # its run ends by its patience
     def test_state_of_its_own_piece_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def parts(self: scaled.Shared, operator: str) -> Any:
-            return [part for part in scaled.merged_pieces(self.pieces.get(self.index, ()), operator)]
+            return [part for part in scaled.parts_in(self.pieces.get(self.index, ()), operator)]
 
         monkeypatch.setattr(scaled.Shared, "parts", parts)
         assert changed_wrong(4157)

@@ -27,7 +27,7 @@ class TestPlanted:
     """Bugs of a line each."""
 
     def test_state_that_is_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pieces, "merged_pieces", lambda states, operator: [])
+        monkeypatch.setattr(pieces, "parts_in", lambda states, operator: [])
         assert first_wrong(191)
 
     def test_figures_that_are_not_restored(self, monkeypatch: pytest.MonkeyPatch) -> None:

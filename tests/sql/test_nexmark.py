@@ -16,8 +16,13 @@ from benchmarks.nexmark.made import write_side_input
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.texts import FOLDER, NO_TEXT, query_of
 from benchmarks.nexmark.witness import Witness
+from cep.kernels.jit import interpreted
+from cep.model.query import Options
 from driver import Query
-from numa_cep import testing
+from numa_cep import sql, testing
+from tests.reference import Partition, assert_same_answer
+from tests.strategies import Case, Execution
+from tests.support.running import expected_of, run_case
 
 EVENTS = DrawnEvents(2500, rate=40)
 BY_NAME = {query.name: query for query in QUERIES}
@@ -97,3 +102,24 @@ def _shape(query: Query) -> list[str]:
 def test_every_query_has_a_text_or_a_reason() -> None:
     assert Counter(path.stem for path in FOLDER.glob("*.sql")) == Counter(TEXTS)
     assert set(STREAMS) >= {name for query in QUERIES for name in query.reads}
+
+
+@pytest.mark.parametrize("name", ["q0", "q1", "q2", "q3"])
+def test_a_pattern_of_the_suite_finds_what_the_definitions_say(name: str) -> None:
+    """On bids of few bidders; DuckDB has no MATCH_RECOGNIZE."""
+    query = sql((FOLDER / "patterns" / f"{name}.sql").read_text(), streams=STREAMS.values()).output(ANSWERS).build()
+    bids = tables()["bid"].drop(["n"]).slice(0, 60)
+    columns = {each: bids[each].to_pylist() for each in bids.column_names}
+    columns["dateTime"] = bids["dateTime"].cast(pa.int64()).to_pylist()
+    columns |= {
+        "auction": [0] * 60,
+        "bidder": [each % 3 for each in columns["bidder"]],
+        "price": [price % 20_000 for price in columns["price"]],
+    }
+    rows = list(zip(*(columns[each] for each in query.streams[0].schema.names), strict=True))
+    inputs = {"bid": [Partition(0, rows)]}
+    expected = expected_of(query, inputs).outputs
+    with interpreted():
+        ran = run_case(Case(query, inputs), Execution(Options(parallelism=2), (2,), (), (0, 1), 1 << 20, 0))
+    assert_same_answer(expected, ran.outputs)
+    assert expected[ANSWERS]

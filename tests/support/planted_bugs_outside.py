@@ -49,6 +49,7 @@ _KEPT, _KEPT_TEST = "instance_manager/recovery/kept.py", "instance_manager/recov
 _SUBSCRIPTION = "driver/streams/subscription_core.py"
 
 _PATTERNS, _SEMANTICS = "cep/dataflow/patterns/test_pattern.py", "project/test_semantics.py"
+_FAMILIES = "cep/dataflow/patterns/test_families.py"
 _COHORTS, _OUTLOOKS = "cep/dataflow/patterns/test_cohorts.py", "cep/model/patterns/outlooks.py"
 
 OUTSIDE_BUGS = (
@@ -1341,34 +1342,34 @@ OUTSIDE_BUGS = (
     Bug(
         "a row that a pattern forbids is forgotten",
         "cep/kernels/patterns/loop.py",
-        "ways[way, BROKEN] |= _which_hold(",
-        "ways[way, BROKEN] |= 0 * _which_hold(",
+        "ways[way, BROKEN] |= which_hold(",
+        "ways[way, BROKEN] |= 0 * which_hold(",
         (_SEMANTICS,),
     ),
     Bug(
         "past the last row of a match is that row",
-        "cep/kernels/patterns/ways.py",
+        "cep/kernels/patterns/way_lines.py",
         "return nodes[node, NODE_SEQ] + 1",
         "return nodes[node, NODE_SEQ]",
         (_PATTERNS,),
     ),
     Bug(
         "a match does not wait for an earlier start",
-        "cep/kernels/patterns/ways.py",
+        "cep/kernels/patterns/way_lines.py",
         "break  # those behind wait for it",
         "pass",
         (_SEMANTICS,),
     ),
     Bug(
         "a pattern goes on at the last row in place of the first",
-        "cep/kernels/patterns/ways.py",
+        "cep/kernels/patterns/way_lines.py",
         "if parameters[SKIP] != TO_FIRST:",
         "if parameters[SKIP] != -1:",
         (_PATTERNS,),
     ),
     Bug(
         "a start that timed out comes out though a match used its row",
-        "cep/kernels/patterns/ways.py",
+        "cep/kernels/patterns/way_lines.py",
         "if timed_out and first and not starts[start, USED]:",
         "if timed_out and first:",
         (_PATTERNS,),
@@ -1446,27 +1447,27 @@ OUTSIDE_BUGS = (
     Bug(
         "the row by which a cohort comes to the one before is in no match",
         "cep/kernels/patterns/cohorts.py",
-        "_step_up(tables, cohort, last, row, seq, move)",
-        "_step_up(tables, cohort, last, row, seq, ALONG)",
+        "step_up(tables, cohort, last, row, seq, move)",
+        "step_up(tables, cohort, last, row, seq, -1)",
         (_COHORTS,),
     ),
     Bug(
         "behind a match the start goes too at which it is to go on",
-        "cep/kernels/patterns/cohorts.py",
+        "cep/kernels/patterns/cohort_lines.py",
         "START_SEQ] >= resume:",
         "START_SEQ] > resume:",
         (_COHORTS,),
     ),
     Bug(
         "a start of a cohort timed out though a match used its row",
-        "cep/kernels/patterns/cohorts.py",
+        "cep/kernels/patterns/cohort_lines.py",
         "starts[other, START_USED] = 1",
         "starts[other, START_USED] = 0",
         (_COHORTS,),
     ),
     Bug(
         "matches that are decided together have one origin",
-        "cep/kernels/patterns/ways.py",
+        "cep/kernels/patterns/lines.py",
         "desk[TOLD] = desk[TOLD] + 1 if together else 0",
         "desk[TOLD] = 0",
         (_COHORTS,),
@@ -1484,6 +1485,55 @@ OUTSIDE_BUGS = (
         "= rows(table[~top, cohort_places.STEP_ROW])",
         "= rows(table[~top, cohort_places.STEP_ROW])[::-1]",
         (_COHORTS,),
+    ),
+    Bug(
+        "a heap of families is changed where another has it too",
+        "cep/kernels/patterns/family_heaps.py",
+        "if nodes[node, HEAP_USES] == 1:\n        return node",
+        "if nodes[node, HEAP_USES] > 0:\n        return node",
+        (_FAMILIES,),
+    ),
+    Bug(
+        "families come out whose time is over",
+        "cep/kernels/patterns/families.py",
+        "nodes[other, LATEST] >= floor:\n                waiting",
+        "nodes[other, LATEST] >= 0:\n                waiting",
+        (_FAMILIES,),
+    ),
+    Bug(
+        "a row that is taken of all matches is not left out too",
+        "cep/kernels/patterns/families.py",
+        "if stays[step] >= 0:",
+        "if stays[step] >= 0 and first < 0:",
+        (_FAMILIES,),
+    ),
+    Bug(
+        "restored families are behind others",
+        "cep/dataflow/patterns/families_snapshot.py",
+        "family_places.RIGHT, family_places.BEHIND)",
+        "family_places.RIGHT)",
+        (_FAMILIES,),
+    ),
+    Bug(
+        "matches that are decided together are in the order in which they were found",
+        "cep/kernels/patterns/columns.py",
+        "return bool(rows[first + k, 3] < rows[second + k, 3])",
+        "return False",
+        (_FAMILIES,),
+    ),
+    Bug(
+        "a row that no way awaits does not end one that awaits the next",
+        "cep/compile/patterns/ways.py",
+        "| (places.ANY_ROW if edge.by == NEXT else 0)",
+        "| 0",
+        (_PATTERNS,),
+    ),
+    Bug(
+        "texts of rows that a pattern keeps are those of others when some were left behind",
+        "cep/dataflow/patterns/kept_rows.py",
+        "self._starts[begin:end] += self._used",
+        "pass",
+        (_PATTERNS,),
     ),
     Bug(
         "what is written into a sealed segment counts for who writes it",

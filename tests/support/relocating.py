@@ -56,9 +56,8 @@ def run_until_barrier(run: LocalRun, turns: int, seed: int = 0) -> Outcome:
     choose, outcome = random.Random(seed), Outcome()
     run.drive(choose, outcome, lambda: outcome.steps >= turns or all(map(is_through, run.instances)))
     for instance in run.instances:
-        run.movement(instance).checkpoint.pause_at = BARRIER
         if instance.sources and not instance.done:
-            run.movement(instance).begin(CheckpointBarrier(BARRIER))
+            run.movement(instance).begin(CheckpointBarrier(BARRIER, pauses=True))
     run.drive(choose, outcome, lambda: run.is_past(BARRIER) and run.is_empty())
     return run.collect(outcome)
 

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from cep.dataflow.local import LocalRun
+from cep.dataflow.local import BARRIER, LocalRun
 from cep.dataflow.local_wires import Script
 from cep.dataflow.sources.publishers import Closing
 from cep.elements import MIN_TIME
@@ -25,6 +25,16 @@ def run_with_restart(case: Case, before: Execution, after: Execution, turns: int
     second = LocalRun(second_plan, rest, after.credit_bytes, lambda: NOW_US, **limits(after))
     second.restore(first)
     return _both(part, ran_of(second.run(after.seed)))
+
+
+def run_with_pause(case: Case, execution: Execution, turns: int) -> Ran:
+    """It stands still behind a Barrier, and then goes on."""
+    choose, plan = random.Random(execution.seed), plan_of(case.query, execution)
+    run = LocalRun(plan, scripts_of(case, plan, execution, choose), execution.credit_bytes, lambda: NOW_US, **limits(execution))
+    run_until_barrier(run, turns, execution.seed)
+    for instance in run.instances:
+        run.movement(instance).checkpoint.go_on(BARRIER)
+    return ran_of(run.run(execution.seed))
 
 
 def _dealt(run: LocalRun, stream: str, readers: int, choose: random.Random) -> dict[str, Script]:

@@ -231,7 +231,8 @@ class WindowState:
         for watermark in np.unique(marks[kept]).tolist():
             if watermark < self.watermark:
                 raise ProtocolError(f"operator {self.name!r}: restored rows at watermark {watermark}, already at {self.watermark}")
-            rows = batch.filter(pa.array(kept & (marks == watermark)))
+            own = kept & (marks == watermark)
+            rows = batch if own.all() else batch.filter(pa.array(own))
             self._restored += [(watermark, rows.slice(start, ROWS_MAX)) for start in range(0, rows.num_rows, ROWS_MAX)]
         self._restored.sort(key=lambda each: each[0])
 

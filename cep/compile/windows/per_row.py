@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +30,13 @@ from cep.kernels.columns import Column, Columns, columns_from_arrow, columns_to_
 from cep.kernels.jit import warm
 from cep.kernels.states.exact_sum import round_exact
 from cep.kernels.tables.keys import Keys, decode_keys, key_kernels
-from cep.kernels.tables.table import ARENA_USED, ARENA_WANTED, Table, fill_slots
+from cep.kernels.tables.table import ARENA_USED, ARENA_WANTED, FrozenTable, Table, fill_slots
 from cep.model.schema import INT64, Field, Schema
 from cep.model.windows import UnboundedWindow
 
 _ORIGIN_WORDS = 2
+#: Groups that are made batches of, or restored, at a time: what is made of them on the way lies in memory that is used again.
+PIECE_ROWS = 65_536
 
 
 class PerRowState:
@@ -56,6 +59,7 @@ class PerRowState:
         #: Rows that are answered at a time; where states have no bound that follows from what they write.
         self._bounded = not any(part.kind == "block" for _, part in self.spec.parts)
         self._piece = PIECE_OPERATIONS if self._bounded else 1
+        self._spare: list[np.ndarray] = []  # memory for the next snapshot
         self.clear()
         loops = self.spec.loops
         assert loops.each is not None
@@ -188,18 +192,40 @@ class PerRowState:
     def _snapshot_schema(self) -> Schema:
         return Schema((Field(free_prefix("_w", self.spec.operator.by), INT64), *self.spec.partial_schema.fields))
 
-    def snapshot(self) -> pa.RecordBatch:
-        """All groups; a group has its key, so they can be dealt to any number of instances."""
-        schema, n = self._snapshot_schema, self.groups.rows
-        hidden = {schema.names[0]: Column(INT64, np.full(n, self.sequence))}
-        return columns_to_arrow(hidden | partial_columns(self.spec, Groups(self.groups, 0, n)), schema)
+    def snapshot(self) -> list[Callable[[], pa.RecordBatch]]:
+        """What makes batches of all groups, as they are now; a group has its key, so they can be dealt to any number of instances."""
+        frozen, rows = FrozenTable(self.groups, self._spare), self.groups.rows
+        return [partial(self._rows_of, frozen, start, min(start + PIECE_ROWS, rows), self.sequence) for start in range(0, rows, PIECE_ROWS)]
 
-    def restore(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray]) -> None:
-        """Adds the rows of a `snapshot` of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
+    def _rows_of(self, frozen: FrozenTable, start: int, stop: int, sequence: int) -> pa.RecordBatch:
+        schema = self._snapshot_schema
+        hidden = {schema.names[0]: Column(INT64, np.full(stop - start, sequence))}
+        return columns_to_arrow(hidden | partial_columns(self.spec, Groups(frozen.table, start, stop)), schema)
+
+    def restore(self, batches: Sequence[pa.RecordBatch], keep: Callable[[Columns], np.ndarray]) -> None:
+        """Adds the rows of `snapshot`s of the same operator, at any parallelism, of which `keep` (by columns -> bool[n]) chooses."""
+        rows, made = sum(batch.num_rows for batch in batches), not self.groups.rows
+        for batch in batches:
+            for start in range(0, batch.num_rows, PIECE_ROWS):
+                made = self._add(batch.slice(start, PIECE_ROWS), keep, rows, made)
+        if made:
+            self.groups.find_all()
+
+    def _add(self, batch: pa.RecordBatch, keep: Callable[[Columns], np.ndarray], of_rows: int, made: bool) -> bool:
+        """A part of `of_rows`, of which as large a share is kept as of the first. `made`: all groups so far are of such parts, where each
+        is once, and have no slots yet. Is it still so?"""
         schema = self._snapshot_schema
         kept = keep(columns_from_arrow(batch, schema)).astype(bool)
-        columns = columns_from_arrow(batch.filter(pa.array(kept)), schema)
-        n = int(kept.sum())
-        if n:
-            self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
-            self._join(partial_rows(self.spec, columns, np.zeros(n, np.int64), 0))
+        columns = columns_from_arrow(batch if kept.all() else batch.filter(pa.array(kept)), schema)
+        if not (n := int(kept.sum())):
+            return made
+        if not self.groups.rows:
+            self.groups = self._table(n * of_rows // batch.num_rows)
+        self.sequence = max(self.sequence, int(columns[schema.names[0]].values.max()))
+        rows = partial_rows(self.spec, columns, np.zeros(n, np.int64), 0)
+        if made and self.groups.put(rows.matrix, rows.arena, rows.pool):
+            return True
+        if made:
+            self.groups.find_all()
+        self._join(rows)
+        return False

@@ -139,7 +139,7 @@ class InstanceBuckets:
         return givers
 
     def _divide(self, operator: StatefulOperator, owners: Owners, table: np.ndarray) -> None:
-        parts = operator.snapshot()
+        parts = [Part(part.name, part.port, part.batch) for part in operator.snapshot()]
         owned = [owners.of_part(part, table) for part in parts]
         operator.clear()
         operator.restore([_rows_of(part, of, self.index) for part, of in zip(parts, owned, strict=True)], everything)

@@ -21,18 +21,20 @@ Snapshot = dict[str, list[Part]]
 
 
 class Checkpoint:
-    """What was gathered leaves, the state is taken, and the Barrier goes on. `pause_at`: the number of one behind which nothing more is
-    taken. `on_taken` is called with the number when the state stands still; without it snapshots are kept here. `lets_out`: partial
-    results leave before."""
-
-    waits_for = ""
+    """What was gathered leaves, the state is taken, and the Barrier goes on. Behind one that `pauses` nothing more is taken, unless its
+    number is not greater than `passed`: it was heard meanwhile that all go on. `on_taken` is called with the number when the state stands
+    still; without it snapshots are kept here. `lets_out`: partial results leave before."""
 
     def __init__(self, life: Life, walk: Walk, nodes: Sequence[Node], outputs: Sequence[EdgeOutput]) -> None:
         self.life, self.walk, self.nodes, self.outputs = life, walk, nodes, outputs
         self.snapshots: dict[int, Snapshot] = {}  # by number
-        self.pause_at: int | None = None
+        self.passed = self.paused_at = -1
         self.on_taken: Callable[[int], None] | None = None
         self.lets_out = False
+
+    @property
+    def waits_for(self) -> str:
+        return "what its query is to become" if self.life.state == "paused" else ""
 
     def begin(self) -> None:
         """Nothing is prepared."""
@@ -53,8 +55,15 @@ class Checkpoint:
             self.on_taken(barrier.number)
         for output in self.outputs:
             output.barrier(barrier)
-        if barrier.number == self.pause_at:
+        if barrier.pauses and barrier.number > self.passed:
+            self.paused_at = barrier.number
             self.life.enter("pause")
+
+    def go_on(self, passed: int) -> None:
+        """No Barrier up to that number holds it up any more."""
+        self.passed = max(self.passed, passed)
+        if self.life.state == "paused" and self.paused_at <= self.passed:
+            self.life.enter("go on")
 
     def snapshot(self) -> Snapshot:
         return {node.operator.name: node.stateful.snapshot() for node in self.nodes if node.stateful is not None}

@@ -7,7 +7,9 @@ able to soon: others wait for the same core. So an operator works in pieces of b
 What an operator with state promises (`StatefulOperator`):
 
 1. `snapshot` and `restore` take its whole state out and in as Arrow record batches, `Part`s. It can be restored at another
-   parallelism: an instance gets the parts of all former instances, and `keep` says which rows are its own.
+   parallelism: an instance gets the parts of all former instances, and `keep` says which rows are its own. A snapshot of much has several
+   parts of a name, as if of several instances. What a snapshot refers to is not written any more: it is read beside the engine's thread,
+   while the operator works on.
 2. A former instance may have been further in event time than another. So each row says by itself what has been answered of it:
    nothing comes out twice and nothing is left out, whatever watermark the restored instance begins with (it begins at -inf).
 3. After the state has grown it is held against the limit (`check_state`), which fails the query, by name.
@@ -45,11 +47,16 @@ SLOW_US, SLOW_ROWS = 4_000, 64
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names."""
+    """Rows of a snapshot. `port`: they are keyed by the columns of that input, which they have under their names. `rows`: or what makes
+    them, of what was copied while the operator stood still; it may be called in any thread, and more than once."""
 
     name: str
     port: int
-    batch: pa.RecordBatch
+    rows: pa.RecordBatch | Callable[[], pa.RecordBatch]
+
+    @property
+    def batch(self) -> pa.RecordBatch:
+        return self.rows if isinstance(self.rows, pa.RecordBatch) else self.rows()
 
 
 #: (port, columns of a part, at least one) -> bool[n]: which rows belong to the instance that is being restored.

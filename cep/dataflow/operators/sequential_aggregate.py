@@ -100,22 +100,21 @@ class SequentialAggregate:
         yield from ()
 
     def snapshot(self) -> list[Part]:
-        return [
-            Part("held", 0, self.hold.snapshot()),
-            Part("groups", 0, self.state.snapshot() if isinstance(self.state, PerRowState) else snapshot(self.state)),
-        ]
+        held = Part("held", 0, self.hold.snapshot())
+        if isinstance(self.state, PerRowState):
+            return [held, *(Part("groups", 0, rows) for rows in self.state.snapshot())]
+        return [held, Part("groups", 0, snapshot(self.state))]
 
     def restore(self, parts: Sequence[Part], keep: Keep) -> None:
-        for part in parts:
-            if part.name == "held":
-                self.hold.restore(part.batch, keep(0, self.hold.columns(part.batch)).astype(bool))
-            else:
-                self._restore(part.batch, lambda columns: keep(0, columns))
+        for batch in [part.batch for part in parts if part.name == "held"]:
+            self.hold.restore(batch, keep(0, self.hold.columns(batch)).astype(bool))
+        self._restore([part.batch for part in parts if part.name == "groups"], lambda columns: keep(0, columns))
 
-    def _restore(self, batch: pa.RecordBatch, keep: RowFilter) -> None:
+    def _restore(self, batches: Sequence[pa.RecordBatch], keep: RowFilter) -> None:
         if isinstance(self.state, PerRowState):
-            self.state.restore(batch, keep)
-        else:
+            self.state.restore(batches, keep)
+            return
+        for batch in batches:
             restore(self.state, batch, keep)
 
     def clear(self) -> None:

@@ -70,12 +70,13 @@ def grow(holder: object, name: str, length: int) -> None:
         if grown:
             setattr(holder, name, array)
             return
-    longer = _empty(length, array.dtype)
+    longer = empty(length, array.dtype)
     longer[: len(array)] = array
     setattr(holder, name, longer)
 
 
-def _empty(length: int, kind: np.dtype) -> np.ndarray:
+def empty(length: int, kind: np.dtype) -> np.ndarray:
+    """An array of undefined values; of a large one the memory may have been another's."""
     size = length * kind.itemsize
     if size < LARGE:
         return np.empty(length, kind)

@@ -18,6 +18,7 @@ max, 55 M rows/s without, 67 with slots only, 87 with both; padding entries to a
 
 from __future__ import annotations
 
+import mmap
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 from cep.kernels.jit import inlined, kernel
 from cep.kernels.machine.memory import copy_bytes, prefetch
 from cep.kernels.states.exact_sum import POOL_WORDS
-from cep.kernels.tables.growing import grow
+from cep.kernels.tables.growing import empty, grow
 from cep.kernels.tables.hashing import LONG, hash64, is_long
 from cep.kernels.tables.keys import long_length, same_bytes
 
@@ -222,7 +223,9 @@ class Table:
     def make(width: int, sums: int, rows: int = 0) -> Table:
         """Room for `rows` entries."""
         count = slots_for(rows)
-        arrays = np.zeros(count, np.int32), np.empty(count // 2 * width, np.int64), np.empty(0, np.uint8)
+        slots, entries = empty(count, np.dtype(np.int32)), empty(count // 2 * width, np.dtype(np.int64))
+        slots[:] = 0
+        arrays = slots, entries, np.empty(0, np.uint8)
         return Table(width, sums, *arrays, np.empty((sums, POOL_WORDS), np.int64), np.zeros(CONTROL_WORDS, np.int64))
 
     @property
@@ -256,6 +259,20 @@ class Table:
             self.slots = np.zeros(2 * len(self.slots), np.int32)
             fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
 
+    def put(self, matrix: np.ndarray, arena: np.ndarray, pool: np.ndarray) -> bool:
+        """Entries of groups that are not there, int64[n, width], which nothing finds before `find_all`. False: there is no room for them,
+        or they refer to bytes or sums, and nothing has happened."""
+        rows, end = self.rows, self.rows + len(matrix)
+        if end > self.capacity or len(arena) or len(pool):
+            return False
+        self.entries[rows * self.width : end * self.width] = matrix.reshape(-1)
+        self.control[ROWS] = end
+        return True
+
+    def find_all(self) -> None:
+        """Gives all entries their slots, of which none has any."""
+        fill_slots(self.entries, self.width, self.rows, self.slots, self.control)
+
     def grow_bytes(self) -> None:
         """Makes room in arena and pool."""
         used, wanted = int(self.control[ARENA_USED]), int(self.control[ARENA_WANTED])
@@ -275,6 +292,32 @@ class Table:
         """A table of its own with the same groups and no more room than it needs."""
         arrays = {name: getattr(self, name).copy() for name in ("slots", "entries", "pool", "control")}
         return replace(self, **arrays, arena=self.arena[: self.control[ARENA_USED]].copy())
+
+
+_NOTHING = np.empty(0, np.int64)
+
+
+class FrozenTable:
+    """The groups of a table as they were, of which `table` can be read, and has no slots. Its memory is taken from `spare` and goes back
+    there when nothing looks at it any more, with room for more groups than there were: what is copied for every checkpoint would cost
+    several times as much in memory that is touched for the first time."""
+
+    def __init__(self, table: Table, spare: list[np.ndarray]) -> None:
+        size = table.rows * table.width
+        memory = spare.pop() if spare else _NOTHING
+        self._memory, self._spare = memory if len(memory) >= size else empty(size, _NOTHING.dtype), spare
+        self._size = size
+        entries = self._memory[:size]
+        entries[:] = table.entries[:size]
+        arena, pool = table.arena[: table.control[ARENA_USED]].copy(), table.pool[: table.control[POOL_USED]].copy()
+        self.table = replace(table, slots=np.zeros(0, np.int32), entries=entries, arena=arena, pool=pool, control=table.control.copy())
+
+    def __del__(self) -> None:
+        memory = self._memory
+        if len(memory) < self._size + self._size // 4:
+            memory = empty(self._size + self._size // 2, memory.dtype)
+            memory[:: mmap.PAGESIZE // 8] = 0  # it is touched here, and not while an instance stands still
+        self._spare[:] = [memory]
 
 
 def slots_for(rows: int) -> int:

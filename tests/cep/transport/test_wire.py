@@ -142,7 +142,13 @@ def test_an_event_time_that_may_be_null_has_a_hidden_column() -> None:
 
 STATE = State("op", "held", 1, pa.record_batch({"k": ["a", None, "ü"], "n": pa.array([1, 2, None])}).slice(1))
 FAILS = Fail("SQ1", None, "no"), Fail("ü", 3, "'\n\"")
-BARRIERS = CheckpointBarrier(7), TableBarrier(8, (0, 1, 1, 0)), MoveBarrier(9, "SQ2", 3, "ipc:///x"), Switch()
+BARRIERS = (
+    CheckpointBarrier(7),
+    CheckpointBarrier(7, pauses=True),
+    TableBarrier(8, (0, 1, 1, 0)),
+    MoveBarrier(9, "SQ2", 3, "ipc:///x"),
+    Switch(),
+)
 
 
 @pytest.mark.parametrize("element", [Watermark(5), Watermark(MAX_TIME), Idle(), *BARRIERS, End(), Stop(), *FAILS, STATE])

@@ -70,6 +70,18 @@ def test_a_part_is_read_where_it_is_asked_for(at: Place) -> None:
     file.close()
 
 
+def test_it_is_looked_at_where_it_lies(at: Place) -> None:
+    """Whatever becomes of its name."""
+    at.write("a", b"0123456789")
+    at.write("empty", b"")
+    file, empty = at.store.open(at("a")), at.store.open(at("empty"))
+    data, nothing = file.map(), empty.map()
+    for each in (file, empty):
+        each.close()
+    at.store.remove(at("a"))
+    assert bytes(data) == b"0123456789" and bytes(nothing) == b"" and data.readonly
+
+
 def test_what_is_there_is_not_overwritten_unasked(at: Place) -> None:
     at.write("a", b"long ago")
     assert error_of(lambda: at.store.create(at("a"))) == errno.EEXIST

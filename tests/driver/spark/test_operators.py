@@ -65,7 +65,7 @@ def test_rows_that_come_in_many_micro_batches(seed: int) -> None:
     assert_near(expected(query, inputs).outputs, found, scale_of(inputs))
 
 
-@pytest.mark.parametrize("seed", [5000, 5003])
+@pytest.mark.parametrize("seed", [5000, pytest.param(5003, marks=pytest.mark.long)])
 def test_the_last_of_each_window(seed: int) -> None:
     query, inputs = drawn_case(seed, ("keep_last", "map", "filter"))
     assert "keep_last" in map(kind_of, query.operators)

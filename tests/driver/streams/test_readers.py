@@ -178,6 +178,24 @@ class TestOfQueriesThatRecover:
         made.drop_gone([document(keeps=True, attempt=1)])
         assert said(let_in(made, reader))[:2] == [(wire.BATCH, HERE, 0), (wire.OPEN, HERE, 1)]
 
+    def test_columns_that_came_before_where_it_goes_on_are_told_first(self) -> None:
+        """It has not heard yet what a commit covers, so what it has said in opening is of before they came."""
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        made.grow(STREAM)
+        send(made, 2)
+        send(made, 3)
+        _, opening = made.drop_gone([document(keeps=True, attempt=1)])
+        assert isinstance(opening, Send) and wire.from_json(opening.body)["kept_from"] == 0
+        assert said(let_in(made, reader, sequence=2))[:2] == [(wire.OPEN, HERE, 2), (wire.BATCH, HERE, 2)]
+
+    def test_columns_that_it_has_been_told_of_are_not_told_again(self) -> None:
+        made, (reader,) = opened(document(keeps=True))
+        send(made, 1)
+        assert made.grow(STREAM)
+        send(made, 2)
+        assert wire.OPEN not in [kind for kind, *_ in said(hear(made, reader, wire.CREDIT, sequence=600, record=5000))]
+
     def test_what_was_not_kept_is_not_passed_over(self) -> None:
         made, (reader,) = opened(document(keeps=True))
         send(made, 1)

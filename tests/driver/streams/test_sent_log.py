@@ -70,17 +70,17 @@ def test_what_was_said_in_opening_holds_for_what_came_behind_it(ring: Ring | Non
     log = filled(ring, 3)
     log.opens({"columns": 2})
     log.add(Header(wire.BATCH, 1, 3), b"x")
-    assert log.opening == {"columns": 1} and log.opening_at(3) == {"columns": 2} and log.opening_at(2) is None
+    assert log.opening == {"columns": 1} == log.opening_of(2) and log.opening_of(3) == {"columns": 2}
     log.cover(2)
     assert log.opening == {"columns": 1}
     log.cover(3)
-    assert log.opening == {"columns": 2} and log.opening_at(3) is None
+    assert log.opening == {"columns": 2} == log.opening_of(3)
 
 
 def test_of_two_openings_with_nothing_between_them_the_later_one_holds(ring: Ring | None) -> None:
     log = filled(ring, 0)
     log.opens({"columns": 2})
-    assert log.opening == {"columns": 2} and log.opening_at(0) is None
+    assert log.opening == {"columns": 2} == log.opening_of(0)
 
 
 def bodies(log: SentLog) -> list[bytes]:

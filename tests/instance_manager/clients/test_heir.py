@@ -33,7 +33,7 @@ from instance_manager.control.assignment_checks import Assignment
 from instance_manager.control.commands import AddInstance, RunInstance
 from instance_manager.hosting import InstanceHost, Preparation
 from instance_manager.loop import Loop
-from instance_manager.recovery.pieces import piece_of, restore, states_in
+from instance_manager.recovery.pieces import bytes_of, restore, states_in, states_made, taken_of
 from tests.support.plans import one_node
 
 EVENTS = stream("events", at="timestamp[us]", n="int64", event_time="at", disorder="0us")
@@ -69,7 +69,7 @@ class Reader:
         preparation = Preparation(config, self.sockets, self.loop.inbox, self.loop.meter)
         self.hosted: InstanceHost = preparation.prepare(self.plan, Assignment("q", "SQ1", 0, 1, (0, 0), "ready", attempt=attempt), 1, {})
         if piece:
-            restore(self.hosted, states_in(piece), (), 0)
+            restore(self.hosted, states_in(memoryview(piece)), (), 0)
         self.entry = ChannelId.entry("q", "events", 0, 1, attempt).id
         self.loop.ask(AddInstance(self.hosted))
         self.loop.ask(RunInstance(self.hosted.key))
@@ -94,7 +94,7 @@ class Reader:
                 self.heard.append((message[0].kind, wire.from_json(body) if body else None, message[0]))
 
     def checkpoint(self) -> bytes:
-        return piece_of(self.hosted)
+        return b"".join(bytes_of(states_made(taken_of(self.hosted))))
 
     def last(self, kind: int) -> tuple[Any, Header]:
         return next((said, header) for each, said, header in reversed(self.heard) if each == kind)

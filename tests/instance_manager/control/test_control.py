@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,18 @@ from cep.service.mark import Mark
 from cep.transport.local import LocalSockets
 from cep.world.coordination import Znode
 from driver import Query, col, stream
-from instance_manager.control.commands import AddInstance, Command, Confirm, DrainInstance, RemoveInstance, RunInstance
+from instance_manager.control.commands import (
+    AddInstance,
+    AddSubscriptions,
+    Command,
+    Confirm,
+    DrainInstance,
+    ExpectInstance,
+    ExpectNoMore,
+    HearCheckpoints,
+    RemoveInstance,
+    RunInstance,
+)
 from instance_manager.control.control import Control
 from instance_manager.control.own_nodes import OwnNodes
 from instance_manager.hosting import Preparation
@@ -232,3 +244,67 @@ def test_an_instance_that_is_withdrawn_and_back_before_that_is_told_has_a_status
     own.write()
     found = [bench.read("status", "other", key) for key in ("a", "b")]
     assert found == [({"state": "deploying"}, bench.session.session), None] and own.is_written
+
+
+@pytest.mark.parametrize("relieves", [False, True])
+def test_what_is_there_works_on_while_what_relieves_it_is_built(bench: Bench, relieves: bool) -> None:
+    other = instance_node("q", "SQ1", 1)
+    bench.plan = planner.plan(  # with another instance
+        replace(bench.plan.query, options=replace(bench.plan.query.options, parallelism=2)),
+        {},
+        [Worker(IM, None, None, bench.plan.workers[0].endpoint)],
+        one_node(1),
+        numa=False,
+    )
+    for attempt, more in enumerate(({}, {"attempt": 1, "relieves": relieves})):
+        for index, key in enumerate((KEY, other)):
+            bench.assign("run", key, instance=index, **more)
+        bench.settle()
+        assert attempt or bench.kinds == [AddInstance] * 2 + [RunInstance] * 2
+    home = [ExpectInstance] * 2 + [AddInstance, RunInstance] * 2 if relieves else [RemoveInstance, AddInstance] * 2 + [RunInstance] * 2
+    assert bench.kinds[4:] == home
+
+
+def test_what_relieves_comes_home_when_it_is_to_run_with_what_it_was_told_meanwhile(bench: Bench) -> None:
+    other, query = instance_node("q", "SQ1", 1), bench.plan.query
+    bench.plan = replace(bench.plan, query=replace(query, options=replace(query.options, recover="on-commit")))
+    for key, index in ((KEY, 0), (other, 1)):
+        bench.assign("run", key, instance=index)
+    bench.settle()
+    subscription = {"id": "s", "stream": "answers", "endpoint": bench.plan.workers[0].endpoint}
+    bench.orchestrator.delete(node("assignments", IM, other))
+    bench.assign("ready", attempt=1, relieves=True)
+    bench.settle()
+    bench.assign("ready", attempt=1, relieves=True, subscriptions=[subscription])
+    bench.settle()
+    status = bench.read("status", IM, KEY)
+    assert status is not None and (status[0]["state"], status[0]["attempt"]) == ("ready", 1)
+    assert bench.kinds[4:] == [ExpectInstance], "and the one that is withdrawn works on"
+    bench.assign("run", attempt=1, relieves=True, subscriptions=[subscription])
+    bench.settle()
+    assert [kind for kind in bench.kinds[5:] if kind is not HearCheckpoints] == [AddInstance, AddSubscriptions, RunInstance, RemoveInstance]
+
+
+def test_what_was_to_relieve_is_given_up_for_the_next_attempt(bench: Bench) -> None:
+    bench.assign("run")
+    bench.settle()
+    bench.assign("ready", attempt=1, relieves=True)
+    bench.settle()
+    bench.assign("ready", attempt=2)
+    bench.settle()
+    assert bench.kinds == [AddInstance, RunInstance, ExpectInstance, ExpectNoMore, RemoveInstance, AddInstance]
+
+
+def test_what_cannot_be_relieved_goes_and_says_nothing_more(bench: Bench) -> None:
+    bench.assign("run")
+    bench.settle()
+    there = bench.asked[0].hosted  # type: ignore[union-attr]
+    bench.plan = replace(bench.plan, subqueries=())
+    bench.assign("run", attempt=1, relieves=True)
+    bench.control.report(there)
+    bench.settle()
+    bench.control.report(there)
+    bench.settle()
+    status = bench.read("status", IM, KEY)
+    assert status is not None and (status[0]["state"], status[0]["attempt"]) == ("failed", 1)
+    assert bench.kinds == [AddInstance, RunInstance, RunInstance, RemoveInstance]

@@ -63,8 +63,8 @@ def query(name: str = "per-ip", output: str = "per_ip") -> Query:
 class Cluster:
     """A state, the ZooKeeper its commands make, and a clock that stands still unless it is moved."""
 
-    def __init__(self) -> None:
-        self.state = ClusterState(TIMEOUT_S)
+    def __init__(self, term: int = 1) -> None:
+        self.state = ClusterState(TIMEOUT_S, term=term)
         self.nodes: dict[str, Any] = {}
         self.now = Now(1000.0, 1_700_000_000.0)
         self.managers = {im: manager(im) for im in IMS}

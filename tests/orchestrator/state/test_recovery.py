@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from cep.config import instance_node
 from cep.errors import Conflict, QueryError
-from orchestrator.records import InstanceManager, Status
+from orchestrator.records import InstanceManager, Status, StoredPiece
 from orchestrator.state.evacuations import LOOK_S, PATIENCE_S
 from orchestrator.state.events import (
     ClusterCommand,
@@ -35,6 +36,15 @@ class WithoutDisk(Cluster):
     def says(self, im: str, key: str, state: str, cause: str | None = None, rows: int = 0) -> None:
         record = self.state.queries["per-ip"]
         self.do(StatusesSeen(im, {key: Status(record.epoch, state, cause, {}, attempt=record.attempt)}))
+
+    def stores(self, state: str = "running", error: str = "") -> None:
+        """The checkpoint that is asked for, all instances of them in that state; then time passes, but none to speak of."""
+        record, number = self.state.queries["per-ip"], self.state.checkpoints["per-ip"].asked
+        for instance in self.state.plans["per-ip"].instances:
+            piece = StoredPiece(number, "" if error else "a-piece", 7, 100, 1_000, error)
+            status = Status(record.epoch, state, attempt=record.attempt, stored=piece)
+            self.do(StatusesSeen(instance.im, {instance_node("per-ip", instance.subquery, instance.index): status}))
+        self.do(Tick())
 
 
 def started_anew(*ims: str) -> WithoutDisk:

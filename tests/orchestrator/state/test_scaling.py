@@ -7,10 +7,13 @@ from collections import Counter
 
 import pytest
 
+from cep.config import instance_node
 from cep.errors import Conflict, QueryError
 from cep.plan.upgrading import upgraded
 from driver import TIME, Query, col, count, stream
-from orchestrator.state.events import ScaleSubquery, UpgradeQuery
+from orchestrator.records import Status, StoredPiece
+from orchestrator.state.events import ManagerDied, ManifestFailed, ScaleSubquery, StatusesSeen, StopQuery, Tick, UpgradeQuery
+from orchestrator.state.life_cycle import STOPPING
 from tests.orchestrator.state.test_cluster_state import IMS, manager
 from tests.orchestrator.state.test_recovery import WithoutDisk
 
@@ -43,8 +46,12 @@ def sizes(cluster: WithoutDisk) -> dict[str, int]:
 def test_it_goes_on_with_other_instances_and_again() -> None:
     cluster = running()
     for attempt, instances in enumerate((3, 1), 1):
+        before = sizes(cluster)
         cluster.do(ScaleSubquery("per-ip", "SQ2", instances))
+        assert cluster.state_of() == "running" and sizes(cluster) == before, "what it has made since the last commit would be made again"
+        cluster.stores()
         record = cluster.state.queries["per-ip"]
+        assert record.restore is not None and record.restore.number == cluster.state.checkpoints["per-ip"].asked
         assert (record.state, record.attempt, record.strikes) == ("recovering", attempt, 0)
         assert sizes(cluster) == {"SQ1": 1, "SQ2": instances, "SQ3": 1}
         assert {instance.im for instance in cluster.state.plans["per-ip"].instances} <= set(IMS)
@@ -82,8 +89,75 @@ def test_not_now() -> None:
     with pytest.raises(Conflict, match="SQ2 of query 'per-ip' has 2 instances already"):
         cluster.do(ScaleSubquery("per-ip", "SQ2", 2))
     cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    with pytest.raises(Conflict, match="query 'per-ip' cannot be scaled now: it is being changed"):
+        cluster.do(ScaleSubquery("per-ip", "SQ2", 1))
+    cluster.stores()
     with pytest.raises(Conflict, match="is recovering: it is scaled only while it is running"):
         cluster.do(ScaleSubquery("per-ip", "SQ2", 1))
+
+
+@pytest.mark.parametrize("recover", ["on-commit", "at-once"])
+def test_a_checkpoint_that_cannot_be_written_leaves_it_as_it_is(recover: str) -> None:
+    cluster = running(recover)
+    upgrade(cluster, query(recover, more_than=3))
+    assert cluster.state.checkpoints["per-ip"].pauses == (recover == "at-once")
+    cluster.stores("paused", error="no space left on device")
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt, record.change) == ("running", 0, None)
+    assert record.refused == "it stays as it is: no space left on device"
+    assert not cluster.nodes["/cep/checkpoints/per-ip"]["pauses"], "its instances go on"
+
+
+def test_a_manifest_that_cannot_be_written_does_too() -> None:
+    cluster = running("at-once")
+    upgrade(cluster, query("at-once", more_than=3))
+    record, number = cluster.state.queries["per-ip"], cluster.state.checkpoints["per-ip"].asked
+    for instance in cluster.state.plans["per-ip"].instances:
+        key = instance_node("per-ip", instance.subquery, instance.index)
+        cluster.do(StatusesSeen(instance.im, {key: Status(record.epoch, "paused", stored=StoredPiece(number, "p", 7, 100, 1_000))}))
+    assert cluster.state.checkpoints["per-ip"].is_committed and cluster.state_of() == "running"
+    cluster.do(ManifestFailed("per-ip", "no space left on device"))
+    cluster.do(Tick())
+    assert cluster.state_of() == "running" and cluster.state.queries["per-ip"].change is None
+    assert not cluster.state.checkpoints["per-ip"].is_committed and not cluster.state.checkpoints["per-ip"].pauses
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_one_that_is_stopped_meanwhile_is_not_changed(drain: bool) -> None:
+    cluster = running("at-once")
+    upgrade(cluster, query("at-once", more_than=3))
+    cluster.do(StopQuery("per-ip", drain))
+    assert cluster.state.queries["per-ip"].change is None and cluster.state_of() in STOPPING
+    assert not drain or not cluster.nodes["/cep/checkpoints/per-ip"]["pauses"]
+
+
+def test_a_loss_meanwhile_comes_first() -> None:
+    """Behind it another checkpoint is taken, for what has come out since the last one another query could not make again."""
+    cluster = running("at-once")
+    upgrade(cluster, query("at-once", more_than=3))
+    cluster.do(ManagerDied("im-0", cluster.managers["im-0"].process))
+    record = cluster.state.queries["per-ip"]
+    assert (record.state, record.attempt) == ("recovering", 1) and record.change is not None
+    assert [each["name"] for each in record.document["operators"]] == ["first", "second"]
+    for state in ("ready", "running"):
+        cluster.all_say(state)
+    assert cluster.state_of() == "running" and cluster.state.checkpoints["per-ip"].pauses
+    cluster.stores("paused")
+    assert cluster.state.queries["per-ip"].reason == "it is upgraded"
+
+
+def test_the_next_leader_changes_it_where_the_last_one_has_committed() -> None:
+    before = running("at-once")
+    upgrade(before, query("at-once", more_than=3))
+    asked = before.state.checkpoints["per-ip"].asked
+    after = WithoutDisk(term=2)
+    after.nodes, after.managers = dict(before.nodes), before.managers
+    after.obey(after.state.restore(before.nodes, after.now))
+    after.see()
+    after.all_say("paused")
+    assert after.state.checkpoints["per-ip"].asked != asked and after.state.checkpoints["per-ip"].pauses, "that of another came to nothing"
+    after.stores("paused")
+    assert after.state.queries["per-ip"].reason == "it is upgraded"
 
 
 def upgrade(cluster: WithoutDisk, wanted: Query) -> None:
@@ -95,9 +169,11 @@ def upgrade(cluster: WithoutDisk, wanted: Query) -> None:
 def test_it_goes_on_as_another_query_and_keeps_what_is_not_changed() -> None:
     cluster = running()
     cluster.do(ScaleSubquery("per-ip", "SQ2", 3))
+    cluster.stores()
     for state in ("ready", "running"):
         cluster.all_say(state)
     upgrade(cluster, query(more_than=3))
+    cluster.stores()
     record = cluster.state.queries["per-ip"]
     assert (record.state, record.attempt, record.reason) == ("recovering", 2, "it is upgraded")
     assert [each["name"] for each in record.document["operators"]] == ["f", "first", "second"]
@@ -112,6 +188,7 @@ def test_it_goes_on_as_another_query_and_keeps_what_is_not_changed() -> None:
 def test_the_next_leader_has_the_query_as_it_was_upgraded() -> None:
     before = running()
     upgrade(before, query(more_than=3))
+    before.stores()
     after = WithoutDisk()
     after.managers = before.managers
     after.obey(after.state.restore(before.nodes, after.now))
@@ -122,5 +199,6 @@ def test_the_next_leader_has_the_query_as_it_was_upgraded() -> None:
 def test_no_upgrade_while_it_recovers() -> None:
     cluster = running()
     upgrade(cluster, query(more_than=3))
+    cluster.stores()
     with pytest.raises(Conflict, match="is recovering: it is upgraded only while it is running"):
         upgrade(cluster, query(more_than=4))

@@ -15,7 +15,7 @@ from cep.kernels.columns import columns_from_arrow
 from cep.kernels.jit import warm
 from cep.kernels.tables.growing import LARGE, grow
 from cep.kernels.tables.keys import Keys, decode_keys, encode_keys
-from cep.kernels.tables.table import ARENA_USED, SLOTS_MIN, Table, compare_text, slots_for
+from cep.kernels.tables.table import ARENA_USED, SLOTS_MIN, FrozenTable, Table, compare_text, slots_for
 from cep.model.schema import BINARY, Field, Schema
 
 KEY = (Field("k", BINARY, True),)
@@ -137,3 +137,35 @@ def test_arrays_grow_in_place_and_a_view_keeps_the_old_one() -> None:
     holder.array[0] = -1
     assert view.tolist() == [0, 1, 2, 3, 7, 7]
     assert holder.array[:6].tolist() == [-1, 1, 2, 3, 7, 7]
+
+
+def test_a_frozen_table_stays_as_it_was_and_its_memory_is_used_again() -> None:
+    table, spare = Table.make(3, 0), list[np.ndarray]()
+    update(table, COUNT, keys_of([b"a", b"long" * 9]))
+    frozen = FrozenTable(table, spare)
+    update(table, COUNT, keys_of([b"a", b"more" * 9]))
+    assert counts(frozen.table) == {b"a": 1, b"long" * 9: 1} and counts(table)[b"a"] == 2
+    del frozen
+    (memory,) = spare
+    assert len(memory) >= table.rows * table.width, "with room for more"
+    again = FrozenTable(table, spare)
+    assert not spare and np.shares_memory(again.table.entries, memory) and counts(again.table) == counts(table)
+
+
+def test_entries_that_are_put_are_found_when_they_have_their_slots() -> None:
+    there = Table.make(3, 0)
+    update(there, COUNT, keys_of([b"%d" % i for i in range(100)]))
+    table = Table.make(3, 0, 100)
+    for start in range(0, 100, 30):
+        assert table.put(there.matrix[start : start + 30], there.arena[:0], there.pool[:0])
+    table.find_all()
+    update(table, COUNT, keys_of([b"7", b"new"]))
+    assert counts(table) == {b"%d" % i: 1 for i in range(100)} | {b"7": 2, b"new": 1}
+
+
+def test_entries_that_refer_to_bytes_or_have_no_room_are_not_put() -> None:
+    there = Table.make(3, 0)
+    update(there, COUNT, keys_of([b"x" * 40]))
+    assert not Table.make(3, 0, 1).put(there.matrix, there.arena, there.pool)
+    full = Table.make(3, 0, SLOTS_MIN // 2)
+    assert not full.put(np.zeros((SLOTS_MIN // 2 + 1, 3), np.int64), there.arena[:0], there.pool[:0]) and not full.rows
