@@ -1,4 +1,7 @@
-"""MATCH_RECOGNIZE: patterns as SQL are the documents that the builder makes, and find the same. Tests `match_syntax.py`."""
+"""MATCH_RECOGNIZE: patterns as SQL are the documents that the builder makes, and find the same.
+
+Tests `match_syntax.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Patterns whose starts go on together: by the definitions, and as where each way goes on by itself.
 
-Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohorts.py`, `cep/model/patterns/outlooks.py`.
+Tests `cohorts_snapshot.py`, `cep/compile/patterns/cohorts.py`, `cep/kernels/patterns/cohort_lines.py`, `cep/kernels/patterns/cohorts.py`,
+`cep/kernels/patterns/lines.py`, `cep/model/patterns/outlooks.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Patterns of which all matches come out, whose families go on together: by the definitions, and as where each way goes on by itself."""
+"""Patterns of which all matches come out, whose families go on together: by the definitions, and as where each way goes on by itself.
+
+Tests `families_snapshot.py`, `cep/compile/patterns/families.py`, `cep/kernels/patterns/columns.py`, `cep/kernels/patterns/families.py`,
+`cep/kernels/patterns/family_heaps.py`, `cep/kernels/patterns/family_lines.py`, `cep/model/patterns/families.py`.
+"""
 
 from __future__ import annotations
 
