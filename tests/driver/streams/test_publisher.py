@@ -1,6 +1,6 @@
 """The shell of a publisher: rows as messages, threads that wait, and the clock. What readers say: `test_publisher_core`.
 
-Tests `publisher.py`, `published_rows.py`, `small_batches.py`.
+Tests `publisher.py`, `published_rows.py`.
 """
 
 from __future__ import annotations
