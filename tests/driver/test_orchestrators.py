@@ -1,7 +1,4 @@
-"""Several orchestrators behind one client, and their addresses.
-
-Tests `orchestrators.py`, `rest.py`.
-"""
+"""Several orchestrators behind one client, and their addresses."""
 
 from __future__ import annotations
 
